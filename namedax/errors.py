@@ -8,11 +8,10 @@ sizes, the rule that was broken, and what to write instead. It ends with the cod
 from __future__ import annotations
 
 import difflib
-import inspect
+import functools
 import operator
-import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Self
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -312,45 +311,49 @@ def show_dtype(dtype: Any) -> str:
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
 
 
-def usage(op: str) -> str:
-    """A sentence that says in which order a public function takes its arguments; empty where `op` is no public function.
-
-    >>> usage("take"), usage("softmax"), usage("top_k")
-    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).', ' Write nx.top_k(x, k, axis=...).')
-    """
-    root = sys.modules["namedax"]  # the face, which a message may quote
-    spaces = ("", "nn.", "numpy.", "lax.", "random.") if op.isidentifier() else ()
-    for space in spaces:
-        home = getattr(root, space[:-1]) if space else root
-        if op not in dir(home):
-            continue
-        try:
-            parameters = list(inspect.signature(getattr(home, op)).parameters.values())
-        except (TypeError, ValueError):
-            return ""
-        return f" Write nx.{space}{op}({', '.join(_said_in_a_call(parameters))})."
+def _no_hint(*about: Any) -> str:
     return ""
 
 
-# What says the axes and how much together.
-_AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
+class Hints(NamedTuple):
+    """Functions that write hints, which messages of this package contain, about the public functions of the package.
+
+    The room `hints` has them. It stands above the modules that raise errors, so the package installs them here when it is imported. A function
+    returns an empty string or `None` if it has no hint. Until the hints are installed, none of them has one.
+
+    Attributes:
+      usage: a sentence with a typical call of the public function `op`.
+      attribute: code that replaces an attribute `word` of other libraries' arrays, for an array with these axis names.
+      namesake: the public function that has the same name as a function of JAX or NumPy.
+      numpy_function: the beginning of a sentence with a replacement for a function of NumPy, given by its name, its module and the axis names.
+    """
+
+    usage: Callable[[str], str] = _no_hint
+    attribute: Callable[[str, Sequence[Hashable]], str | None] = _no_hint
+    namesake: Callable[[str], str | None] = _no_hint
+    numpy_function: Callable[[str, str, Sequence[Hashable]], str] = _no_hint
 
 
-def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
-    """What stands between the parentheses of a typical call: what has to be given, and the axis."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    axis = next((p for p in parameters if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"), None)
-    by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
-    if axis is not None and axis.kind is not keyword:
-        at = by_place.index(axis)
-        return [_AMOUNTS.get(p.name, p.name) for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
-    many = inspect.Parameter.VAR_POSITIONAL
-    needed = [
-        f"*{p.name}" if p.kind is many else _AMOUNTS.get(p.name, p.name)
-        for p in by_place
-        if p.default is p.empty or p.name == "xs" or len(by_place) <= 3
-    ]
-    return needed if axis is None else [*needed, f"{axis.name}=..."]
+_load_hints: list[Callable[[], Hints]] = [Hints]
+
+
+def install_hints(load: Callable[[], Hints]) -> None:
+    """Make `load` the function that returns the hints. The first message that contains a hint calls it, so an import of the package does not."""
+    _load_hints[:] = [functools.cache(load)]
+
+
+def hints() -> Hints:
+    """The installed hints."""
+    return _load_hints[0]()
+
+
+def usage(op: str) -> str:
+    """A sentence with a typical call of a public function; empty if `op` is not a public function.
+
+    >>> usage("take"), usage("no_function")
+    (' Write nx.take(x, indices, axis).', '')
+    """
+    return hints().usage(op)
 
 
 def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:

@@ -25,7 +25,7 @@ from namedax.programs import costs, dimension_rules, hijax, primitives, remat
 from namedax.programs.evaluator import collective_axes, has_reverse_rules
 from namedax.programs.hijax import HIGH
 from namedax.programs.primitives import TABLE, Kind
-from namedax.programs.sum_commutation import linear_groups
+from namedax.programs.psum_plan import linear_groups
 from namedax.resources.local_slice import PRIMITIVE, own_block
 from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT, mask_cotangent, zero_cotangent
 from tests import make

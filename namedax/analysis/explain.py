@@ -10,19 +10,25 @@ from typing import Any
 
 import jax
 
-from namedax.analysis.added_sums import added_sums
 from namedax.analysis.arguments import arguments_of
-from namedax.analysis.dead_code import prune
-from namedax.analysis.findings import SMALL, Added, Elsewhere, NoRing, Uneven, findings_of
-from namedax.analysis.graph import Body, Graph, Node, Value, build
+from namedax.analysis.findings import (
+    SMALL,
+    Added,
+    Elsewhere,
+    NoRing,
+    Uneven,
+    added_sums,
+    findings_of,
+    gathered_again,
+    uneven_axes,
+)
+from namedax.analysis.graph import Body, Graph, Node, Value, build, prune
 from namedax.analysis.records import Memory
-from namedax.analysis.renamings import gathered_again
 from namedax.analysis.report import Compiled, Report
 from namedax.analysis.sharing import know, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
-from namedax.analysis.uneven_arguments import uneven_axes
 from namedax.core.call_errors import checks_signature
 from namedax.core.notebook import cell_names
 from namedax.errors import ArgumentTypeError

@@ -5,12 +5,30 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+from namedax.analysis.graph import Body, Node, Value
 from namedax.analysis.records import Collective, Phase, Step
 from namedax.core.records import Record
+from namedax.core.variance import varying_of
 from namedax.hlo import size_text
+from namedax.programs import costs
+from namedax.programs.evaluator import is_inexact
+from namedax.programs.primitives import LOCAL_KINDS, Algebra, Kind, axes_of, block_of, facts, is_whole_sum
 
-__all__ = ["SMALL", "Added", "Elsewhere", "NoRing", "Uneven", "findings_of"]
+__all__ = [
+    "SMALL",
+    "Added",
+    "Elsewhere",
+    "NoRing",
+    "Uneven",
+    "UnevenAxis",
+    "added_sums",
+    "findings_of",
+    "gathered_again",
+    "uneven_axes",
+]
+
 
 # Smaller arrays are not reported.
 _LARGE = 1 << 20
@@ -341,3 +359,181 @@ def _renamings(
                 f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} of payload "
                 "in all. Rename once and reuse the result, or keep the sharded name in the operations between."
             )
+
+
+# --- pairs of psums whose total alone is used: one collective would be enough ---------------------
+
+# The rule is about real numbers: `nx.sum(h, "a") / t + nx.sum(m, "a") / t` equals `nx.sum(h + m, "a") / t` there. In IEEE
+# arithmetic the two may differ, so the program keeps both psums, and only the user can decide to add first.
+
+
+# All-reduces that reach a value through operations that are linear in each of them.
+_Sums = tuple[Node, ...]
+
+
+def added_sums(body: Body, smallest: int) -> Iterator[tuple[Node, Node]]:
+    """Find pairs of all-reduces over the same mesh axes whose results are used only in one sum or difference.
+
+    Args:
+      body: the program.
+      smallest: the size in bytes up to which a payload is ignored.
+    """
+    uses = Counter(id(value) for node in body.nodes for value in node.reads)
+    uses.update(id(value) for value in body.outputs if value is not None)
+    found: dict[int, _Sums] = {}  # by the `id` of a value
+    for node in body.nodes:
+        for inner in node.bodies:
+            yield from added_sums(inner, smallest)
+        if node.eqn is None or node.bodies or len(node.results) != 1:
+            continue
+        sums = [() if value is None or uses[id(value)] > 1 else found.get(id(value), ()) for value in node.operands]
+        if any(sums):
+            pair, passed = _passed(node, sums)
+            if pair is not None:
+                yield pair
+        else:
+            passed = (node,) if is_whole_sum(node.eqn) and costs.size_in_bytes(node.eqn.invars[0].aval) > smallest else ()
+        if passed:
+            found[id(node.results[0])] = passed
+
+
+def _passed(node: Node, sums: list[_Sums]) -> tuple[tuple[Node, Node] | None, _Sums]:
+    """Return two psums that an operation adds, if any, and the psums in which its result is linear."""
+    known, given = facts(node.eqn), [i for i, some in enumerate(sums) if some]
+    if known.algebra in (Algebra.SUM, Algebra.DIFFERENCE):
+        first, second = sums
+        pairs = ((one, other) for one in first for other in second if _are_alike(one, other))
+        return next(pairs, None), first + second
+    if len(given) > 1:
+        return None, ()
+    (i,) = given
+    axes = frozenset(axis for sum_ in sums[i] for axis in axes_of(sum_.eqn))
+    is_linear = i in known.scales or (i == 0 and known.linear == ((0,),) and known.kind in (*LOCAL_KINDS, Kind.CAST))
+    others = (var for k, var in enumerate(node.eqn.invars) if k != i)
+    if not is_linear or not is_inexact(node.eqn.outvars[0].aval) or any(varying_of(var.aval) & axes for var in others):
+        return None, ()
+    return None, sums[i]
+
+
+def _are_alike(one: Node, other: Node) -> bool:
+    ours, theirs = one.eqn.invars[0].aval, other.eqn.invars[0].aval
+    same_axes = set(axes_of(one.eqn)) == set(axes_of(other.eqn))
+    return same_axes and ours.dtype == theirs.dtype and one.origin.phase == other.origin.phase
+
+
+# --- renamings that gather values which depend on the same argument -------------------------------
+
+# Parameters that are each gathered once, as in fully sharded training, depend on different arguments and do not count.
+
+
+def gathered_again(body: Body) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the names and mesh axes of gathers by `nx.rename` of which two depend on one argument."""
+    arguments = [value for value in body.inputs if value is not None and value.given is not None]
+    depends = {id(value): 1 << i for i, value in enumerate(arguments)}  # a set of arguments for each value, as bits
+    seen: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
+    found = set()
+    for node, needed in _gathers(body, depends):
+        axes = tuple(axis for axis in dict.fromkeys(axes_of(node.eqn)) if node.sizes.get(axis, 1) > 1)
+        key = node.origin.names_on(axes), axes
+        if seen.get(key, 0) & needed:
+            found.add(key)
+        seen[key] = seen.get(key, 0) | needed
+    return found
+
+
+def _gathers(body: Body, depends: dict[int, int]) -> Iterator[tuple[Node, int]]:
+    def needed(values: list[Value]) -> int:
+        bits = 0
+        for value in values:
+            bits |= depends.get(id(value), 0)
+        return bits
+
+    for node in body.nodes:
+        bits = needed(node.reads)
+        depends.update((id(value), bits) for value in node.results)
+        for inner in node.bodies:
+            if node.kind is Kind.SCAN:
+                pairs = zip(inner.inputs, node.operands, strict=False)
+                depends.update((id(value), 0 if operand is None else needed([operand])) for value, operand in pairs)
+            depends.update((id(value), bits) for value in inner.inputs if id(value) not in depends)
+            yield from _gathers(inner, depends)
+        origin = node.origin
+        if node.kind is Kind.GATHER and (origin.operation, origin.phase) == ("nx.rename", "forward"):
+            yield node, bits
+
+
+# --- arguments that every device stores whole because an axis does not divide over its mesh axes
+
+# A mapped function pads such an argument and slices the block of its device. In the program, the argument is concatenated with
+# copies of its last element before it becomes a block.
+
+
+class UnevenAxis(Record):
+    """An axis of an argument that does not divide over its mesh axes.
+
+    Attributes:
+      argument: the argument.
+      name: the axis name, as text; a description of the dimension if the name is unknown.
+      size: its size.
+      padded: its size with padding, the next one that divides.
+      mesh: the sizes of the mesh axes.
+    """
+
+    argument: Value
+    name: str
+    size: int
+    padded: int
+    mesh: Mapping[str, int]
+
+
+def uneven_axes(body: Body) -> Iterator[UnevenAxis]:
+    """Find the axes of a program's arguments that are padded on entry to a mapped function."""
+    found = {(id(axis.argument), axis.name, *axis.mesh): axis for axis in _in(body, {})}
+    yield from found.values()
+
+
+def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
+    """Find the axes in a body; `arguments` maps the `id` of a value to its argument, perhaps padded or sliced."""
+    if not arguments:
+        arguments.update((id(value), value) for value in body.inputs if value is not None and value.given is not None)
+    for node in body.nodes:
+        for inner in node.bodies:
+            yield from _in(inner, arguments)
+        argument = arguments.get(id(node.operands[0])) if node.operands else None
+        if argument is None:
+            continue
+        if node.kind is Kind.OWN_BLOCK:
+            dim, axes = block_of(node.eqn)
+            size, padded = argument.aval.shape[dim], node.eqn.invars[0].aval.shape[dim]
+            if padded > size:
+                mesh = {axis: node.sizes[axis] for axis in axes}
+                yield UnevenAxis(argument, _name(node, argument, dim, axes), size, padded, mesh)
+        if _holds_operand(node):
+            arguments[id(node.results[0])] = argument
+
+
+def _holds_operand(node: Node) -> bool:
+    """Return True if the result has the elements of the first operand, perhaps cast, padded or sliced."""
+    eqn: Any = node.eqn
+    if eqn is None or node.kind in (Kind.OWN_BLOCK, Kind.CAST):
+        return True
+    if costs.concatenates(eqn):
+        first, *others = node.operands
+        return all(value is not None and _is_padding(value, first) for value in others)
+    return len(eqn.invars) == 1 and costs.is_elementwise(eqn)
+
+
+def _is_padding(value: Value, of: Value | None) -> bool:
+    """Return True for padding, a copy of the last element of a value: its cotangent is zero."""
+    made = value.maker
+    if made is None or made.eqn is None:
+        return False
+    return costs.is_zero_cotangent(made.eqn) or (not is_inexact(value.aval) and made.operands[:1] == [of])
+
+
+def _name(node: Node, argument: Value, dim: int, mesh_axes: tuple[str, ...]) -> str:
+    dims = argument.given.dims if argument.given is not None else ()
+    if len(dims) == len(argument.aval.shape) and dims[dim] is not None:
+        return str(dims[dim])
+    there = [name for name, axes in node.origin.placements().items() if axes == mesh_axes]
+    return there[0] if len(there) == 1 else f"dimension {dim}"

@@ -6,14 +6,202 @@ too many blocks to distinguish, only the first ones and the last are drawn.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+
+from namedax.core.array import NamedArray
+from namedax.core.display import type_text
+from namedax.core.names import Dims
 from namedax.core.records import Record
-from namedax.drawing.blocks import Dimension
+from namedax.errors import ArgumentError, ArgumentTypeError
+from namedax.resources.assignment import Assignment, named_sharding
+from namedax.resources.mesh import entry_of
 
-__all__ = ["MOST_BLOCKS", "Arrangement", "Sheet", "arrange"]
+__all__ = ["MOST_BLOCKS", "Arrangement", "Dimension", "Holding", "Layout", "Sheet", "arrange", "holding_of", "layout_of"]
+
+
+# --- the devices that store each block of an array, from its sharding, or from the placement of a layout
+
+
+class Layout(Record, frozen=False):
+    """A mesh: its axes with their sizes, and the array of its device numbers. Equal meshes share one layout."""
+
+    axes: tuple[tuple[str, int], ...]
+    grid: np.ndarray
+    platform: str
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each mesh axis."""
+        return dict(self.axes)
+
+
+class Dimension(Record):
+    """A dimension of an array: its label, its size, the mesh axes that shard it, and its number of parts.
+
+    `undivided` has the mesh axes of a layout that do not shard it, because its size does not divide over them.
+    """
+
+    label: str
+    size: int
+    mesh_axes: tuple[tuple[str, int], ...]
+    parts: int
+    undivided: tuple[tuple[str, int], ...] = ()
+
+    def entries(self, part: int) -> tuple[int, int]:
+        """Return the first and the last index of a part."""
+        block = self.size // self.parts
+        return part * block, (part + 1) * block - 1
+
+
+class Holding(Record):
+    """An array in its blocks.
+
+    `holders` has the dimensions of the grid of blocks, and a last one for the devices that store the same block. `layout` is
+    the mesh, if the array has one. `copies` are mesh axes over which it is replicated; `sums` are those over which it is
+    unreduced.
+    """
+
+    path: str
+    type: str
+    bytes: int
+    dims: tuple[Dimension, ...]
+    holders: np.ndarray
+    layout: Layout | None
+    copies: tuple[tuple[str, int], ...] = ()
+    sums: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def blocks(self) -> int:
+        """The number of different blocks."""
+        return math.prod(dim.parts for dim in self.dims)
+
+
+@functools.lru_cache(64)
+def layout_of(mesh: Any) -> Layout:
+    """Return the layout of a mesh; the devices of an abstract one are numbered in order."""
+    axes = tuple((axis, int(size)) for axis, size in mesh.shape.items())
+    if isinstance(mesh, Mesh):
+        return _layout(axes, tuple(device.id for device in mesh.devices.flat), mesh.devices.flat[0].platform)
+    return _layout(axes, tuple(range(math.prod(size for _, size in axes))), "")
+
+
+@functools.lru_cache(64)
+def _layout(axes: tuple[tuple[str, int], ...], ids: tuple[int, ...], platform: str) -> Layout:
+    return Layout(axes, np.array(ids, int).reshape([size for _, size in axes]), platform)
+
+
+def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Holding:
+    """Return the placement of an array on devices.
+
+    Args:
+      leaf: an array, named or not, or its type.
+      path: its path in the tree.
+      place: a layout and a mesh, possibly an abstract one, or `None` to read the array's own sharding.
+
+    Raises:
+      ArgumentTypeError: it is not an array.
+      ArgumentError: its devices are unknown, and no layout is given.
+      PlacementConflictError: the array cannot be placed with this layout.
+    """
+    what = f"draw: the array {path}" if path else "draw: the array"
+    data: Any = leaf.data if isinstance(leaf, NamedArray) else leaf
+    if not hasattr(data, "dtype") or not hasattr(data, "shape"):
+        if place is None or not isinstance(data, (bool, int, float, complex)):
+            raise ArgumentTypeError(
+                f"draw: {path or 'the argument'} is a {type(data).__name__}, not an array. Pass arrays, their types, or trees of them."
+            )
+        data = np.asarray(data)
+    dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
+    if place is not None:
+        sharding: Any = named_sharding(dims, data.shape, *place, "draw")
+    else:
+        sharding = None if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+        if sharding is None:
+            why = "is being traced" if isinstance(data, jax.core.Tracer) else "is on no device"
+            raise ArgumentError(
+                f"{what}, {_type_of(leaf)}, {why}, so the devices of its blocks are unknown. Pass a layout: "
+                "nx.draw(x, axis_resources, mesh)."
+            )
+    size = math.prod(data.shape) * int(data.dtype.itemsize)
+    known = {"path": path, "type": _type_of(leaf), "bytes": size}
+    if isinstance(sharding, NamedSharding):
+        wanted = [() if place is None else place[0].get(dim, ()) for dim in dims]
+        return _by_names(sharding, dims, data.shape, known, what, wanted)
+    return _by_indices(sharding, dims, data.shape, known)
+
+
+def _type_of(leaf: Any) -> str:
+    return type_text(leaf if isinstance(leaf, NamedArray) or hasattr(leaf, "dtype") else np.asarray(leaf))
+
+
+def _labels(dims: Dims) -> list[str]:
+    positions = iter(range(len(dims)))
+    return [f"position {next(positions)}" if dim is None else str(dim) for dim in dims]
+
+
+def _by_names(
+    sharding: NamedSharding,
+    dims: Dims,
+    shape: tuple[int, ...],
+    known: Mapping[str, Any],
+    what: str,
+    wanted: Sequence[tuple[str, ...]],
+) -> Holding:
+    """Return the placement by the mesh axes of each dimension, which an abstract mesh has too.
+
+    `wanted` has the mesh axes that a layout gives each dimension.
+    """
+    layout = layout_of(sharding.mesh)
+    sizes = layout.sizes
+    found: list[Dimension] = []
+    used: list[str] = []
+    for i, label in enumerate(_labels(dims)):
+        axes = entry_of(sharding.spec.partitions, i)
+        for axis in axes:
+            if axis not in sizes:
+                raise ArgumentError(
+                    f"{what} has {label!r} sharded as {axis!r}, so the devices of its blocks are unknown. Pass a layout: "
+                    "nx.draw(x, axis_resources, mesh)."
+                )
+        used += axes
+        parts = math.prod(sizes[axis] for axis in axes)
+        undivided = () if axes else tuple((axis, sizes[axis]) for axis in wanted[i])
+        if shape[i] % math.prod(n for _, n in undivided) == 0:
+            undivided = ()
+        found.append(Dimension(label, shape[i], tuple((axis, sizes[axis]) for axis in axes), parts, undivided))
+    rest = [axis for axis in sizes if axis not in used]
+    order = [list(sizes).index(axis) for axis in (*used, *rest)]
+    holders = layout.grid.transpose(order).reshape([*(dim.parts for dim in found), -1])
+    unreduced: frozenset[Hashable] = frozenset(sharding.spec.unreduced)
+    many = [(axis, sizes[axis]) for axis in rest if sizes[axis] > 1]
+    copies = tuple(one for one in many if one[0] not in unreduced)
+    sums = tuple(one for one in many if one[0] in unreduced)
+    return Holding(**known, dims=tuple(found), holders=holders, layout=layout, copies=copies, sums=sums)
+
+
+def _by_indices(sharding: Any, dims: Dims, shape: tuple[int, ...], known: Mapping[str, Any]) -> Holding:
+    """Return the placement by the slice of each device, as reported by JAX."""
+    of_device = {
+        device.id: tuple(part.indices(n)[0] for part, n in zip(index, shape, strict=True))
+        for device, index in sharding.devices_indices_map(shape).items()
+    }
+    starts = [sorted({start[i] for start in of_device.values()}) for i in range(len(shape))]
+    held: dict[tuple[int, ...], list[int]] = {}
+    for device, start in of_device.items():
+        held.setdefault(tuple(starts[i].index(first) for i, first in enumerate(start)), []).append(device)
+    parts = [len(each) for each in starts]
+    holders = np.array([held[block] for block in np.ndindex(*parts)], int).reshape([*parts, -1])
+    found = tuple(Dimension(label, n, (), count) for label, n, count in zip(_labels(dims), shape, parts, strict=True))
+    return Holding(**known, dims=found, holders=holders, layout=None)
+
 
 MOST_BLOCKS = 64  # the maximum number of blocks that are drawn individually
 _MOST_OF_MANY = 16  # the maximum if there are more devices than that

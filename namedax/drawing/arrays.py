@@ -11,12 +11,19 @@ import numpy as np
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.region import ambient
-from namedax.drawing.arrangement import MOST_BLOCKS
-from namedax.drawing.blocks import Holding, Layout, holding_of
-from namedax.drawing.canvas import canvas_on, height_of, lines_of, new_canvas, require_matplotlib
-from namedax.drawing.colours import GREY, INK, DeviceColours
+from namedax.drawing.arrangement import MOST_BLOCKS, Holding, Layout, holding_of
+from namedax.drawing.canvas import (
+    GREY,
+    INK,
+    DeviceColours,
+    canvas_on,
+    count_of,
+    height_of,
+    lines_of,
+    new_canvas,
+    require_matplotlib,
+)
 from namedax.drawing.panels import Panel, draw_panel, fill, mesh_panel, panel_of
-from namedax.drawing.words import count_of
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisResourceError, show_names
 from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources
 from namedax.resources.mesh import any_mesh

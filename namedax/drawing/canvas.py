@@ -9,18 +9,202 @@ from __future__ import annotations
 
 import functools
 import io
+import itertools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from namedax.drawing.colours import GREY, INK, PAPER, Colour
-from namedax.drawing.words import broken
+__all__ = [
+    "FAINT",
+    "GREY",
+    "INK",
+    "OTHERS",
+    "PALETTE",
+    "PAPER",
+    "RULE",
+    "Canvas",
+    "DeviceColours",
+    "broken",
+    "colours_of_kinds",
+    "count_of",
+    "devices_text",
+    "height_of",
+    "ink_on",
+    "new_canvas",
+    "shortened",
+    "svg",
+    "text_height",
+    "text_width",
+    "time_text",
+    "time_unit",
+]
+
+
+# --- text in pictures: lists of devices, times, and lines that are broken or shortened to a width
+
+
+_LONGEST_LIST = 130  # characters: 32 devices of up to 64
+
+
+def devices_text(ids: Sequence[int]) -> str:
+    """Return the numbers of devices in the shortest exact form; for many devices, the ends and the count.
+
+    >>> devices_text([0, 1]), devices_text(range(8)), devices_text(range(0, 64, 4)), devices_text([0, 1, 2, 8, 9, 10])
+    ('0, 1', '0–7', '0, 4, … 60', '0–2, 8–10')
+    """
+    ids = sorted(ids)
+    steps = {b - a for a, b in itertools.pairwise(ids)}
+    if len(ids) > 4 and len(steps) == 1 and steps != {1}:
+        return f"{ids[0]}, {ids[1]}, … {ids[-1]}"
+    pieces: list[str] = []
+    for first, last in _runs(ids):
+        pieces += [f"{first}–{last}"] if last - first > 1 else [str(number) for number in range(first, last + 1)]
+    text = ", ".join(pieces)
+    return text if len(text) <= _LONGEST_LIST else f"{pieces[0]}, {pieces[1]}, … {pieces[-1]} ({len(ids):,})"
+
+
+def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and last of every run of consecutive numbers."""
+    runs: list[tuple[int, int]] = []
+    for number in ids:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = runs[-1][0], number
+        else:
+            runs.append((number, number))
+    return runs
+
+
+def count_of(number: int, what: str) -> str:
+    """Return a number of things, in English.
+
+    >>> count_of(1, "device"), count_of(4096, "device")
+    ('1 device', '4,096 devices')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """Return the most readable unit for a time, and its size in seconds."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return unit, size
+    return "ns", 1e-9
+
+
+def time_text(seconds: float) -> str:
+    """Return a time as readable text.
+
+    >>> time_text(0.0000123), time_text(1.5), time_text(0.0), time_text(0.31)
+    ('12.3 µs', '1.50 s', '0 ns', '310 ms')
+    """
+    unit, size = time_unit(seconds)
+    value = seconds / size
+    digits = 0 if value == 0 else max(0, 2 - math.floor(math.log10(value) + 1e-9))
+    return f"{value:,.{digits}f} {unit}"
+
+
+def broken(text: str, width: float, measure: Callable[[str], float]) -> list[str]:
+    """Break a text at its spaces into lines no wider than `width`, unless a single word is wider."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and measure(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def shortened(text: str, width: float, measure: Callable[[str], float]) -> str:
+    """Shorten a text at its beginning as needed: the end of a path is the most informative part."""
+    if measure(text) <= width:
+        return text
+    first = next((i for i in range(1, len(text)) if measure("…" + text[i:]) <= width), len(text))
+    return "…" + text[first:]
+
+
+# --- the colors of pictures: one for each device, and one for each kind of step -------------------
+
+
+Colour = tuple[float, float, float]
+
+
+def _rgb(text: str) -> Colour:
+    red, green, blue = (int(text[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return red, green, blue
+
+
+INK, GREY, FAINT, RULE, PAPER = _rgb("#22272E"), _rgb("#5F6770"), _rgb("#A9AFB7"), _rgb("#D5DAE0"), (1.0, 1.0, 1.0)
+
+#: Blue, orange, red, teal, green, yellow, purple, pink.
+PALETTE = tuple(map(_rgb, ("#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98")))
+
+_LIGHTEST = 0.58
+
+
+class DeviceColours:
+    """A color for each device, by its number. With more than eight devices, neighbors are shades of one hue.
+
+    Args:
+      ids: the numbers of all devices.
+
+    >>> colours = DeviceColours(range(64))
+    >>> len({colours[number] for number in range(64)})
+    64
+    """
+
+    def __init__(self, ids: Iterable[int]):
+        self._ranks = {number: rank for rank, number in enumerate(sorted(set(ids)))}
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def __getitem__(self, number: int) -> Colour:
+        shades = -(-len(self) // len(PALETTE))
+        hue, shade = divmod(self._ranks[number], shades)
+        return _lighter(PALETTE[hue], _LIGHTEST * shade / max(shades - 1, 1))
+
+
+def _lighter(colour: Colour, by: float) -> Colour:
+    red, green, blue = (part + by * (1 - part) for part in colour)
+    return red, green, blue
+
+
+def ink_on(colour: Colour) -> Colour:
+    """Return white or dark, the more readable one on a color."""
+    red, green, blue = colour
+    return PAPER if 0.299 * red + 0.587 * green + 0.114 * blue < 0.62 else INK
+
+
+# A kind of collective has the same color in every picture; `namedax.hlo` has the kinds.
+_COLLECTIVES = {
+    "all-reduce": PALETTE[2],
+    "all-gather": PALETTE[1],
+    "reduce-scatter": PALETTE[6],
+    "all-to-all": PALETTE[4],
+    "ragged-all-to-all": _rgb("#2F6B3A"),
+    "collective-permute": PALETTE[5],
+    "collective-broadcast": _rgb("#9C6B4E"),
+}
+_OPERATIONS = (PALETTE[0], PALETTE[3], _rgb("#34495E"), _rgb("#9AC0E0"), _rgb("#2E7F78"))
+#: The color of kinds without their own color.
+OTHERS = FAINT
+
+
+def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
+    """Return a color for each kind of step; operations get theirs in order, and those after the first five share one.
+
+    >>> list(colours_of_kinds(["dot_general", "all-reduce"])) == ["dot_general", "all-reduce"]
+    True
+    """
+    operations = iter(_OPERATIONS)
+    return {kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, OTHERS) for kind in dict.fromkeys(kinds)}
+
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Canvas", "height_of", "new_canvas", "svg", "text_height", "text_width"]
 
 FONT = "DejaVu Sans"  # included in matplotlib
 _DPI = 120

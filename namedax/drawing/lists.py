@@ -9,9 +9,7 @@ from collections.abc import Sequence
 
 from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
-from namedax.drawing.canvas import Canvas, height_of, lines_of, text_width
-from namedax.drawing.colours import FAINT, GREY, INK, PAPER, Colour
-from namedax.drawing.words import shortened
+from namedax.drawing.canvas import FAINT, GREY, INK, PAPER, Canvas, Colour, height_of, lines_of, shortened, text_width
 
 __all__ = ["Entry", "draw_legend", "draw_list", "draw_marks", "legend_height", "list_height", "step_text"]
 

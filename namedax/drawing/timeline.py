@@ -7,10 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
-from namedax.drawing.canvas import height_of, lines_of, new_canvas, plot_axes, style_of, text_width, write
-from namedax.drawing.colours import GREY, INK, OTHERS, Colour, colours_of_kinds, ink_on
+from namedax.drawing.canvas import (
+    GREY,
+    INK,
+    OTHERS,
+    Colour,
+    colours_of_kinds,
+    count_of,
+    height_of,
+    ink_on,
+    lines_of,
+    new_canvas,
+    plot_axes,
+    style_of,
+    text_width,
+    time_text,
+    time_unit,
+    write,
+)
 from namedax.drawing.lists import Entry, draw_legend, draw_list, draw_marks, legend_height, list_height, step_text
-from namedax.drawing.words import count_of, time_text, time_unit
 from namedax.errors import ArgumentError
 
 if TYPE_CHECKING:

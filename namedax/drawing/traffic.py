@@ -6,10 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.records import Collective
-from namedax.drawing.canvas import Canvas, height_of, lines_of, new_canvas, text_width
-from namedax.drawing.colours import GREY, INK, PALETTE, RULE, Colour, colours_of_kinds
+from namedax.drawing.canvas import (
+    GREY,
+    INK,
+    PALETTE,
+    RULE,
+    Canvas,
+    Colour,
+    colours_of_kinds,
+    count_of,
+    height_of,
+    lines_of,
+    new_canvas,
+    text_width,
+    time_text,
+)
 from namedax.drawing.lists import Entry, draw_legend, draw_list, legend_height, list_height, step_text
-from namedax.drawing.words import count_of, time_text
 from namedax.errors import MeshError, did_you_mean, show_names
 from namedax.hlo import KINDS, size_text
 

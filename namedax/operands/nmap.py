@@ -45,8 +45,7 @@ from namedax.errors import (
     usage,
 )
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.programs.evaluator import collective_axes, has_reverse_rules
-from namedax.programs.plain_layouts import with_plain_layouts
+from namedax.programs.evaluator import collective_axes, has_reverse_rules, with_plain_layouts
 from namedax.programs.raw_collective_check import DELIBERATE, said_of_names
 from namedax.resources.padding_masks import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis

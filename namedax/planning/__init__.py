@@ -2,11 +2,11 @@
 
 - `program` wraps the mapped function: its names, the pairs of names that occur in one value, and its trace under another
   layout, by which every candidate is judged.
-- `meshes` determines the mesh. `shapes` lists the possible sizes of its axes. `space` lists the choices, which of them are
-  equivalent, and which are neighbors.
+- `meshes` determines the mesh, or the possible sizes of its axes. `space` lists the choices, which of them are equivalent, and
+  which are neighbors.
 - `search` decides which choice is tried next.
-- `planner` has the public function, and `result` has its result. `reasons` explains the result in text, `rendering` prints it,
-  and `timing` measures on the available devices.
+- `planner` has the public function, which can also measure on the available devices. `result` has its result and prints it, and
+  `reasons` explains it in text.
 
 Read `space` and `search` first.
 """

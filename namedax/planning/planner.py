@@ -8,6 +8,9 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from namedax.analysis.records import Collective, Operation
 from namedax.core.call_errors import checks_signature
 from namedax.errors import (
@@ -25,15 +28,50 @@ from namedax.machines.links import positive
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.program import Census, Program
 from namedax.planning.reasons import advice, uneven_advice
-from namedax.planning.rendering import resources_text, seconds_text
-from namedax.planning.result import Candidate, Plan
+from namedax.planning.result import Candidate, Plan, resources_text, seconds_text
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
-from namedax.planning.timing import measured
 from namedax.resources.serial import SerialLoop
-from namedax.xmap import Xmapped
+from namedax.xmap import Xmapped, dynamic_arguments
 
-__all__ = ["plan"]
+__all__ = ["measured", "plan"]
+
+
+# --- measurement of a step on the available devices -----------------------------------------------
+
+
+_RUNS, _ENOUGH = 8, 0.5
+
+
+def measured(form: Xmapped, args: Any, kwargs: Any, types: tuple[Any, Any] | None = None) -> float:
+    """Return the seconds of a compiled step with its arguments already placed: the minimum of several runs.
+
+    The minimum is used because other programs on the machine can only increase the time.
+
+    Args:
+      form: the mapped function; its mesh has devices.
+      args: arrays or types; types are replaced by arrays of ones.
+      kwargs: keyword arguments, with the same rule.
+      types: the types of the arguments and keyword arguments, if those of `args` and `kwargs` belong to another mesh. Default:
+        `None`.
+    """
+    positional, keyword = types or (args, kwargs)
+    compiled = form.lower(*positional, **keyword).compile()
+    given = jax.tree.map(_array, dynamic_arguments(form, args, kwargs))
+    leaves, tree = jax.tree.flatten(given)
+    placed = jax.tree.unflatten(tree, jax.device_put(leaves, jax.tree.leaves(compiled.input_shardings)))
+    times: list[float] = []
+    jax.block_until_ready(compiled(*placed[0], **placed[1]))
+    while len(times) < _RUNS or (sum(times) < _ENOUGH and len(times) < 100):
+        began = time.perf_counter()
+        jax.block_until_ready(compiled(*placed[0], **placed[1]))
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def _array(leaf: Any) -> Any:
+    return jnp.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+
 
 # The maximum number of layouts to judge, on one, two and three mesh axes, and if the shape of the mesh is chosen too.
 _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from namedax.core.records import Record
-from namedax.planning.shapes import Shape, near
+from namedax.planning.meshes import Shape, near
 from namedax.resources.serial import LoopAxis, SerialLoop
 
 __all__ = ["Choice", "Space"]

@@ -32,7 +32,7 @@ from namedax.core.functions import Source, set_display_source
 from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, consts_to_inputs, has_sums
-from namedax.programs.gathered_forms import with_varying_gathers
+from namedax.programs.loop_casts import with_varying_gathers
 from namedax.programs.primitives import Algebra, Kind, Scan, axes_of, bind, cast_axes, facts, kind_of
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
 from namedax.programs.remat import remat_again

@@ -12,10 +12,12 @@ operations may stand between the psum and that place. Both are exact in IEEE ari
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from types import EllipsisType
 from typing import Any
 
-from jax.extend.core import Literal
+from jax.extend.core import DropVar, Literal, Var
 
 from namedax.core.records import Record
 from namedax.core.variance import varying_of
@@ -37,12 +39,133 @@ from namedax.programs.primitives import (
     kind_of,
     slice_sizes,
 )
-from namedax.programs.sum_commutation import linear_groups, may_wait, selects
-from namedax.programs.sums_of_calls import with_sums_after_calls
+from namedax.programs.remat import with_program
 
-__all__ = ["Gather", "Late", "Plan", "is_addition", "is_scaling"]
+__all__ = [
+    "Gather",
+    "Late",
+    "Plan",
+    "Wait",
+    "is_addition",
+    "is_scaling",
+    "linear_groups",
+    "may_wait",
+    "selects",
+    "with_sums_after_calls",
+]
+
+
+# --- the rule for postponing psums: may an operation be applied to the summands, with the psum taken after it?
+
+# Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear in a pending operand may run
+# first, if its other operands do not vary along the axes of the psum. A value that it adds to the psum (a residual, the padding)
+# counts once, and not once for each summand; the caller handles that.
+
 
 Axes = tuple[str, ...]
+
+
+def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
+    """Yield sets of operands: the equation is linear in the operands of one set together, for any values of the others."""
+    entry, count = facts(eqn), len(eqn.invars)
+    for group in entry.linear:
+        operands = set[int]()
+        for position in group:
+            operands.update(range(max(operands), count) if isinstance(position, EllipsisType) else (position,))
+        if all(entry.when(eqn, i) for i in operands):
+            yield frozenset(operands)
+
+
+def selects(eqn: Any) -> bool:
+    """Return True if each element of the result is an element of the first operand, at an index that does not depend on values."""
+    known = facts(eqn)
+    return known.selects or known.repeats or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+
+
+class Wait(Record):
+    """The application of an operation before a psum over `axes`.
+
+    Attributes:
+      axes: the mesh axes of the psum.
+      once: operands that are added to the psum and are not pending.
+    """
+
+    axes: Axes
+    once: tuple[int, ...]
+
+
+def may_wait(
+    eqn: Any, waiting: Mapping[int, Axes], is_zero: Callable[[int], bool] = lambda i: False, exactly: bool = False
+) -> Wait | None:
+    """Return a `Wait` if the result of an equation with these pending operands is a pending psum; else `None`.
+
+    With `None`, the psums must be taken before the equation.
+
+    Args:
+      eqn: the equation, with one result.
+      waiting: the axes of each operand that is a pending psum.
+      is_zero: returns True if an operand is zero everywhere, so that it may count any number of times. Default: always False.
+      exactly: whether to require that summands are rounded in the same way as the psum; default: False.
+    """
+    (axes, *others) = waiting.values()
+    if any(set(other) != set(axes) for other in others) or not set(axes_of(eqn)).isdisjoint(axes):
+        return None
+    if len(eqn.outvars) != 1 or has_side_effects(eqn) or (exactly and not facts(eqn).is_exact):
+        return None
+    for group in linear_groups(eqn):
+        differing = (i for i, var in enumerate(eqn.invars) if i not in group and not varying_of(var.aval).isdisjoint(axes))
+        if group.issuperset(waiting) and not any(True for _ in differing):
+            return Wait(axes, tuple(i for i in sorted(group) if i not in waiting and not is_zero(i)))
+    return None
+
+
+# --- psums that a jaxpr returns as its results, taken after the call of the jaxpr -----------------
+
+# The gradient of a function that is recomputed, or compiled on its own, ends with the psums that are the transposes of its casts.
+# Their later use is visible only outside of it.
+
+
+def with_sums_after_calls(jaxpr: Any) -> Any:
+    """Move psums out of calls.
+
+    Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once by another equation.
+    """
+    eqns: list[Any] = []
+    changed = False
+    uses: Counter[Any] | None = None
+    for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
+        inner = called(eqn) if fact.kind in (Kind.CALL, Kind.REMAT) else None
+        if inner is None:
+            eqns.append(eqn)
+            continue
+        uses = _uses(jaxpr) if uses is None else uses
+        parts = _apart(eqn, with_sums_after_calls(inner), uses)
+        changed = changed or parts is not None
+        eqns += [eqn] if parts is None else parts
+    return jaxpr.replace(eqns=eqns) if changed else jaxpr
+
+
+def _uses(jaxpr: Any) -> Counter[Any]:
+    """Count the uses of each variable as an operand; results count twice, since a returned value is used as it is."""
+    variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
+    return Counter(var for var in variables if not isinstance(var, Literal))
+
+
+def _apart(eqn: Any, inner: Any, uses: Counter[Any]) -> list[Any] | None:
+    """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
+    sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
+    within = _uses(inner) if sums else Counter[Any]()
+    results, made, after = list(inner.outvars), list(eqn.outvars), list[Any]()
+    for i, (var, out) in enumerate(zip(inner.outvars, eqn.outvars, strict=True)):
+        part = None if isinstance(var, Literal) or isinstance(out, DropVar) else sums.get(var)
+        if part is None or within[var] != 2 or uses[out] != 1:
+            continue
+        operand = part.invars[part.outvars.index(var)]
+        if isinstance(operand, Literal):
+            continue
+        results[i], made[i] = operand, Var(operand.aval)
+        after.append(part.replace(invars=[made[i]], outvars=[out]))
+    return [with_program(eqn, inner.replace(outvars=results), eqn.invars, made), *after] if after else None
 
 
 class Late(Record):

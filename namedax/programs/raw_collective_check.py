@@ -24,11 +24,10 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import is_named
-from namedax.core.migration_hints import namesake
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
 from namedax.core.user_code import Boundary, boundary_of, call_backward_rule, call_checked_code, is_transparent
 from namedax.core.variance import varying_of
-from namedax.errors import NamedaxError, RawBlockError, show_names
+from namedax.errors import NamedaxError, RawBlockError, hints, show_names
 from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
 from namedax.programs.primitives import (
     COLLECTIVES,
@@ -317,7 +316,7 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
         return None
     return (
         f"{called}: JAX's own function got axis={axis!r}, an axis name, but it takes positional axes; it treats names as mesh axes. "
-        f"Use {namesake(called) or 'the function of namedax'}, which takes names."
+        f"Use {hints().namesake(called) or 'the function of namedax'}, which takes names."
     )
 
 
@@ -371,7 +370,7 @@ def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
         elif called is None and _without_start(code.co_name) in COLLECTIVES:
             axis, by = reduction[::-1] if reduction is not None else (traceback.tb_frame.f_locals.get("axis_name"), None)
             called = (code.co_name, axis, by)
-        elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and namesake(code.co_name):
+        elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and hints().namesake(code.co_name):
             reduction = (code.co_name, traceback.tb_frame.f_locals.get("axis"))
         traceback = traceback.tb_next
     return called

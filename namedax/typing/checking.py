@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from namedax.core.call_errors import checks_signature
 from namedax.errors import ArrayTypeError, NamedaxError
 from namedax.operands.pytree import noting_sizes
-from namedax.typing.matching import Compare, read
-from namedax.typing.problems import Problem, Sizes, unreadable
+from namedax.typing.matching import Compare, Problem, Sizes, read, unreadable
 
 __all__ = ["check", "checked", "matches"]
 

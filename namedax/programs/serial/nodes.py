@@ -30,8 +30,8 @@ from namedax.programs.primitives import (
     programs_of,
     solve,
 )
+from namedax.programs.psum_plan import Wait, may_wait
 from namedax.programs.remat import is_remat_of_gradient
-from namedax.programs.sum_commutation import Wait, may_wait
 
 __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
 
