@@ -548,14 +548,14 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}),
             MeshError,
-            "from_process_local: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with "
-            "jax.set_mesh(mesh); `with mesh:` sets none.",
+            "from_process_local: there is no mesh. Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); "
+            "`with mesh:` does not set one.",
         ),
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh.abstract_mesh),
             MeshError,
-            "from_process_local: the mesh {'data': 4, 'model': 2} is an AbstractMesh, which has no devices for arrays to live on. "
-            "Give one as mesh=jax.make_mesh(...); where types are enough, use nx.interop.abstract.",
+            "from_process_local: the mesh {'data': 4, 'model': 2} is an AbstractMesh, which has no devices. Pass "
+            "mesh=jax.make_mesh(...), or use nx.interop.abstract if types are enough.",
         ),
         (
             lambda mesh: nx.process_entries("batch", 18, {"batch": "data"}, mesh),

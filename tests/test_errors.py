@@ -441,31 +441,30 @@ OPTIONS = {
     "axis_resources is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], [("a", "x")]),
         AxisResourceError,
-        "xmap: axis_resources is [('a', 'x')]; write a dict from axis names to mesh axes, such as {'batch': 'x'} or {'batch': "
-        "('x', 'y')}.",
+        "xmap: axis_resources is [('a', 'x')], not a dict. Write a dict from axis names to mesh axes, such as {'batch': 'x'} "
+        "or {'batch': ('x', 'y')}.",
     ),
     "a position in axis_resources": (
         lambda: xmap(body, ["a"], ["a"], {0: "x"}),
         AxisResourceError,
-        "xmap: axis_resources has the key 0, which is not an axis name; keys are names of axes.",
+        "xmap: axis_resources has the key 0, which is not an axis name. Write axis names as keys, such as {'batch': 'x'}.",
     ),
     "no mesh axis": (
         lambda: xmap(body, ["a"], ["a"], {"a": 0}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to 0, which is not a mesh axis; write a mesh axis name, a SerialLoop, or a tuple of "
+        "xmap: axis_resources maps 'a' to 0, which is not a mesh axis. Write a mesh axis name, a SerialLoop, or a tuple of "
         "them, major first.",
     ),
     "a list of mesh axes": (
         lambda: xmap(body, ["a"], ["a"], {"a": ["x", "y"]}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to ['x', 'y'], which is not a mesh axis; write a mesh axis name, a SerialLoop, or a "
+        "xmap: axis_resources maps 'a' to ['x', 'y'], which is not a mesh axis. Write a mesh axis name, a SerialLoop, or a "
         "tuple of them, major first.",
     ),
     "a mesh axis twice in one assignment": (
         lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y", "x")}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to mesh axis 'x' twice (('x', 'y', 'x')); a mesh axis can hold an axis once. Remove "
-        "one of the two.",
+        "xmap: axis_resources maps 'a' to mesh axis 'x' twice (('x', 'y', 'x')). Remove one of the two.",
     ),
     "axis_sizes is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes=[("a", 8)]),
@@ -583,8 +582,9 @@ MAPPED = {
     "no mesh": (
         lambda: xmap(body, ["a"], ["a"], {"a": "x"}, mesh=None)(zeros(8)),
         MeshError,
-        "xmap: axis_resources maps 'a' to mesh axes ('x',), but there is no mesh. Give one as mesh=jax.make_mesh(...), or set "
-        "one around the call with jax.set_mesh(mesh); `with mesh:` sets none. If 'x' is to be a loop, call within nx.serial_loop('x', steps).",
+        "xmap: axis_resources maps 'a' to mesh axes ('x',), but there is no mesh. Pass mesh=jax.make_mesh(...), or set a "
+        "mesh with jax.set_mesh(mesh); `with mesh:` does not set one. To execute 'x' as a loop, call within "
+        "nx.serial_loop('x', steps).",
     ),
     "resources for a name that nobody has": (
         lambda: xmap(body, ["batch"], ["batch"], {"bacth": "x"})(zeros(8)),
@@ -657,8 +657,8 @@ def test_another_mesh_in_the_context():
     with jax.set_mesh(other), pytest.raises(MeshError) as error:
         xmap(body, ["a"], ["a"], {"a": "x"})(zeros(8))
     assert str(error.value).startswith(
-        "xmap: the mesh given as mesh= has the axes {'x': 4, 'y': 2}, but that of the surrounding jax.set_mesh has {'x': 2, "
-        "'y': 4}; JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of its own mesh."
+        "xmap: mesh= has the axes {'x': 4, 'y': 2}, but the mesh of the surrounding jax.set_mesh has {'x': 2, 'y': 4}; JAX "
+        "allows one mesh at a time. Omit mesh=, or call the function under jax.set_mesh of its own mesh."
     )
 
 

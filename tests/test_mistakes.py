@@ -419,9 +419,9 @@ def test_resources_the_wrong_way_round():
     lacks = "xmap: axis_resources maps 'x' to mesh axis '{}', which the mesh does not have; its axes are 'x' with sizes (8,)."
     assert (
         message(call, MeshError)
-        == f"{lacks.format('t')} Names come first, and mesh axes behind them: did you mean {{'t': 'x'}}?"
+        == f"{lacks.format('t')} The keys are axis names and the values are mesh axes. Did you mean {{'t': 'x'}}?"
     )
-    loop = " If 'z' is to be a loop, call within nx.serial_loop('z', steps)."
+    loop = " To execute 'z' as a loop, call within nx.serial_loop('z', steps)."
     assert message(in_body(lambda t: t, T, resources={"x": "z"}), MeshError) == lacks.format("z") + loop
 
 
@@ -481,8 +481,8 @@ def test_something_else_in_the_place_of_a_key():
 
 def test_something_else_in_the_place_of_a_mesh():
     assert message(lambda: nx.xmap(lambda x: x, mesh="m"), MeshError) == (
-        "xmap: mesh='m' is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower for "
-        "devices that are not there."
+        "xmap: mesh='m' is not a mesh. Pass mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
+        "without devices."
     )
 
 

@@ -780,7 +780,7 @@ def test_a_mesh_argument_under_set_mesh_of_other_axis_types(around, kind):
 def test_a_mesh_argument_under_set_mesh_of_other_axes():
     with jax.set_mesh(jax.make_mesh((8,), ("z",), axis_types=(AxisType.Auto,))):
         with pytest.raises(
-            MeshError, match=r"has the axes \{'x': 4, 'y': 2\}, but that of the surrounding jax.set_mesh has \{'z': 8\}"
+            MeshError, match=r"has the axes \{'x': 4, 'y': 2\}, but the mesh of the surrounding jax.set_mesh has \{'z': 8\}"
         ):
             mapped()(X, Y)
 
