@@ -634,7 +634,7 @@ def test_messages():
         (
             lambda: nx.xmap(lambda x: nx.draw(x, {"b": "x"}, MESH) and x, axis_resources={"b": "x"}, mesh=MESH)(w),
             AxisResourceError,
-            "draw: says where arrays live outside of mapped functions; call it before the mapped function.",
+            "draw: this function cannot be called inside a mapped function. Call it before the mapped function.",
         ),
     ]:
         with pytest.raises(kind) as error:

@@ -160,7 +160,7 @@ REDUCTIONS = {
     "a plain array": (
         lambda: nx.max(zeros(3), "a"),
         AxisNotFoundError,
-        "max: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first, as by nx.named(x, ['a']). Reduce over an axis that it has.",
+        "max: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first: nx.named(x, ['a']). Reduce over an axis that it has.",
     ),
     "one of several": (
         lambda: nx.mean(B, ("a", "q")),
@@ -232,7 +232,7 @@ MAKING = {
     "rename a plain array": (
         lambda: nx.rename(zeros(3), {"a": "c"}),
         AxisNotFoundError,
-        "rename: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first, as by nx.named(x, ['a']).",
+        "rename: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first: nx.named(x, ['a']).",
     ),
     "rename to no name": (
         lambda: nx.rename(B, {"a": 0}),
@@ -351,7 +351,7 @@ EINSUM = {
         lambda: nx.dot(X, W, "m"),
         AxisNotFoundError,
         [
-            "dot: no axis 'm' in i32[5]{b:8, k:3}; its named axes are 'b', 'k'. Positional axes get",
+            "dot: no axis 'm' in i32[5]{b:8, k:3}; its named axes are 'b', 'k'. Name its positional axes first",
             "dot contracts names that both",
         ],
     ),

@@ -903,9 +903,9 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
     with pytest.raises(nx.errors.SerialLoopError) as error:
         differentiate(f)(x)
     assert said(error.value) == (
-        "xmap: cubes has 'b' on a SerialLoop, whose steps can be differentiated in reverse mode only, any number of times: "
+        "xmap: cubes maps 'b' to a SerialLoop, which supports reverse-mode differentiation only, any number of times: "
         "jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the SerialLoop from "
-        "axis_resources; jax.jacrev(jax.jacrev(f)) is a Hessian, too."
+        "axis_resources; jax.jacrev(jax.jacrev(f)) also computes a Hessian."
     )
     np.testing.assert_allclose(jax.jacrev(jax.jacrev(f))(x), np.diag(6 * np.arange(8.0)))
 

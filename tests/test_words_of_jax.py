@@ -300,7 +300,7 @@ def test_a_type_error_of_a_right_call_keeps_its_words():
     [
         (
             lambda: nx.nn.softmax(X, "q", "k"),
-            "softmax: 'k' stands where an array is expected. Write nx.nn.softmax(x, axis).",
+            "softmax: expected an array, got 'k'. Write nx.nn.softmax(x, axis).",
         ),
         (
             lambda: X.rename("a"),
