@@ -181,7 +181,7 @@ def from_process_local(
     for name in wanted:
         if name not in seen:
             raise AxisMappingError(
-                f"{op}: global_sizes gives {name!r} the size {wanted[name]}, but no array has that axis; the names are "
+                f"{op}: global_sizes gives {name!r} the size {wanted[name]}, but no array has that axis; the axes are "
                 f"{show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)}"
             )
     return result

@@ -529,8 +529,8 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh, {"bacth": 16}),
             AxisMappingError,
-            "from_process_local: global_sizes gives 'bacth' the size 16, but no array has that axis; the names are 'batch', 'k'. "
-            "Did you mean 'batch'?",
+            "from_process_local: global_sizes gives 'bacth' the size 16, but no array has that axis; the axes are 'batch', "
+            "'k'. Did you mean 'batch'?",
         ),
         (
             lambda mesh: nx.from_process_local({"x": WHOLE}, {"x": ["batch"]}, {"batch": "data"}, mesh),

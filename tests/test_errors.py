@@ -589,8 +589,8 @@ MAPPED = {
     "resources for a name that nobody has": (
         lambda: xmap(body, ["batch"], ["batch"], {"bacth": "x"})(zeros(8)),
         AxisResourceError,
-        "xmap: axis_resources maps 'bacth' to ('x',), but no value in body has an axis 'bacth'; the names are 'batch'. Did "
-        "you mean 'batch'? Correct the name, or remove the entry.",
+        "xmap: axis_resources maps 'bacth' to ('x',), but no value in body has an axis 'bacth'; the axes are 'batch'. Did "
+        "you mean 'batch'? Correct the name, or remove it from axis_resources.",
     ),
     "a result with a name left": (
         lambda: xmap(lambda x: {"out": [x]}, ["a", "b"], {"out": [["a"]]})(zeros(8, 4)),
@@ -607,8 +607,8 @@ MAPPED = {
     "a local block that escapes": (
         lambda: xmap(lambda x: x.data, ["a"], [None], {"a": "x"})(zeros(8)),
         NamedAxesLeftError,
-        "xmap: the result, i32[2], differs from device to device along mesh axes ['x'], on which none of its names lives: a "
-        "local block (x.data) has left its array. Return the named array.",
+        "xmap: the result, i32[2], varies over the mesh axes ['x'], but none of its axes is sharded over them; it contains a "
+        "local block (x.data) of a named array. Return the named array.",
     ),
     "an array of a different size that is closed over": (
         lambda: xmap(lambda x: x + C, ["a"], ["a"], {"a": "x"})(zeros(8)),

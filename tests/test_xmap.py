@@ -394,7 +394,7 @@ def test_a_name_that_is_left(mode):
 
 def test_a_local_block_can_not_leave():
     for body in (lambda x: x.data, lambda x: jnp.sum(x.data)):
-        with pytest.raises(NamedAxesLeftError, match=r"differs from device to device along mesh axes \['x'\]"):
+        with pytest.raises(NamedAxesLeftError, match=r"varies over the mesh axes \['x'\]"):
             mapped(body, (["a"],), [...], resources={"a": "x"})(X[:, 0])
 
 
@@ -821,7 +821,7 @@ def test_a_committed_argument_of_a_transformation_says_what_to_do():
     x = jax.device_put(X, jax.devices()[3])
     with pytest.raises(ValueError, match="incompatible devices") as caught:
         jax.grad(lambda x: jnp.sum(mapped()(x, Y)))(x)
-    assert any("Bring it onto the mesh first" in note for note in caught.value.__notes__)
+    assert any("Reshard it onto the mesh first" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["eager", "jit"])
