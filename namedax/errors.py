@@ -249,7 +249,7 @@ def show_names(names: Iterable[Hashable]) -> str:
 def format_value(value: Any) -> str:
     """Format a user's value for messages: an array by its type, never by its values; a list, tuple or dict by its elements.
 
-    >>> shown("k"), shown([np.ones((2, 3), np.float32), None]), shown({"w": np.arange(3, dtype=np.int32)})
+    >>> format_value("k"), format_value([np.ones((2, 3), np.float32), None]), format_value({"w": np.arange(3, dtype=np.int32)})
     ("'k'", '[f32[2,3], None]', "{'w': i32[3]}")
     """
     if hasattr(type(value), "_type_text"):  # a named array

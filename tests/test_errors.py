@@ -431,12 +431,12 @@ OPTIONS = {
     "no function": (
         lambda: nx.xmap(["a"], ["a"]),
         AxisMappingError,
-        "xmap: the first argument is the function to map; got ['a'].",
+        "xmap: fun must be a function, got ['a'].",
     ),
     "partitioning": (
         lambda: xmap(body, ["a"], ["a"], partitioning="automatic"),
         AxisResourceError,
-        "xmap: partitioning='automatic' is neither 'manual' nor 'auto'.",
+        "xmap: partitioning must be 'manual' or 'auto', got 'automatic'.",
     ),
     "axis_resources is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], [("a", "x")]),
@@ -469,22 +469,22 @@ OPTIONS = {
     "axis_sizes is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes=[("a", 8)]),
         AxisSizeError,
-        "xmap: axis_sizes is [('a', 8)]; write a dict from axis names to sizes, such as {'batch': 128}.",
+        "xmap: axis_sizes is [('a', 8)], not a dict. Write a dict from axis names to sizes, such as {'batch': 128}.",
     ),
     "a position in axis_sizes": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={0: 8}),
         AxisSizeError,
-        "xmap: axis_sizes has the key 0, which is not an axis name; keys are names of axes.",
+        "xmap: axis_sizes has the key 0, which is not an axis name. Write axis names as keys, such as {'batch': 128}.",
     ),
     "no size": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": 2.5}),
         AxisSizeError,
-        "xmap: axis_sizes gives 'a' the size 2.5; a size is an integer from 0.",
+        "xmap: axis_sizes gives 'a' the size 2.5; a size must be a nonnegative integer.",
     ),
     "a negative size": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": -1}),
         AxisSizeError,
-        "xmap: axis_sizes gives 'a' the size -1; a size is an integer from 0.",
+        "xmap: axis_sizes gives 'a' the size -1; a size must be a nonnegative integer.",
     ),
     "in_axes is no mapping": (
         lambda: xmap(body, "a", ["a"])(zeros(8)),
@@ -495,7 +495,7 @@ OPTIONS = {
     "in_axes of a dictionary": (
         lambda: xmap(body, {"x": ["a"]}, ["a"])(zeros(8)),
         AxisMappingError,
-        "xmap: in_axes is {'x': ['a']}; write one axis mapping for all arguments, or a tuple with one entry per argument.",
+        "xmap: in_axes is {'x': ['a']}. Write one axis mapping for all arguments, or a tuple with one mapping per argument.",
     ),
 }
 
@@ -551,20 +551,20 @@ MAPPED = {
     "too few mappings": (
         lambda: xmap(two, (["a"],), None)(zeros(8), zeros(8)),
         AxisMappingError,
-        "xmap: in_axes has 1 entries, but two was called with 2 positional arguments (static ones not counted). Write one "
-        "axis mapping per argument, or a single one for all.",
+        "xmap: in_axes has length 1, but two was called with 2 positional arguments (without static ones). Write one axis "
+        "mapping per argument, or a single one for all.",
     ),
     "too many mappings": (
         lambda: xmap(two, (["a"], ["a"], ["a"]), None)(zeros(8), zeros(8)),
         AxisMappingError,
-        "xmap: in_axes has 3 entries, but two was called with 2 positional arguments (static ones not counted). Write one "
-        "axis mapping per argument, or a single one for all.",
+        "xmap: in_axes has length 3, but two was called with 2 positional arguments (without static ones). Write one axis "
+        "mapping per argument, or a single one for all.",
     ),
     "a keyword without a mapping": (
         lambda: xmap(lambda x, *, y: x, (["a"],), None)(zeros(8), y=zeros(8)),
         AxisMappingError,
         "xmap: in_axes has no axis mapping for the keyword argument 'y' of <lambda>. Put a dict from keywords to mappings "
-        "after the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
+        "after the positional ones, such as {'y': ['batch', ...]}, or pass a named array.",
     ),
     "a loop whose steps do not divide an axis": (
         lambda: xmap(lambda x: nx.split_axis(x, "a", {"p": 3, "q": 4}), ["a"], ["p", "q"], {"a": nx.SerialLoop(8)})(zeros(12)),
