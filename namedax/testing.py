@@ -59,8 +59,9 @@ def assert_resources_do_not_matter(
 ) -> None:
     """Check that a program has equal values and gradients unmapped, mapped by `axis_resources`, and under XLA's partitioner.
 
-    It finds errors that namedax cannot detect. Examples are functions of raw leaves that combine the elements of a block (a norm of `x.data`,
-    `optax.clip_by_global_norm` in a body) and random keys that depend on the device. It also finds bugs of XLA and of namedax.
+    It finds errors that namedax cannot detect. One example is a function of raw leaves that combines the elements of a block (a norm of
+    `x.data`, `optax.clip_by_global_norm` in a body). Another is a random key that depends on the device. It also finds bugs of XLA and of
+    namedax.
 
     Args:
       fun: a function of named arrays, as for `nx.xmap`. Or a mapped function from `nx.xmap`, whose options are the defaults here.
@@ -75,8 +76,8 @@ def assert_resources_do_not_matter(
         weights, with respect to all floating-point arguments. Pass `False` if `fun` is not differentiable. Default: `True`.
       rtol: the tolerance relative to the unmapped value. Default: the square root of the dtype's precision. Integers and booleans must be
         equal.
-      atol: the additional absolute tolerance. Default: the same square root, times the root mean square of the array. That tolerance is too
-        small for an array of rounding errors, such as a gradient at a tie of all elements, or a sum of deviations from the mean. Then the
+      atol: the additional absolute tolerance. Default: the same square root, times the root mean square of the array. It is too small
+        for an array of rounding errors, such as a gradient at a tie of all elements or a sum of deviations from the mean. In this case the
         function measures the effect of rounding. It repeats the computation with arguments that differ by a few units in the last place, and
         with other gradient weights. A wrong result stays equally wrong; a rounding error changes.
       **kwargs: keyword arguments of `fun`.
