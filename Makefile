@@ -54,7 +54,7 @@ help:
 	@echo "make test-leaks      the tests marked 'leaks', with JAX_CHECK_TRACER_LEAKS=1"
 	@echo "make test-optimized  the last fortieth, compiled as for users: the other passes compile with few optimisations"
 	@echo "make test-flags      a part of the tests under each flag that later versions of JAX will have switched on"
-	@echo "make bench-check     counts of equations, instructions, bytes, compilations and Python calls, against those recorded"
+	@echo "make bench-check     counts (equations, instructions, bytes, compilations) and ratios of times, against those recorded"
 	@echo "make test-fuzz       random programs for four minutes, and for three over special values"
 	@echo "make test-products   before a release: the other combinations, which only multiply (the tests marked 'product')"
 	@echo "make test-versions   test-suite on every Python of $(VERSIONS) that is here; make test PYTHON=python3.13 takes one"

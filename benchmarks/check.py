@@ -1,19 +1,19 @@
-"""What namedax costs, counted instead of timed, against what was recorded: `make bench-check`.
+"""Compare the cost of namedax with the recorded cost: `make bench-check`.
 
     python benchmarks/check.py            # fails where something costs more than recorded
     python benchmarks/check.py --record   # writes benchmarks/counts.json anew
 
-Counts do not depend on how busy a machine is: functions that tracing calls, equations of a traced program, operations of the program given to
-XLA, instructions, bytes and temporary memory of the compiled one, programs compiled by calls, and Python functions entered by a call. Each
-stands beside that of the same program by hand, or in plain `jnp`. On the versions of JAX and Python that they were recorded on, counts must
-not grow; on others, which count otherwise, the ratio to the rival must not.
+Counts do not depend on the load of a machine: equations of a traced program, operations of the program given to XLA, instructions,
+bytes and temporary memory of the compiled program, and programs compiled by calls. On the versions of JAX and Python that they were
+recorded on, counts must not grow; on other versions, the ratio to the rival must not.
+
+Times are ratios to the same program by hand, or in plain `jnp`: the two run in turn, and the shortest time of each counts. They may be
+larger than recorded by a tolerance.
 """
 
 from __future__ import annotations
 
 import argparse
-import collections
-import cProfile
 import functools
 import gc
 import importlib.util
@@ -22,6 +22,7 @@ import os
 import pathlib
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -44,8 +45,9 @@ RECORD = pathlib.Path(__file__).with_name("counts.json")
 VERSIONS = {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:2]))}
 # A count may be larger than recorded by this factor: on the same versions, and its ratio to the rival's on others.
 SAME, OTHER = 1.0, 1.15
-# What tracing calls depends a little on what has been traced before.
-TRACING, ABOUT = "functions called to trace", 1.02
+# Ratios of times, and by which factor each may be larger than recorded; two runs of one version differ by up to 15 %.
+TRACING, CALLING = "time to trace, by hand = 1", "time of a call, rival = 1"
+TOLERANCE = {TRACING: 1.25, CALLING: 1.4}
 LAYOUTS = ("single", "tp", "fsdp+tp+sp", "accumulation")
 CONFIG = model.Config(layers=2, embed=32, kv_heads=4, group=2, key=8, hidden=64, vocab=64, pos=32)
 
@@ -73,14 +75,12 @@ def equations(jaxpr: Any) -> int:
 
 def of_program(make: Callable[[], Any], args: Any) -> dict[str, float]:
     """What is counted of one program."""
-    entered = [entered_to_trace(make(), args) for _ in range(2)]  # the first time what is remembered of names is empty
     jax.clear_caches()
     traced = make().trace(*args)
     lowered = traced.lower()
     compiled = lowered.compile()
     text = compiled.as_text()
     return {
-        TRACING: entered[1],
         "equations": equations(traced.jaxpr),
         "operations given to XLA": len(re.findall(r"^\s+(?:%|return|stablehlo|func)", lowered.as_text(), re.MULTILINE)),
         "instructions": len(re.findall(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", text, re.MULTILINE)),
@@ -90,19 +90,39 @@ def of_program(make: Callable[[], Any], args: Any) -> dict[str, float]:
     }
 
 
-def entered_to_trace(function: Any, args: Any) -> int:
-    """The functions, of Python and of C, that tracing calls where JAX remembers nothing."""
-    jax.clear_caches()
+def ratio_of_times(own: Callable[[], Any], rival: Callable[[], Any], rounds: int, number: int = 1) -> float:
+    """Return the shortest time of `own` in units of that of `rival`; the two run in turn.
+
+    Args:
+      own: a call.
+      rival: a call.
+      rounds: how often each is timed.
+      number: how often each runs while it is timed.
+    """
+    times: dict[Callable[[], Any], list[float]] = {own: [], rival: []}
     gc.collect()
     gc.disable()
-    profile = cProfile.Profile()
     try:
-        profile.enable()
-        function.trace(*args)
+        for _ in range(rounds):
+            for call, found in times.items():
+                start = time.perf_counter()
+                for _ in range(number):
+                    result = call()
+                jax.block_until_ready(result)
+                found.append(time.perf_counter() - start)
     finally:
-        profile.disable()
         gc.enable()
-    return sum(entry.callcount for entry in profile.getstats())
+    return min(times[own]) / min(times[rival])
+
+
+def anew(make: Callable[[], Any], args: Any) -> Callable[[], None]:
+    """Return a call that traces a program of which JAX remembers nothing."""
+
+    def trace() -> None:
+        jax.clear_caches()
+        make().trace(*args)
+
+    return trace
 
 
 def transformer() -> Any:
@@ -121,31 +141,14 @@ def programs() -> Iterator[tuple[str, Counts]]:
     benchmark = transformer()
     for layout in LAYOUTS:
         rivals = benchmark.rivals_of(layout, CONFIG, 8)
-        named, by_hand = (of_program(make, args) for make, args in (rivals[benchmark.NAMED], rivals[benchmark.BY_HAND]))
-        yield f"transformer, {layout}", {key: (value, by_hand[key]) for key, value in named.items()}
+        pair = rivals[benchmark.NAMED], rivals[benchmark.BY_HAND]
+        named, by_hand = (of_program(make, args) for make, args in pair)
+        counts: Counts = {key: (value, by_hand[key]) for key, value in named.items()}
+        counts[TRACING] = (ratio_of_times(*(anew(make, args) for make, args in pair), rounds=5), None)
+        yield f"transformer, {layout}", counts
 
 
 # --- calls ------------------------------------------------------------------------------------------------------------------
-
-
-def entered(call: Callable[[], Any]) -> int:
-    """The Python functions that a call enters, when it has been called before: the fewest of some tries."""
-    for _ in range(3):
-        jax.block_until_ready(call())
-    tries = []
-    for _ in range(5):
-        found = collections.Counter[str]()
-        gc.collect()
-        gc.disable()
-        sys.setprofile(lambda frame, event, argument, found=found: found.update((event,)))
-        try:
-            result = call()
-        finally:
-            sys.setprofile(None)
-            gc.enable()
-        jax.block_until_ready(result)
-        tries.append(found["call"])
-    return min(tries)
 
 
 class Compilations:
@@ -187,7 +190,7 @@ def of_calls(compilations: Compilations, n: int) -> Counts:
     return {
         "compiled at first": (compilations.of(lambda: mapped(named)), compilations.of(lambda: by_hand(plain))),
         "compiled when wrapped again": (compilations.of(lambda: wrapped()(named)), None),
-        "Python functions entered": (entered(lambda: mapped(named)), entered(lambda: by_hand(plain))),
+        CALLING: (ratio_of_times(lambda: mapped(named), lambda: by_hand(plain), rounds=20, number=10), None),
     }
 
 
@@ -229,7 +232,7 @@ def eager(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
         yield (
             f"eager {name}",
             {
-                "Python functions entered": (entered(call), entered(plain[name])),
+                CALLING: (ratio_of_times(call, plain[name], rounds=20, number=200), None),
                 "compiled for other names": (compilations.of(other[name]), None),
             },
         )
@@ -247,14 +250,16 @@ def more_than_recorded(label: str, counts: Counts, record: Mapping[str, Any]) ->
     same = all(record[key] == value for key, value in VERSIONS.items())
     for metric, (own, rival) in counts.items():
         own_known, rival_known = known[metric]
-        if same:
-            limit = own_known * (ABOUT if metric == TRACING else SAME)
+        if metric in TOLERANCE:
+            limit = own_known * TOLERANCE[metric]
+        elif same:
+            limit = own_known * SAME
         elif rival is None or not rival_known:
             limit = own_known * OTHER + 1
         else:
             limit = max(own_known / rival_known, 1) * rival * OTHER
         if own > limit:
-            yield f"{label}: {metric} is {own:g}, with {own_known:g} recorded (the rival: {rival}, recorded {rival_known})."
+            yield f"{label}: {metric} is {own:.4g}, with {own_known:g} recorded (the rival: {rival}, recorded {rival_known})."
 
 
 def main() -> int:
@@ -269,7 +274,7 @@ def main() -> int:
             found[label] = counts
             print(label)
             for metric, (own, rival) in counts.items():
-                print(f"    {metric:28s} {own:12g}" + ("" if rival is None else f"   rival {rival:12g}"))
+                print(f"    {metric:28s} {own:12.4g}" + ("" if rival is None else f"   rival {rival:12g}"))
     if options.record:
         RECORD.write_text(json.dumps({**VERSIONS, "counts": found}, indent=1) + "\n")
         return 0

@@ -16,8 +16,7 @@ from typing import Any as _Any
 from jax.extend import source_info_util as _source_info_util
 
 from namedax.core.array import NamedArray as NamedArray
-from namedax.core.migration_hints import at_face as _at_face
-from namedax.core.migration_hints import at_top as _at_top
+from namedax.errors import install_hints as _install_hints
 from namedax.explicit_axes import install as _install_explicit_axes
 from namedax.namespaces.operators import install as _install
 from namedax.xmap import xmap as xmap
@@ -601,7 +600,6 @@ _FACE = {
 __version__ = "0.1.0"
 
 __all__ = list(_FACE)
-_at_top.update(__all__)  # for messages, which say functions by the shortest path
 
 
 def _elsewhere(name: str) -> str:
@@ -609,7 +607,7 @@ def _elsewhere(name: str) -> str:
     homes = [] if name.startswith("_") else [f"{__name__}.{home}" for home in ("numpy", "lax", "nn", "random")]
     found = [home for home in homes if hasattr(_importlib.import_module(home), name)]
     there = f"; there is {' and '.join(f'{home}.{name}' for home in found)}" if found else ""
-    instead = _at_face(name)
+    instead = _importlib.import_module("namedax.hints.migration").at_face(name)
     return f"{there}; write {instead}" if instead else there
 
 
@@ -629,6 +627,7 @@ def __dir__() -> list[str]:
 
 _install()
 _install_explicit_axes()
+_install_hints(lambda: _importlib.import_module("namedax.hints.provider").hints_of(_sys.modules[__name__]))
 
 # A compiled program, a profile and JAX's own messages say the line of the model, not that of the library.
 _source_info_util.register_exclusion(_os.path.dirname(__file__) + _os.sep)

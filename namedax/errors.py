@@ -8,11 +8,10 @@ remedy. It ends with the code of its class. The meaning of a code never changes.
 from __future__ import annotations
 
 import difflib
-import inspect
+import functools
 import operator
-import sys
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Self
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -48,6 +47,7 @@ class NamedaxError(Exception):
 
     Attributes:
       code: the code of the class on the page docs/errors.md. Every message ends with it.
+      explains: the error of Python or JAX that this error explains, if a wrong argument has caused it.
 
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
@@ -57,6 +57,8 @@ class NamedaxError(Exception):
     """
 
     code: ClassVar[str] = ""
+
+    explains: Exception | None = None
 
     def __str__(self) -> str:
         """Return the message with the code. After a message of several lines the code is on its own line, so that carets stay aligned."""
@@ -119,9 +121,15 @@ class UnevenAxisError(AxisSizeError):
 
 
 class PositionalAxisError(NamedaxError, ValueError):
-    """An invalid positional axis: out of range, wrong rank, or shapes that do not broadcast."""
+    """An invalid positional axis: out of range, wrong rank, or shapes that do not broadcast.
+
+    Attributes:
+      depends_on_data: True if the shape of the result would depend on values.
+    """
 
     code = "NX005"
+
+    depends_on_data: bool = False
 
 
 class AxisMappingError(NamedaxError, ValueError):
@@ -306,45 +314,49 @@ def show_dtype(dtype: Any) -> str:
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
 
 
-def usage(op: str) -> str:
-    """Return a sentence with the argument order of a public function, or the empty string if `op` is not a public function.
-
-    >>> usage("take"), usage("softmax"), usage("top_k")
-    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).', ' Write nx.top_k(x, k, axis=...).')
-    """
-    root = sys.modules["namedax"]  # the public namespace
-    spaces = ("", "nn.", "numpy.", "lax.", "random.") if op.isidentifier() else ()
-    for space in spaces:
-        home = getattr(root, space[:-1]) if space else root
-        if op not in dir(home):
-            continue
-        try:
-            parameters = list(inspect.signature(getattr(home, op)).parameters.values())
-        except (TypeError, ValueError):
-            return ""
-        return f" Write nx.{space}{op}({', '.join(_said_in_a_call(parameters))})."
+def _no_hint(*about: Any) -> str:
     return ""
 
 
-# Arguments that contain both the axes and the amounts.
-_AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
+class Hints(NamedTuple):
+    """Functions that return hints about public functions, for messages.
+
+    The package `namedax.hints` defines them. Modules that raise errors cannot import it, so namedax installs its functions here on import. A
+    function without a hint returns an empty string or `None`. Without installed hints, there is no hint.
+
+    Attributes:
+      usage: a sentence with a typical call of the public function `op`.
+      attribute: code that replaces an attribute `word` of other libraries' arrays, for an array with the given axis names.
+      namesake: the public function with the same name as a function of JAX or NumPy.
+      numpy_function: the start of a sentence with a replacement for a NumPy function, given its name, its module and the axis names.
+    """
+
+    usage: Callable[[str], str] = _no_hint
+    attribute: Callable[[str, Sequence[Hashable]], str | None] = _no_hint
+    namesake: Callable[[str], str | None] = _no_hint
+    numpy_function: Callable[[str, str, Sequence[Hashable]], str] = _no_hint
 
 
-def _said_in_a_call(parameters: list[inspect.Parameter]) -> list[str]:
-    """Return the arguments of a typical call: the required ones, and the axis."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    axis = next((p for p in parameters if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"), None)
-    by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
-    if axis is not None and axis.kind is not keyword:
-        at = by_place.index(axis)
-        return [_AMOUNTS.get(p.name, p.name) for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
-    many = inspect.Parameter.VAR_POSITIONAL
-    needed = [
-        f"*{p.name}" if p.kind is many else _AMOUNTS.get(p.name, p.name)
-        for p in by_place
-        if p.default is p.empty or p.name == "xs" or len(by_place) <= 3
-    ]
-    return needed if axis is None else [*needed, f"{axis.name}=..."]
+_load_hints: list[Callable[[], Hints]] = [Hints]
+
+
+def install_hints(load: Callable[[], Hints]) -> None:
+    """Install `load`, a function that returns the hints. The first message with a hint calls it, and not the import of the package."""
+    _load_hints[:] = [functools.cache(load)]
+
+
+def hints() -> Hints:
+    """Return the installed hints."""
+    return _load_hints[0]()
+
+
+def usage(op: str) -> str:
+    """Return a sentence with a typical call of a public function, or the empty string if `op` is not a public function.
+
+    >>> usage("take"), usage("no_function")
+    (' Write nx.take(x, indices, axis).', '')
+    """
+    return hints().usage(op)
 
 
 def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:

@@ -1,4 +1,4 @@
-"""Operations on whole arrays that are cut over Explicit mesh axes: where JAX refuses one, it is a mapped function of its own.
+"""Operations on arrays that are sharded over Explicit mesh axes: where JAX has no rule for one, it runs as a mapped function.
 
 `axis_resources` of that function are read off the types of the operands: each name lives on the mesh axes over which it is cut. So sorts,
 gathers and contractions are those of mapped functions, which move blocks, and a result is cut as its names say. Three things are
@@ -11,10 +11,10 @@ different outside:
   user (a scan): these have been written for whole arrays, and may look at their data.
 - Positional axes that are cut are gathered.
 
-In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map. Where JAX rejects an operation on them, all
-operands get the sharding of their names, and if that does not help, they are gathered.
+In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map. Where JAX has no rule for an operation on
+them, each name gets one sharding in all operands, and the names that the operation goes over are gathered.
 
-What was found for one operation and the types of its operands is kept, so that the next call of it compiles nothing and asks JAX nothing.
+The program of an operation is kept for the types of its operands, so the next call compiles nothing.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from namedax.core import explicit_fallback
 from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
 from namedax.core.display import type_text
+from namedax.core.explicit_fallback import Explicit
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, MeshError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
 from namedax.operands.kernels import type_key
-from namedax.operands.nmap import Lifted, belongs_to_jax
+from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import entry_of, is_tracked, replicated
@@ -49,8 +50,8 @@ __all__ = ["install"]
 
 
 def install() -> None:
-    """Makes this what operations do where JAX refuses them."""
-    explicit_fallback.install(_way)
+    """Make `run_mapped` the fallback of operations."""
+    explicit_fallback.install(run_mapped)
 
 
 # --- a call -----------------------------------------------------------------------------------------------------------
@@ -60,12 +61,14 @@ class _Call(Record, frozen=False):
     """A call of an operation.
 
     Attributes:
-      function: the operation.
+      op: the operation, for messages.
+      function: the operation without the check that led here.
       leaves: those of the arguments, named arrays among them.
       tree: the structure of the arguments.
       places: which of the leaves are operands.
     """
 
+    op: str
     function: Callable[..., Any]
     leaves: list[Any]
     tree: Any
@@ -76,18 +79,13 @@ class _Call(Record, frozen=False):
         """The arrays."""
         return [self.leaves[i] for i in self.places]
 
-    @property
-    def op(self) -> str:
-        """The operation, for messages."""
-        return str(self.function._guarded)  # type: ignore[attr-defined]
-
     def without_operands(self) -> _Call:
-        """The same without the operands, which programs must not keep."""
+        """Return the same call without the operands, which programs must not keep alive."""
         leaves = [None if i in self.places else leaf for i, leaf in enumerate(self.leaves)]
-        return _Call(self.function, leaves, self.tree, self.places)
+        return _Call(self.op, self.function, leaves, self.tree, self.places)
 
     def of(self, operands: Sequence[Any]) -> Any:
-        """The operation on these operands."""
+        """Run the operation on these operands."""
         leaves = list(self.leaves)
         for i, operand in zip(self.places, operands, strict=True):
             leaves[i] = operand
@@ -95,35 +93,46 @@ class _Call(Record, frozen=False):
         return self.function(*args, **kwargs)
 
 
-def _way(must: bool, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any] | None:
+def run_mapped(
+    rule: Explicit,
+    op: str,
+    axes: Callable[[], Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[Any] | None:
+    """Run an operation as a mapped function; the arguments are those of `explicit_fallback.run_fallback`."""
     region = ambient()
     in_body = region is not None and region.mode == "manual"
-    if (in_body and not must) or (not in_body and _is_elsewhere()):
+    if not in_body and _is_elsewhere():
         return None
     given = ([_flattenable(arg) for arg in args], {name: _flattenable(arg) for name, arg in kwargs.items()})
     leaves, tree = jax.tree.flatten(given, is_leaf=lambda node: is_named(node) or _is_called(node))
-    call = _Call(function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
+    call = _Call(op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
+    if not explicit_fallback.needs_fallback(rule, axes, call.operands):
+        return None if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED) else _in_mesh(function, args, kwargs, call)
     if in_body:
-        return _in_body(call)
-    try:
-        places_of_names, mesh = _read_off(call)
-    except MeshError:
-        if not must:  # JAX is asked first
-            return None
-        raise
+        return (_in_body(call, rule, axes),)
+    places_of_names, mesh = _read_off(call)
     if mesh is None:
         return None
     key = _key(call, places_of_names, mesh)
     program = None if key is None else _programs.get(key)
     if program is not None:
         return (program(call.operands),)
-    if not must:
-        return None
     program, result = _find(call, _resources(call, places_of_names), mesh)
     if key is not None:
         _keep(key, program)
-        explicit_fallback.note(function)
     return (result,)
+
+
+def _in_mesh(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call) -> tuple[Any] | None:
+    """Run an operation as JAX has it; the constants that it creates are on the mesh of its operands."""
+    mesh = _read_off(call)[1]
+    if mesh is None:
+        return None
+    with _set(mesh):
+        return (function(*args, **kwargs),)
 
 
 def _is_elsewhere() -> bool:
@@ -131,35 +140,26 @@ def _is_elsewhere() -> bool:
     return ambient() is not None or AxisType.Manual in jax.sharding.get_abstract_mesh().axis_types
 
 
-def _in_body(call: _Call) -> tuple[Any] | None:
+def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
     """Run an operation in a body on results of inner mapped functions, which are sharded over mesh axes that the body does not map.
 
-    First each name is sharded alike in all operands, which moves nothing. If JAX rejects that too, the operands are replicated.
+    Each name is sharded alike in all operands, and a name that JAX cannot handle sharded is replicated.
     """
-    operands = call.operands
-    specs = [(dims_of(x), jax.typeof(_data(x)).sharding.spec) for x in operands if is_tracked(_data(x))]
-    if all(entry is None for _, spec in specs for entry in spec.partitions):
-        return None
     places: Assignment = {}
-    for dims, spec in specs:
-        places |= {name: axes for i, name in enumerate(dims) if name is not None and (axes := entry_of(spec, i))}
+    taken: dict[str, Hashable] = {}
+    touched: Any = axes() if rule is Explicit.KEPT else () if rule in (Explicit.AS_JAX, Explicit.ALIGNED) else None
+    for x in call.operands if touched is not None and touched is not ... else ():
+        for name, mesh_axes in explicit_fallback.sharding_by_name(x) if isinstance(x, NamedArray) else ():
+            is_free = all(taken.setdefault(axis, name) == name for axis in mesh_axes)
+            if name is not None and name not in touched and is_free:
+                places.setdefault(name, mesh_axes)
 
     def aligned(x: Any) -> Any:
         if not isinstance(x, NamedArray):
-            return x
-        return make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims)
+            return replicated(x) if is_tracked(x) else x
+        return make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims) if is_tracked(x._data) else x
 
-    try:
-        return (call.of([aligned(x) for x in operands]),)
-    except Exception as error:
-        if not explicit_fallback.is_of_sharding(error):
-            raise
-    whole = [make_in_region(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x) for x in operands]
-    return (call.of(whole),)
-
-
-def _data(x: Any) -> Any:
-    return x._data if isinstance(x, NamedArray) else x
+    return call.of([aligned(x) for x in call.operands])
 
 
 class _ByAxis(dict[Hashable, Any]):
@@ -282,6 +282,8 @@ def _identity(value: Any) -> Any:
     """What tells an argument apart from others; `None` for functions of the user, which may read what has changed since."""
     if isinstance(value, slice):
         return (slice, value.start, value.stop, value.step)
+    if isinstance(value, Unchecked):
+        return _identity(value.lifted)
     if isinstance(value, (Lifted, functools.partial)):
         parts = (
             (value.__wrapped__, value._op) if isinstance(value, Lifted) else (value.func, value.args, *value.keywords.items())
@@ -289,7 +291,7 @@ def _identity(value: Any) -> Any:
         inner = [_identity(part) for part in parts]
         return None if None in inner else (type(value), *inner)
     if (
-        _is_called(value) and not hasattr(value, "_guarded") and "<" in getattr(value, "__qualname__", "<")
+        _is_called(value) and not hasattr(value, "_operation") and "<" in getattr(value, "__qualname__", "<")
     ):  # <locals>, <lambda>
         return None
     if _is_called(value) and _is_of_user(value):
@@ -350,7 +352,7 @@ def _needs_values(error: BaseException) -> bool:
     """Whether an operation cannot be part of a program, since it looks at values."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _OF_VALUES) or (isinstance(cause, PositionalAxisError) and "depend on data" in str(cause)):
+        if isinstance(cause, _OF_VALUES) or (isinstance(cause, PositionalAxisError) and cause.depends_on_data):
             return True
         cause = cause.__cause__
     return False
@@ -461,12 +463,17 @@ def _gathered(call: _Call, resources: Assignment, mesh: Any, operands: list[Any]
 
 
 def _set(mesh: Any) -> Any:
-    """A context in which what is made of constants alone, zeros for one, is of the mesh. Under a trace JAX sees to that."""
+    """Return a context in which constants are created on the mesh."""
+    if not jax.sharding.get_abstract_mesh().empty:
+        return contextlib.nullcontext()
     try:
-        needed = isinstance(mesh, Mesh) and jax.sharding.get_mesh().empty
+        return jax.set_mesh(mesh) if isinstance(mesh, Mesh) and jax.sharding.get_mesh().empty else _abstract(mesh)
     except ValueError:  # "can only be used outside of jax.jit"
-        needed = False
-    return jax.set_mesh(mesh) if needed else contextlib.nullcontext()
+        return _abstract(mesh)
+
+
+def _abstract(mesh: Any) -> Any:
+    return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
 
 
 def _fitting(dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What `make bench-check` finds: counts that have grown, on the versions of JAX and Python that they were recorded on and on others."""
+"""Check what `make bench-check` reports: counts that have grown, and ratios of times beyond their tolerance."""
 
 import json
 import sys
@@ -32,6 +32,20 @@ def test_on_other_versions_the_ratio_to_the_rival_may_not_grow():
     assert line.startswith("a call: functions is 19")
     (line,) = found(OTHER, (8, 1), (2, None))
     assert line.startswith("a call: compiled is 2")
+
+
+def test_a_ratio_of_times_may_grow_within_its_tolerance():
+    record = {**OTHER, "counts": {"a call": {check.CALLING: [2.0, None]}}}
+    assert list(check.more_than_recorded("a call", {check.CALLING: (2.7, None)}, record)) == []
+    (line,) = check.more_than_recorded("a call", {check.CALLING: (2.9, None)}, record)
+    assert line.startswith(f"a call: {check.CALLING} is 2.9, with 2 recorded")
+
+
+def test_calls_are_timed_in_turn():
+    order = []
+    ratio = check.ratio_of_times(lambda: order.append("own"), lambda: order.append("rival"), rounds=3)
+    assert order == ["own", "rival"] * 3
+    assert ratio > 0
 
 
 def test_what_is_not_recorded_is_said():

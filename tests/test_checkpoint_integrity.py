@@ -77,9 +77,9 @@ def test_files_that_are_missing_or_short(good, tmp_path):
             text = said(info.value)
             assert text.startswith("restore: ")
             if file.name not in (CHECKSUMS, "_METADATA"):
-                words = "is missing" if change == "missing" else "has another size than it was written with"
+                words = "is missing" if change == "missing" else "differs in size from the written file"
                 name = file.relative_to(good).as_posix()
-                assert text == f"restore: the checkpoint in {folder} is damaged: {name} {words}. Restore another one."
+                assert text == f"restore: the checkpoint in {folder} is damaged: {name} {words}. Restore another checkpoint."
             shutil.rmtree(folder)
 
 
@@ -87,13 +87,13 @@ def test_parts_of_two_checkpoints_do_not_go_together(good, tmp_path):
     nx.checkpoints.save(tmp_path / "other", NEW)
     shutil.copytree(good, tmp_path / "mixed")
     shutil.copy(tmp_path / "other" / "_METADATA", tmp_path / "mixed" / "_METADATA")
-    with pytest.raises(CheckpointError, match="_METADATA has another"):
+    with pytest.raises(CheckpointError, match="_METADATA differs in"):
         nx.checkpoints.names(tmp_path / "mixed")
     with_new_checksum(tmp_path / "mixed", "_METADATA")
-    with pytest.raises(CheckpointError, match="is not complete: its list of checksums belongs to another checkpoint"):
+    with pytest.raises(CheckpointError, match="is incomplete: its list of checksums belongs to another checkpoint"):
         nx.checkpoints.restore(tmp_path / "mixed")
     os.remove(tmp_path / "mixed" / CHECKSUMS)
-    with pytest.raises(CheckpointError, match="is not complete: its list of checksums is missing"):
+    with pytest.raises(CheckpointError, match="is incomplete: its list of checksums is missing"):
         nx.checkpoints.restore(tmp_path / "mixed")
 
 
@@ -128,7 +128,7 @@ FIELDS = {
     "a shape of text": (lambda e: child(e, "w").update(shape="8"), "the shape of w"),
     "a negative size": (lambda e: child(e, "w").update(shape=[-8, 6]), "the shape of w"),
     "more dims": (lambda e: child(e, "w").update(dims=["a", "b", "c"]), "the dims of w"),
-    "a dim of numbers": (lambda e: child(e, "w").update(dims=[{"x": 1}, "b"]), "where a name was expected"),
+    "a dim of numbers": (lambda e: child(e, "w").update(dims=[{"x": 1}, "b"]), "in place of a name"),
     "a dtype of nobody": (lambda e: child(e, "w").update(dtype="float31"), "the dtype of w"),
     "no dtype": (lambda e: child(e, "w").pop("dtype"), "the dtype of w"),
     "pairs of one": (lambda e: e["tree"].update(dict=[["w"]]), "a key of the tree itself"),
@@ -268,7 +268,7 @@ def test_a_second_saver_is_rejected(tmp_path, monkeypatch):
         with pytest.raises(CheckpointError) as info:
             nx.checkpoints.save(tmp_path / "step", NEW, overwrite=overwrite)
         assert said(info.value) == (
-            f"save: another program, or another thread, is saving to {tmp_path}/step. Wait until it has ended, or save to another folder."
+            f"save: another program, or another thread, is saving to {tmp_path}/step. Wait until it ends, or save to another folder."
         )
     go_on.set()
     first.join(60)

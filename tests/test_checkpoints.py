@@ -252,7 +252,7 @@ def test_names_that_cannot_be_stored_are_refused(name, tmp_path):
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.save(tmp_path / "step", {"w": nx.named(array(3), [name])})
     assert said(info.value) == (
-        f"save: an axis of w of the tree is {name!r}, of type {type(name).__name__}, which cannot be stored; a checkpoint holds strings, "
+        f"save: an axis of w of the tree is {name!r}, of type {type(name).__name__}, which cannot be stored. A checkpoint can store strings, "
         "numbers, bytes, members of enumerations, and tuples and frozensets of these. Rename it to one of these (nx.rename for an axis)."
     )
     assert not (tmp_path / "step").exists()
@@ -286,7 +286,7 @@ def test_reading_runs_no_code_that_a_checkpoint_names(tmp_path):
             nx.checkpoints.restore(tmp_path / "step")
         assert said(info.value) == (
             f"restore: the checkpoint has the name {member} of an enumeration in module {module!r}, which this program has not imported, "
-            "or which lacks it. Import the module first, or say what is stored with like=, whose names are used then."
+            "or which lacks it. Import the module first, or pass like= with the names to use."
         )
         edited(tmp_path / "step", lambda text, member=member: text.replace(json.dumps(member), '"Kind.ROWS"'))
         same(nx.checkpoints.restore(tmp_path / "step", tree), tree)  # only the name of its class counts
@@ -298,8 +298,8 @@ def test_reading_runs_no_code_that_a_checkpoint_names(tmp_path):
 
 STORED = {"w": nx.named(array(8, 6, 4), ["inputs", "hidden", None]), "b": nx.named(array(6), ["hidden"]), "step": 7}
 REMEDY = (
-    "\nArrays, names, sizes and element types have to be those that were saved; nx.checkpoints.names lists them. The order of axes, "
-    "axis_resources and the mesh are free. To change a name, restore under the stored one, and use nx.rename."
+    "\nArrays, names, sizes and dtypes must equal the saved ones; nx.checkpoints.names lists them. The order of axes, "
+    "axis_resources and the mesh may differ. To change a name, restore with the stored name, and use nx.rename."
 )
 AS_STORED = "f32[4]{inputs:8, hidden:6}"
 
@@ -320,42 +320,42 @@ def named(shape, names, dtype=jnp.float32):
     [
         (
             {"w": named((8, 6, 4), ("inputs", "hiden", None))},
-            f"w is stored as {AS_STORED} and asked for as f32[4]{{inputs:8, hiden:6}}: no axis 'hiden' is stored there. "
+            f"w is stored as {AS_STORED} but requested as f32[4]{{inputs:8, hiden:6}}: no axis 'hiden' is stored there. "
             "Did you mean 'hidden'?",
         ),
         (
             {"w": named((8, 4), ("inputs", None))},
-            f"w is stored as {AS_STORED} and asked for as f32[4]{{inputs:8}}: it has the axis 'hidden' too.",
+            f"w is stored as {AS_STORED} but requested as f32[4]{{inputs:8}}: it also has the axis 'hidden'.",
         ),
         (
             {"w": named((8, 12, 4), ("inputs", "hidden", None))},
-            f"w is stored as {AS_STORED} and asked for as f32[4]{{inputs:8, hidden:12}}: axis 'hidden' has size 6, not 12.",
+            f"w is stored as {AS_STORED} but requested as f32[4]{{inputs:8, hidden:12}}: axis 'hidden' has size 6, not 12.",
         ),
         (
             {"w": named((8, 6, 5), ("inputs", "hidden", None))},
-            f"w is stored as {AS_STORED} and asked for as f32[5]{{inputs:8, hidden:6}}: its positional shape is (4,), not (5,).",
+            f"w is stored as {AS_STORED} but requested as f32[5]{{inputs:8, hidden:6}}: its positional shape is (4,), not (5,).",
         ),
         (
             {"w": named((8, 6, 4), ("inputs", "hidden", None), jnp.bfloat16)},
-            f"w is stored as {AS_STORED} and asked for as bf16[4]{{inputs:8, hidden:6}}: its elements are f32, not bf16. Restore it as it "
-            "is stored, and cast it then (astype).",
+            f"w is stored as {AS_STORED} but requested as bf16[4]{{inputs:8, hidden:6}}: its dtype is f32, not bf16. Restore it with "
+            "the stored dtype, and cast it afterwards (astype).",
         ),
         (
             {"b": jnp.zeros(6)},
-            "b is stored as f32[]{hidden:6} and asked for as f32[6]: it has the axis 'hidden' too.",
+            "b is stored as f32[]{hidden:6} but requested as f32[6]: it also has the axis 'hidden'.",
         ),
         (
             {"step": 7.0, "b": 1.0},
-            "step is stored as the int 7 and asked for as the float 7.0: another type of Python.\n"
-            "  b is stored as f32[]{hidden:6} and asked for as the float 1.0: a value of Python is an array without axes, of its own kind "
+            "step is stored as the int 7 but requested as the float 7.0: the Python types differ.\n"
+            "  b is stored as f32[]{hidden:6} but requested as the float 1.0: a Python value matches only a scalar array of its kind "
             "of number.",
         ),
-        ({"step": jnp.zeros(())}, "step is stored as the int 7 and asked for as f32[]: a value of Python is an array without axes, of its own "
+        ({"step": jnp.zeros(())}, "step is stored as the int 7 but requested as f32[]: a Python value matches only a scalar array of its "
          "kind of number."),
         ({"b": nx.NamedArray(jnp.zeros((6, 6)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "b is stored as f32[]{hidden:6} "
-         "and asked for as f32[]{Kind.ROWS:6, Kind.ROWS:6}: two of the names asked for are members of enumerations of one name, which a "
-         "checkpoint cannot tell apart."),
-        ({"bias": {"b": jnp.zeros(3)}}, "bias/b, f32[3], is asked for and not stored."),
+         "but requested as f32[]{Kind.ROWS:6, Kind.ROWS:6}: two requested names are members of enumerations with equal names, which a "
+         "checkpoint cannot distinguish."),
+        ({"bias": {"b": jnp.zeros(3)}}, "bias/b, f32[3], is requested but not stored."),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_told(stored, change, text):
@@ -363,7 +363,7 @@ def test_what_does_not_fit_is_told(stored, change, text):
         nx.checkpoints.restore(stored, {**STORED, **change})
     lines = said(info.value).removesuffix(REMEDY)
     first, _, rest = lines.partition("\n  ")
-    assert first == f"restore: like= is not what the checkpoint in {stored} holds."
+    assert first == f"restore: like= does not match the checkpoint in {stored}."
     assert set(rest.split("\n  ")) == set(text.split("\n  "))
 
 
@@ -371,17 +371,17 @@ def test_what_is_missing_and_what_is_left_over_is_told(stored, tmp_path):
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.restore(stored, {"w": STORED["w"], "bb": STORED["b"]})
     assert said(info.value) == (
-        f"restore: like= is not what the checkpoint in {stored} holds.\n"
-        "  bb, f32[]{hidden:6}, is asked for and not stored. Did you mean 'b'?\n"
-        "  b, f32[]{hidden:6}, is stored and not asked for; partial=True leaves it out.\n"
-        "  step, the int 7, is stored and not asked for; partial=True leaves it out." + REMEDY
+        f"restore: like= does not match the checkpoint in {stored}.\n"
+        "  bb, f32[]{hidden:6}, is requested but not stored. Did you mean 'b'?\n"
+        "  b, f32[]{hidden:6}, is stored but not requested. Pass partial=True to skip it.\n"
+        "  step, the int 7, is stored but not requested. Pass partial=True to skip it." + REMEDY
     )
     same(nx.checkpoints.restore(stored, {"w": STORED["w"]}, partial=True), {"w": STORED["w"]})
     many = {str(i): 0 for i in range(20)}
     with pytest.raises(CheckpointError, match=r"\n  \.\.\. and 12 more\.\n") as info:
         nx.checkpoints.restore(stored, {**STORED, **many})
-    assert str(info.value).count("is asked for and not stored") == 8
-    with pytest.raises(ArgumentError, match=r"^restore: partial=True leaves out what like= lacks, and there is no like="):
+    assert str(info.value).count("is requested but not stored") == 8
+    with pytest.raises(ArgumentError, match=r"^restore: partial=True skips the arrays that like= lacks, so it requires like="):
         nx.checkpoints.restore(stored, partial=True)
 
 
@@ -411,15 +411,15 @@ def test_where_arrays_cannot_live_is_told(stored):
     fails(MeshError, "restore: the mesh {'x': 4, 'y': 2} is an AbstractMesh", None, {}, mesh.abstract_mesh)
     types = nx.interop.abstract({**STORED, "step": None}, {"hidden": "y"}, mesh.abstract_mesh)
     fails(
-        MeshError, "restore: b is asked for on an AbstractMesh, {'x': 4, 'y': 2}, which has no devices.", {**types, "step": 7}
+        MeshError, "restore: b is requested on an AbstractMesh, {'x': 4, 'y': 2}, which has no devices.", {**types, "step": 7}
     )
     fails(AxisResourceError, "restore: axis_resources is 'x'; write a dict", None, "x", mesh)
     fails(
         CheckpointError,
-        "restore: step of like= is Odd(), of type Odd; write an array, the type of one",
+        "restore: step of like= is Odd(), of type Odd, not an array. Use an array, the type of one",
         {**STORED, "step": Odd()},
     )
-    with pytest.raises(AxisResourceError, match=r"^restore: works outside of mapped functions, where arrays are whole"):
+    with pytest.raises(AxisResourceError, match=r"^restore: it needs global arrays and cannot run in a mapped function"):
         nx.xmap(lambda x: nx.checkpoints.restore(stored)["b"] + x)(nx.named(jnp.ones(6), ["hidden"]))
 
 
@@ -428,7 +428,7 @@ def test_where_arrays_cannot_live_is_told(stored):
     [
         ({"f": [len]}, "f/0 of the tree is the function len, of type builtin_function_or_method, which cannot be stored"),
         ({"t": np.array(["x"])}, "t of the tree is <U1[1], of type ndarray, which cannot be stored"),
-        ({"u": nx.named(jnp.ones(3, jnp.uint4), ["k"])}, "u of the tree, u4[]{k:3}, has elements of a type that orbax's files lack."),
+        ({"u": nx.named(jnp.ones(3, jnp.uint4), ["k"])}, "u of the tree, u4[]{k:3}, has a dtype that orbax cannot store."),
         ({Odd: 1}, f"a key of a dict is {Odd!r}, of type type, which cannot be stored"),
         ({"w": nx.NamedArray(jnp.ones((2, 2)), (Kind.ROWS, enum.Enum("Kind", "ROWS", qualname="Kind").ROWS))}, "two axes of w of the tree"),
     ],
@@ -441,23 +441,21 @@ def test_what_cannot_be_stored_is_told(tree, text, tmp_path):
 
 def test_values_that_are_not_there_are_told(tmp_path):
     with pytest.raises(
-        CheckpointError, match=r"save: w of the tree, f32\[3\], has no values while it is traced. Save outside of traced"
+        CheckpointError, match=r"save: w of the tree, f32\[3\], has no values while it is traced. Save outside traced"
     ):
         jax.jit(lambda w: nx.checkpoints.save(tmp_path / "step", {"w": w}))(jnp.ones(3))
-    with pytest.raises(AxisResourceError, match=r"^save: works outside of mapped functions, where arrays are whole"):
+    with pytest.raises(AxisResourceError, match=r"^save: it needs global arrays and cannot run in a mapped function"):
         nx.xmap(lambda w: nx.checkpoints.save(tmp_path / "step", {"w": w}))(nx.named(jnp.ones(3), ["k"]))
 
 
 @pytest.mark.skipif(jax.config.jax_enable_x64, reason="what JAX cannot hold without 64 bits")
 def test_sixty_four_bits_that_jax_cannot_hold_are_told(tmp_path):
     nx.checkpoints.save(tmp_path / "step", {"n": np.arange(3)})
-    with pytest.raises(
-        CheckpointError, match=r"n is stored as i64\[3\] and asked for as i32\[3\]: its elements are i64, not i32"
-    ):
+    with pytest.raises(CheckpointError, match=r"n is stored as i64\[3\] but requested as i32\[3\]: its dtype is i64, not i32"):
         nx.checkpoints.restore(tmp_path / "step", {"n": jnp.arange(3)})
     edited(tmp_path / "step", lambda text: text.replace(', "host": true', ""))  # as a program with 64 bits saves it
     with pytest.raises(
-        CheckpointError, match=r"JAX has no i64 while jax_enable_x64 is off. Switch it on, or ask for a NumPy array"
+        CheckpointError, match=r"JAX has no i64 while jax_enable_x64 is disabled. Enable it, or put a NumPy array"
     ):
         nx.checkpoints.restore(tmp_path / "step")
     same(nx.checkpoints.restore(tmp_path / "step", {"n": np.zeros(3, np.int64)}), {"n": np.arange(3)})
@@ -471,18 +469,19 @@ def test_folders(stored, tmp_path, monkeypatch):
     nx.checkpoints.save("step", {"w": array(3)})
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.save("step", {"w": array(3)})
-    assert said(info.value) == f"save: {tmp_path}/step exists already. Save to another folder, or give overwrite=True."
+    assert said(info.value) == f"save: {tmp_path}/step already exists. Save to another folder, or pass overwrite=True."
     nx.checkpoints.save("step", STORED, overwrite=True)
     same(nx.checkpoints.restore("step"), STORED)
     with pytest.raises(CheckpointError) as info:
         nx.checkpoints.names("nowhere")
     assert (
         said(info.value)
-        == f"names: there is no checkpoint in {tmp_path}/nowhere. Give the folder of one step, which nx.checkpoints.save has written."
+        == f"names: there is no checkpoint in {tmp_path}/nowhere. Pass the folder of one step, written by nx.checkpoints.save."
     )
     edited(tmp_path / "step", lambda text: text.replace('"version": 2', '"version": 3'))
     with pytest.raises(
-        CheckpointError, match=r"^types: the checkpoint in .* is of version 3, and this namedax reads up to 2. Use a newer one."
+        CheckpointError,
+        match=r"^types: the checkpoint in .* has version 3, but this namedax reads versions up to 2. Use a newer namedax.",
     ):
         nx.checkpoints.types("step")
 
@@ -506,7 +505,7 @@ def test_orbax_writes_and_reads_the_same_files(tmp_path):
         checkpointer.save(tmp_path / "direct", tree)
     with pytest.raises(
         CheckpointError,
-        match=r"restore: the checkpoint in .* has no names of axes: it was not written by nx.checkpoints. Restore",
+        match=r"restore: the checkpoint in .* has no axis names, because it was not written by nx.checkpoints. Restore",
     ):
         nx.checkpoints.restore(tmp_path / "direct")
 

@@ -193,7 +193,7 @@ def test_captions():
     assert said(figure)[0] == "1 array on 8 devices, mesh x=4, y=2"
     assert (
         below_the_title(figure)
-        == "The numbers are those of devices, and each has a colour; a stack is a block that several devices hold."
+        == "Numbers are device ids, with one color for each device; a stack is a block on several devices."
     )
     wanted = ["f32[3]{batch:8@x, ('layer', 0):128}", "12.0 KiB, 3.0 KiB a device", "↓ batch: 8 over x=4", "   position 0: 3"]
     wanted += ["→ ('layer', 0): 128", "copies over y=2"]
@@ -291,7 +291,7 @@ def test_too_many_arrays_are_left_out():
     titles = [text.get_text() for text in texts(figure) if text.get_weight() == "bold" and text.get_fontsize() == 10]
     assert len(titles) == 13  # with the mesh
     assert {"layer00.w", "layer00.b", "z"} <= set(titles)
-    assert "29 arrays are left out, 29 of them just like one that is here." in below_the_title(figure)
+    assert "29 arrays are left out, 29 of them with the layout of one that is drawn." in below_the_title(figure)
     assert_readable(figure)
 
 
@@ -329,7 +329,7 @@ def test_everything_can_be_read(size):
     figure = nx.draw(ARRAYS, places, AbstractMesh(shape, axes))
     assert_readable(figure)
     count = np.prod(shape)
-    summary = "With more than 64 devices blocks are not drawn one by one: of each axis the first ones and the last are here."
+    summary = "With more than 64 devices, only the first blocks and the last one of each axis are drawn."
     assert (summary in below_the_title(figure)) == (count > 64)
     assert max(figure.get_size_inches()) < 24
     if count <= 64:
@@ -450,7 +450,7 @@ def test_no_traffic():
     with pytest.raises(MeshError) as error:
         draw_collectives(SENT, {"xx": 4, "y": 2})
     assert said_by(error.value) == (
-        "draw_collectives: all-gather goes over mesh axis 'x', which the mesh does not have; its axes are 'xx', 'y'. Did you mean 'xx'?"
+        "draw_collectives: all-gather uses mesh axis 'x', which the mesh does not have. Choose from 'xx', 'y'. Did you mean 'xx'?"
     )
 
 
@@ -518,12 +518,12 @@ def test_thousands_of_steps(count):
 
 def test_no_time():
     figure = draw_timeline([], title="An empty step")
-    assert said(figure)[:2] == ["An empty step", "There is nothing that takes time."]
+    assert said(figure)[:2] == ["An empty step", "No step takes any time."]
     assert_readable(figure)
     with pytest.raises(ArgumentError) as error:
         draw_timeline([(operation(), 2.0, 1.0)])
     assert said_by(error.value) == (
-        "draw_timeline: dot_general, nx.dot {hidden}, model.py:9 starts at 2.0 s and ends at 1.0 s, which is before."
+        "draw_timeline: dot_general, nx.dot {hidden}, model.py:9 starts at 2.0 s but ends at 1.0 s. Pass (step, start, end) with start <= end."
     )
 
 
@@ -545,7 +545,7 @@ def test_front():
     assert others == [(5.0, 5.0)]
     words = said(figure)
     assert words[0] == "3 candidates, 2 on the front"
-    assert "The dashed line is the memory that there is, 3.0 GiB." in below_the_title(figure)
+    assert "The dashed line is the memory limit, 3.0 GiB." in below_the_title(figure)
     assert [text for text in words if text.startswith("{")] == ["{}", "{'batch': 'x'}"]  # from the fastest on
     assert {"2.00 ms", "4.0 GiB", "4.00 ms", "2.0 GiB"} <= set(words)
     assert "bad" not in words
@@ -565,7 +565,7 @@ def test_a_long_front(count):
 def test_no_candidates():
     with pytest.raises(ArgumentError) as error:
         draw_front([])
-    assert said_by(error.value) == "draw_front: there is no candidate to draw; a plan has at least one."
+    assert said_by(error.value) == "draw_front: there is no candidate to draw. Pass at least one point."
 
 
 # --- what cannot be drawn -----------------------------------------------------------------------------------------------
@@ -577,24 +577,24 @@ def test_messages():
         (
             lambda: nx.draw({}),
             ArgumentError,
-            "draw: there is no array in {}; give an array, or a tree of arrays or of their types.",
+            "draw: {} contains no array. Pass an array, or a tree of arrays or of their types.",
         ),
         (
             lambda: nx.draw({"w": struct(["a"], 6)}),
             ArgumentError,
-            "draw: the array w, f32[]{a:6}, is on no device, so that nobody knows who holds its blocks. Say where it would live: "
+            "draw: the array w, f32[]{a:6}, is on no device, so the devices of its blocks are unknown. Pass a layout: "
             "nx.draw(x, axis_resources, mesh).",
         ),
         (
             lambda: jax.eval_shape(lambda x: nx.draw(x) and None, w),
             ArgumentError,
-            "draw: the array, f32[]{a:6, b:4}, is being traced, so that nobody knows who holds its blocks. Say where it would live: "
+            "draw: the array, f32[]{a:6, b:4}, is being traced, so the devices of its blocks are unknown. Pass a layout: "
             "nx.draw(x, axis_resources, mesh).",
         ),
         (
             lambda: nx.draw({"w": w, "name": "adam"}),
             ArgumentTypeError,
-            "draw: name is a str, which is not an array; draw arrays, their types, or trees of them.",
+            "draw: name is a str, not an array. Pass arrays, their types, or trees of them.",
         ),
         (
             lambda: nx.draw(w, {"a": "x"}),
@@ -611,8 +611,8 @@ def test_messages():
         (
             lambda: nx.draw(w, mesh=MESH),
             AxisResourceError,
-            "draw: mesh= is given without axis_resources, and arrays are drawn where they live. Give both to draw where they would live; "
-            "axis_resources={} replicates them.",
+            "draw: mesh= is given without axis_resources, but arrays are drawn with their current sharding. Pass both to draw another "
+            "layout; axis_resources={} replicates the arrays.",
         ),
         (
             lambda: nx.draw(w, {"a": "y", "b": "y"}, MESH),
@@ -624,17 +624,18 @@ def test_messages():
         (
             lambda: nx.draw([w, w], ax=Figure().subplots()),
             ArgumentTypeError,
-            "draw: ax= takes one array, and this is a tree of 2; draw them one by one.",
+            "draw: ax= takes one array, but x is a tree of 2. Draw them one by one.",
         ),
         (
             lambda: nx.draw(jax.ShapeDtypeStruct((8,), "float32", sharding=NamedSharding(MESH, P(P.UNCONSTRAINED)))),
             ArgumentError,
-            "draw: the array has 'position 0' sharded as UNCONSTRAINED, which leaves it open which devices hold what.",
+            "draw: the array has 'position 0' sharded as UNCONSTRAINED, so the devices of its blocks are unknown. Pass a layout: "
+            "nx.draw(x, axis_resources, mesh).",
         ),
         (
             lambda: nx.xmap(lambda x: nx.draw(x, {"b": "x"}, MESH) and x, axis_resources={"b": "x"}, mesh=MESH)(w),
             AxisResourceError,
-            "draw: this function cannot be called inside a mapped function. Call it before the mapped function.",
+            "draw: it draws global arrays and cannot run in a mapped function. Call it before the mapped function.",
         ),
     ]:
         with pytest.raises(kind) as error:
@@ -652,9 +653,7 @@ def test_without_matplotlib():
         "except ImportError as error: print(error)"
     )
     run = subprocess.run([sys.executable, "-c", program], env=environment_without_devices(), capture_output=True, text=True)
-    assert (
-        run.stdout == "draw: draws with matplotlib, which is not installed. Install it with `pip install namedax[draw]`.\n"
-    ), run.stderr
+    assert run.stdout == "draw: matplotlib is not installed. Install it with `pip install namedax[draw]`.\n", run.stderr
 
 
 @pytest.mark.full

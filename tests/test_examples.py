@@ -147,7 +147,7 @@ def test_a_training_goes_on_under_every_layout():
     assert len(curves) == 5
     assert all(len(curve) == 6 and float(curve[-1]) < float(curve[0]) for curve in curves)
     assert "params/w1 {'inputs': 12, 'hidden': 16}" in run.stdout
-    assert "asked for as f32[]{inputs:12, hiden:16}: no axis 'hiden' is stored there. Did you mean 'hidden'?" in run.stdout
+    assert "requested as f32[]{inputs:12, hiden:16}: no axis 'hiden' is stored there. Did you mean 'hidden'?" in run.stdout
 
 
 def test_packing_trains_as_padding_does():

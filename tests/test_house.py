@@ -40,6 +40,7 @@ ROOMS = (
     "numpy",
     "random",
     "scipy",
+    "hints",  # sentences about the functions of all rooms below, for messages
     "lowering",  # needs operations, and no operation needs it
     "nesting",
     "refusals",
@@ -62,6 +63,12 @@ ROOMS = (
 )
 # An import within a function needs a reason: the module that imports, what it imports, and why not at the top.
 WITHIN_FUNCTIONS: dict[tuple[str, str], str] = {}
+# A module that is looked up by a name which is not a literal may be in a higher room, so the module that looks it up needs a reason.
+LOOK_UP_BY_NAME = {
+    "": "the top of the house: imports a public name from its table when it is first touched",
+    "namespaces.lifting": "a Namespace fills the module that holds it (namedax.numpy, ...), and imports JAX's module and submodules when touched",
+    "checkpoints.written_names": "finds the enumeration of a stored name in a module that the user's program has imported",
+}
 
 
 @functools.cache
@@ -118,6 +125,77 @@ def room(module):
     return module
 
 
+# Functions that return a module by its name, and the method of `sys.modules` that does.
+_FINDERS = {
+    "importlib.import_module",
+    "__import__",
+    "builtins.__import__",
+    "importlib.__import__",
+    "pkgutil.resolve_name",
+    "sys.modules.get",
+}
+# The modules that these are in.
+_FINDING_MODULES = ("sys", "importlib", "pkgutil", "builtins")
+CONSTRUCTED = "a name that is not a literal"
+
+
+def lookups_of(tree):
+    """Find modules of the package that a module looks up by name: (module, or CONSTRUCTED, line, True).
+
+    Its own name (`__name__`) and literal names of other packages are left out. So is `sys.modules[name] = module`, which puts a module there. Every
+    other use of `sys.modules`, such as a loop over it, counts as a name that is not a literal.
+    """
+    known_as = {"__import__": "__import__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] in _FINDING_MODULES:
+                    known_as[alias.asname or alias.name.split(".")[0]] = (
+                        alias.name if alias.asname else alias.name.split(".")[0]
+                    )
+        elif isinstance(node, ast.ImportFrom) and node.module in _FINDING_MODULES:
+            known_as |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+
+    def path(node):
+        if isinstance(node, ast.Name):
+            return known_as.get(node.id, "")
+        return f"{path(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) and path(node.value) else ""
+
+    def found(name, line):
+        if isinstance(name, ast.Constant) and isinstance(name.value, str) and not name.value.startswith("."):
+            package, _, rest = name.value.replace(":", ".").partition(".")
+            return [(rest, line, True)] if package == "namedax" else []
+        return [] if isinstance(name, ast.Name) and name.id == "__name__" else [(CONSTRUCTED, line, True)]
+
+    def visit(node):
+        if isinstance(node, ast.Call) and path(node.func) in _FINDERS:
+            names = node.args[:1] or [keyword.value for keyword in node.keywords if keyword.arg == "name"] or [None]
+            yield from found(names[0], node.lineno)
+            parts = [*node.args, *node.keywords]
+        elif isinstance(node, ast.Subscript) and path(node.value) == "sys.modules":
+            if not isinstance(node.ctx, ast.Store):
+                yield from found(node.slice, node.lineno)
+            parts = [node.slice]
+        elif path(node) in _FINDERS | {"sys.modules"}:  # given on, or searched
+            yield CONSTRUCTED, node.lineno, True
+            parts = []
+        else:
+            parts = ast.iter_child_nodes(node)
+        for part in parts:
+            yield from visit(part)
+
+    return list(visit(tree))
+
+
+@functools.cache
+def lookups():
+    return {name: lookups_of(ast.parse(path.read_text())) for name, path in modules().items()}
+
+
+def by_literal_name(graph):
+    return {module: [one for one in targets if one[0] != CONSTRUCTED] for module, targets in graph.items()}
+
+
 def upwards(graph):
     """The imports that run upwards, as lines of text."""
     order = {r: i for i, r in enumerate(ROOMS)}
@@ -150,6 +228,17 @@ def circles(graph):
 
 def test_imports_run_downwards():
     assert upwards(imports()) == []
+
+
+def test_lookups_by_name_run_downwards():
+    """A low module gets what it needs from above by a hook that the package fills, such as `errors.install_hints`."""
+    assert upwards(by_literal_name(lookups())) == []
+
+
+def test_lookups_by_a_constructed_name_have_a_reason():
+    found = {module: [line for target, line, _ in targets if target == CONSTRUCTED] for module, targets in lookups().items()}
+    assert {module: lines for module, lines in found.items() if lines and module not in LOOK_UP_BY_NAME} == {}
+    assert [module for module in LOOK_UP_BY_NAME if not found[module]] == []
 
 
 def test_there_are_no_circles():
@@ -224,3 +313,60 @@ def test_the_tests_find_what_they_look_for():
     assert list(too_long(long)) == ["f, line 1: 61 lines"]
     assert list(too_long("x = 1\n" * 601)) == ["601 lines"]
     assert list(too_long("# Long: one table.\n" + "x = 1\n" * 601)) == []
+
+
+@pytest.mark.parametrize(
+    ("planted", "target"),
+    [
+        ('import sys\nroot = sys.modules["namedax"]', ""),
+        ('import sys as _sys\nfound = _sys.modules.get("namedax.xmap")', "xmap"),
+        ('from sys import modules\ndef f():\n    return modules["namedax.numpy"].sum', "numpy"),
+        ('import importlib\nspace = importlib.import_module("namedax.numpy.fft")', "numpy.fft"),
+        ('from importlib import import_module as load\nspace = load(name="namedax.hints.provider")', "hints.provider"),
+        ('import importlib.util\nspace = importlib.import_module("namedax.lax")', "lax"),
+        ('import pkgutil\nfunction = pkgutil.resolve_name("namedax.nn:softmax")', "nn.softmax"),
+        ('space = __import__("namedax.analysis")', "analysis"),
+    ],
+)
+def test_a_planted_lookup_that_goes_upward_is_found(planted, target):
+    graph = {"core.array": lookups_of(ast.parse(planted)), "": lookups_of(ast.parse(planted))}
+    line = len(planted.splitlines())
+    assert graph["core.array"] == [(target, line, True)]
+    assert upwards(by_literal_name(graph)) == [f"namedax.core.array, line {line}: imports namedax.{target}, which is above it"]
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        'import importlib\nimportlib.import_module(f"namedax.{space}")',
+        'import importlib\nimportlib.import_module("." + space, "namedax")',
+        'import importlib\nimportlib.import_module(".numpy", "namedax")',
+        "import sys\nsys.modules[ROOT]",
+        "import sys\nsys.modules.get(function.__module__)",
+        "import sys\nfor name, module in sys.modules.items(): pass",
+        "import sys\nfound = sys.modules",
+        "import importlib\nlist(map(importlib.import_module, names))",
+        "import sys\ndel sys.modules[name]",
+    ],
+)
+def test_a_planted_lookup_by_a_constructed_name_is_found(planted):
+    assert lookups_of(ast.parse(planted)) == [(CONSTRUCTED, 2, True)]
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [
+        'import sys\nlinen = sys.modules.get("flax.core.meta")',
+        "import sys\nown = sys.modules[__name__]",
+        "import sys\nsys.modules[made.__name__] = made",
+        'import importlib\nimportlib.import_module("jax.numpy")',
+        'modules = {}\nmodules["namedax"]',
+    ],
+)
+def test_other_lookups_are_left_alone(allowed):
+    assert lookups_of(ast.parse(allowed)) == []
+
+
+def test_a_lookup_that_goes_downward_is_left_alone():
+    source = 'import importlib\nimportlib.import_module("namedax.core.array")'
+    assert upwards(by_literal_name({"hints.provider": lookups_of(ast.parse(source))})) == []

@@ -255,7 +255,7 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
 
     clipped = nx.xmap(update, ["a", None], ["a", None], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
     with pytest.raises(
-        RawBlockError, match=r"update \(.*\): a function of JAX takes the sum of all entries .* nx.interop.clip_by_global_norm"
+        RawBlockError, match=r"update \(.*\): a function of JAX takes the sum of all elements .* nx.interop.clip_by_global_norm"
     ):
         clipped(gradient)
     # Where the norm reaches a value without the name, the result differs from device to device, and that is an error.

@@ -105,7 +105,7 @@ def test_every_kind_has_a_formula_and_no_other():
         assert on.time_of(collective(kind, ("x",), 4, 4)) > 0
         assert on.time_of(collective(kind, ("x",), 1, 4)) == 0  # nothing moves
     with pytest.raises(
-        ArgumentError, match=re.escape("'all-gahter' is not a kind of collective; nx.hlo.KINDS has them.")
+        ArgumentError, match=re.escape("'all-gahter' is not a kind of collective. Choose from nx.hlo.KINDS.")
     ) as error:
         on.time_of(collective("all-gahter", ("x",), 4, 4))
     assert "Did you mean 'all-gather'?" in str(error.value)
@@ -547,25 +547,25 @@ def test_entries(name):
         (lambda: Link(1, -1), "Link: latency=-1 must be zero or a positive number of seconds, such as 1e-6."),
         (
             lambda: Link(1, 0, "rign"),
-            "Link: kind='rign' is not a kind of link; write 'ring', 'line' or 'switch'. Did you mean 'ring'?",
+            "Link: kind='rign' is not a kind of link. Choose from 'ring', 'line', 'switch'. Did you mean 'ring'?",
         ),
         (lambda: Link(1, 0, closes=0), "Link: closes=0 must be a positive integer."),
         (lambda: Link(1, 0, reach=2.5), "Link: reach=2.5 must be a positive integer."),
         (
             lambda: Link(1, 0, reach=8, beyond=3),
-            "Link: beyond=3 is not a Link; it is the one between groups of `reach` devices.",
+            "Link: beyond=3 is not a Link. Pass the Link between groups of `reach` devices.",
         ),
         (
             lambda: Link(1, 0, beyond=Link(1, 0)),
-            "Link: beyond= is the link between groups of devices; say with reach= how many a group has.",
+            "Link: beyond= is the link between groups of devices. Pass the size of a group as reach=.",
         ),
         (
             lambda: machine(flops={}),
-            "Machine: flops={} must say the peak operations per second by element type, such as {'bfloat16': 197e12}.",
+            "Machine: flops={} must map dtypes to peak operations per second, such as {'bfloat16': 197e12}.",
         ),
         (
             lambda: machine(flops={"bf": 1}),
-            "Machine: flops has the key 'bf', which is not an element type; write its name, 'bfloat16'.",
+            "Machine: flops has the key 'bf', which is not a dtype. Use a name such as 'bfloat16'.",
         ),
         (
             lambda: machine(flops={"float32": -1}),
@@ -577,8 +577,8 @@ def test_entries(name):
         (lambda: machine(overlap=1), "Machine: overlap=1 must be True or False."),
         (
             lambda: machine(links={"x": 1}),
-            "Machine: links={'x': 1} must say what each mesh axis goes over, {'data': nx.machines.Link(...)}; the key ... stands for "
-            "all others.",
+            "Machine: links={'x': 1} must map mesh axes to links, such as {'data': nx.machines.Link(...)}. The key ... stands for "
+            "all other axes.",
         ),
     ],
 )
@@ -599,7 +599,7 @@ GATHER = collective("all-gather", ("x",), 4, 4)
             GATHER,
             None,
             MeshError,
-            "Machine.time: this machine has no link for the mesh axis 'x'; it has links for 'y'. Say which network it goes over: "
+            "Machine.time: this machine has no link for the mesh axis 'x'; it has links for 'y'. Specify the link with "
             "machine.with_links({'x': nx.machines.Link(...)}).",
         ),
         (
@@ -607,7 +607,7 @@ GATHER = collective("all-gather", ("x",), 4, 4)
             GATHER,
             None,
             ArgumentError,
-            "Machine.time: h100 has to know the whole mesh to say which links a collective over 'x' goes over; give mesh=, a mesh or "
+            "Machine.time: the links of h100 for a collective over 'x' depend on the whole mesh. Pass mesh=, a mesh or "
             "a dict of sizes such as {'data': 16, 'model': 16}.",
         ),
         (
@@ -615,22 +615,22 @@ GATHER = collective("all-gather", ("x",), 4, 4)
             GATHER,
             {"y": 4},
             MeshError,
-            "Machine.time: a collective goes over 'x', and the mesh has 'y'.",
+            "Machine.time: a collective runs over 'x', but the mesh has 'y'.",
         ),
         (
             nx.machines.h100,
             GATHER,
             {"x": 4.0},
             MeshError,
-            "Machine.time: the mesh axis 'x' has the size 4.0; it must be a positive integer.",
+            "Machine.time: the size of the mesh axis 'x' must be a positive integer, got 4.0.",
         ),
         (
             nx.machines.h100,
             dataclasses.replace(GATHER, group_size=12),
             {"x": 12},
             MeshError,
-            "Machine.time: 12 devices along the mesh axis 'x' do not fall into groups of 8, which is what h100 has left of the 8 "
-            "devices that one switch joins. Choose a size that 8 divides, or say which network the axis goes over: "
+            "Machine.time: 12 devices along the mesh axis 'x' do not split into groups of 8, the number that h100 has left of the 8 "
+            "devices on one switch. Choose a multiple of 8, or specify the link of the axis with "
             "machine.with_links({'x': nx.machines.Link(...)}).",
         ),
         (
@@ -638,15 +638,15 @@ GATHER = collective("all-gather", ("x",), 4, 4)
             GATHER,
             {"x": 4},
             MeshError,
-            "Machine.time: this machine joins 2 devices by one switch, and the mesh has more along 'x' and the axes after it. Say "
-            "which network is between: machine.with_links({'x': nx.machines.Link(...)}), or beyond= of the link.",
+            "Machine.time: this machine connects 2 devices by one switch, but the mesh has more along 'x' and the axes after it. "
+            "Specify the link between groups: machine.with_links({'x': nx.machines.Link(...)}), or beyond= of the link.",
         ),
         (
             machine(),
             "all-gather",
             None,
             ArgumentTypeError,
-            "Machine.time: takes the steps of a report, collectives and operations; got str. Write machine.time(report.steps, "
+            "Machine.time: a step must be a collective or an operation of a report; got str. Use machine.time(report.steps, "
             "report.mesh).",
         ),
     ],
@@ -662,8 +662,8 @@ def test_measure_wants_devices():
     with pytest.raises(ArgumentTypeError) as error:
         nx.machines.measure(jax.sharding.AbstractMesh((4,), ("x",)))
     assert said(error.value) == (
-        "machines.measure: takes a mesh with devices, jax.make_mesh(...); got AbstractMesh. For machines that are not here there are "
-        "entries such as nx.machines.v5e."
+        "machines.measure: mesh must have devices, as from jax.make_mesh(...); got AbstractMesh. For other machines use an entry "
+        "such as nx.machines.v5e."
     )
 
 

@@ -152,14 +152,14 @@ def test_wrappers_with_other_passes_are_others():
     [
         (
             "late_sums",
-            r"xmap: passes='late_sums' is not a tuple of names of passes; they are 'late_sums', 'loop_casts', 'serial_steps'\.",
+            r"xmap: passes='late_sums' must be a tuple of pass names\. Choose from 'late_sums', 'loop_casts', 'serial_steps'\.",
         ),
         (
             ("late_sum",),
-            r"has 'late_sum', which is not a pass; they are 'late_sums', 'loop_casts', 'serial_steps'\. .*'late_sums'\?",
+            r"contains 'late_sum', which is not a pass\. Choose from 'late_sums', 'loop_casts', 'serial_steps'\. .*'late_sums'\?",
         ),
-        ((3,), r"has 3, which is not a pass"),
-        (None, r"passes=None is not a tuple"),
+        ((3,), r"contains 3, which is not a pass"),
+        (None, r"passes=None must be a tuple"),
     ],
 )
 def test_unknown_passes(passes, message):

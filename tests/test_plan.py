@@ -162,7 +162,7 @@ def test_the_mesh_axes_are_called_as_the_function_or_the_machine_calls_them():
     assert plan.best == {"batch": "within"}
     # Eight devices that nothing joins to others; one needs no mesh.
     narrow = dataclasses.replace(SLOW, links={...: machines.Link(1e9, 1e-6, "switch", reach=8)})
-    with pytest.raises(nx.errors.MeshError, match="joins 8 devices by one switch"):
+    with pytest.raises(nx.errors.MeshError, match="connects 8 devices by one switch"):
         nx.plan(mapped(), *arguments, mesh=16, machine=narrow)
     alone = nx.plan(mapped(), *arguments, mesh=1, machine=narrow)
     assert (alone.mesh, alone.best) == ({}, {})
@@ -261,12 +261,10 @@ def test_nothing_fits():
     with pytest.raises(nx.errors.PlanError) as error:
         nx.plan(mapped(), *shapes(1024, 1024, 4096, 1024), mesh=abstract(x=8), machine=SLOW, memory=1e5, tries=10)
     words = str(error.value)
-    assert re.match(
-        r"plan: none of \d+ layouts of network on x=8 fits into 97.7 KiB for each device; the one that holds least needs", words
-    )
-    assert "Take more devices" in words
+    assert re.match(r"plan: none of \d+ layouts of network on x=8 fits into 97.7 KiB per device; the smallest needs", words)
+    assert "Use more devices" in words
     assert "loops={'batch': [4, 16]}" in words
-    with pytest.raises(nx.errors.PlanError, match=r"Judge more layouts than 2 \(tries=\), take more devices"):
+    with pytest.raises(nx.errors.PlanError, match=r"Judge more layouts than 2 \(tries=\), use more devices"):
         nx.plan(mapped(), *shapes(1024, 1024, 4096, 1024), mesh=abstract(x=8), machine=SLOW, memory=1e5, tries=2)
 
 
@@ -334,7 +332,7 @@ def test_sizes_that_do_not_divide_are_tried_where_they_may_and_cost_what_their_p
     assert list(of(100)) == ["{}"]
     assert "{'hidden': 'x'}" in of(100, axis_resources={"hidden": "x"}, mesh=abstract(x=8))  # the function's own
     with pytest.raises(
-        nx.errors.ArgumentError, match=r"plan: uneven='hidden' must be several names; write uneven=\['hidden'\]"
+        nx.errors.ArgumentError, match=r"plan: uneven='hidden' must be a list of names. Use uneven=\['hidden'\]"
     ):
         nx.plan(mapped(), *shapes(64, 8, 10, 4), mesh=abstract(x=8), machine=SLOW, uneven="hidden")
 
@@ -369,7 +367,7 @@ def test_loops_and_overlap_are_chosen_where_they_are_offered():
 def test_a_second_name_is_proposed_where_the_program_has_none():
     plan = nx.plan(mapped(), *shapes(1 << 16, 512, 2048, 256), mesh=abstract(x=8), machine=machines.v5p)
     assert plan.best == {"batch": "x"}
-    assert any("{hidden:hidden_fsdp} in nx.einsum" in sentence and "held in 8 parts" in sentence for sentence in plan.advice)
+    assert any("{hidden:hidden_fsdp} in nx.einsum" in sentence and "stored in 8 parts" in sentence for sentence in plan.advice)
     assert "hidden_fsdp" in str(plan)
 
 
@@ -386,15 +384,15 @@ def test_it_prints_in_a_hundred_columns():
 def test_what_is_no_mapped_function_and_what_is_missing():
     arguments = shapes(64, 8, 8, 8)
     with pytest.raises(
-        nx.errors.ArgumentTypeError, match=r"plan: the first argument is a function made by nx.xmap; got function"
+        nx.errors.ArgumentTypeError, match=r"plan: the first argument must be a function made by nx.xmap; got function"
     ):
         nx.plan(network, *arguments, mesh=abstract(x=2), machine=SLOW)
-    with pytest.raises(nx.errors.ArgumentError, match=r"plan: for which machine\? The mesh {'x': 2} is abstract"):
+    with pytest.raises(nx.errors.ArgumentError, match=r"plan: no machine can be measured\. The mesh {'x': 2} is abstract"):
         nx.plan(mapped(), *arguments, mesh=abstract(x=2))
     with pytest.raises(nx.errors.ArgumentError, match=r"plan: the program has no axis 'bach' .* Did you mean 'batch'\?"):
         nx.plan(mapped(), *arguments, mesh=abstract(x=2), machine=SLOW, names=["bach"])
     with pytest.raises(
-        nx.errors.ArgumentError, match=r"plan: verify=1 times the best layouts, and the mesh {'x': 2} is abstract"
+        nx.errors.ArgumentError, match=r"plan: verify=1 times the best layouts, but the mesh {'x': 2} is abstract"
     ):
         nx.plan(mapped(), *arguments, mesh=abstract(x=2), machine=SLOW, verify=1)
     with pytest.raises(nx.errors.MeshError):
@@ -404,17 +402,17 @@ def test_what_is_no_mapped_function_and_what_is_missing():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mesh": 0}, "plan: mesh=0 is a number of devices, which is 1 at least"),
-        ({"mesh": 512, "machine": None}, "plan: for which machine? There are 8 devices, not 512"),
-        ({"mesh": 512, "verify": 1}, "plan: verify=1 times the best layouts, and there are 8 devices, not 512"),
-        ({"machine": "v5p"}, "plan: machine='v5p' is not a machine; write nx.machines.v5p"),
+        ({"mesh": 0}, "plan: mesh=0 is a number of devices and must be positive"),
+        ({"mesh": 512, "machine": None}, "plan: no machine can be measured. There are 8 devices, not 512"),
+        ({"mesh": 512, "verify": 1}, "plan: verify=1 times the best layouts, but there are 8 devices, not 512"),
+        ({"machine": "v5p"}, "plan: machine='v5p' is not a machine. Use nx.machines.v5p"),
         ({"memory": -1}, "plan: memory=-1 must be a positive number of bytes"),
-        ({"names": "batch"}, "plan: names='batch' must be several names; write names=['batch']"),
+        ({"names": "batch"}, "plan: names='batch' must be a list of names. Use names=['batch']"),
         ({"verify": -1}, "plan: verify=-1 must be an integer from 0"),
         ({"tries": 0}, "plan: tries=0 must be an integer from 1"),
-        ({"loops": {"batch": 4}}, "which numbers of steps are tried: {'batch': [4]}"),
-        ({"overlap": True}, "plan: overlap=True must be what is tried; write overlap=[False, True]"),
-        ({"partitioning": "auto"}, "plan: network has partitioning='auto', so what it sends is XLA's choice"),
+        ({"loops": {"batch": 4}}, "must map each name to a list of numbers of steps. Use loops={'batch': [4]}"),
+        ({"overlap": True}, "plan: overlap=True must be a list of values to try. Use overlap=[False, True]"),
+        ({"partitioning": "auto"}, "plan: network has partitioning='auto', so XLA chooses its communication"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

@@ -856,7 +856,7 @@ ERRORS = {
             )
         ),
         SerialLoopError,
-        r"pallas_call has a program of its own, which cannot be executed in steps of SerialLoop\(4\) of 'a'\. Call it outside",
+        r"pallas_call contains its own program, which cannot be executed in steps of SerialLoop\(4\) of 'a'\. Call it outside",
     ),
     "unused": (
         lambda: mapped(lambda x: x, {"a": LOOP(4), "z": LOOP(2)}),

@@ -128,19 +128,22 @@ def test_annotations_that_say_the_same_are_equal():
 
 
 MALFORMED = {
-    "several in one string": (lambda: f32["n m"], "f32[...]: 'n m' as the size of a positional axis; a size variable is one"),
-    "arithmetic": (lambda: f32[{"b": "n+1"}], "f32[...]: 'n+1' as the size of axis 'b'; a size variable is one identifier"),
+    "several in one string": (
+        lambda: f32["n m"],
+        "f32[...]: 'n m' is not the size of a positional axis; a size variable is one",
+    ),
+    "arithmetic": (lambda: f32[{"b": "n+1"}], "f32[...]: 'n+1' is not the size of axis 'b'; a size variable is one identifier"),
     "underscore": (lambda: f32["_"], "Write None for any size"),
-    "bool": (lambda: f32[True], "f32[...]: True as the size of a positional axis; a size is an integer, a size variable"),
-    "negative": (lambda: f32[-1], "f32[...]: -1 as the size"),
-    "fraction": (lambda: f32[2.0], "f32[...]: 2.0 as the size"),
-    "tuple as size": (lambda: f32[{"b": (3,)}], "(3,) as the size of axis 'b'"),
-    "two gaps": (lambda: f32[..., 3, ...], "... stands for any positional axes, and can be there once"),
-    "names in front": (lambda: f32[{"b"}, 3], "the named axes come last, and once; got ({'b'}, 3)"),
-    "names twice": (lambda: f32[{"b"}, {"c"}], "the named axes come last, and once"),
-    "two tuples": (lambda: f32[(3,), (4,)], "the sizes of the positional axes are one tuple"),
-    "list": (lambda: f32[[3]], "the sizes of the positional axes are one tuple; got [3]"),
-    "ellipsis with a size": (lambda: f32[{"b": 3, ...: 4}], "further names are allowed with ...: ...; got ...: 4"),
+    "bool": (lambda: f32[True], "f32[...]: True is not the size of a positional axis. Use an integer, a size variable"),
+    "negative": (lambda: f32[-1], "f32[...]: -1 is not the size"),
+    "fraction": (lambda: f32[2.0], "f32[...]: 2.0 is not the size"),
+    "tuple as size": (lambda: f32[{"b": (3,)}], "(3,) is not the size of axis 'b'"),
+    "two gaps": (lambda: f32[..., 3, ...], "... stands for any positional axes and may occur once"),
+    "names in front": (lambda: f32[{"b"}, 3], "the named axes must come last, in one pair of braces; got ({'b'}, 3)"),
+    "names twice": (lambda: f32[{"b"}, {"c"}], "the named axes must come last, in one pair of braces"),
+    "two tuples": (lambda: f32[(3,), (4,)], "the sizes of the positional axes must be one tuple"),
+    "list": (lambda: f32[[3]], "the sizes of the positional axes must be one tuple; got [3]"),
+    "ellipsis with a size": (lambda: f32[{"b": 3, ...: 4}], "... as a name takes no size; got ...: 4"),
 }
 
 
@@ -152,9 +155,9 @@ def test_malformed(case):
 
 def test_malformed_names_and_dtypes():
     for annotate in (lambda: f32[{3}], lambda: f32[{3: 4}], lambda: f32[{None: 4}]):
-        with pytest.raises(AxisNameError, match=r"is not an axis name; .* Positional sizes stand in front of the braces"):
+        with pytest.raises(AxisNameError, match=r"is not an axis name; .* Write positional sizes before the braces"):
             annotate()
-    fails(lambda: element_type("U3"), "element_type: JAX has no arrays of 'U3'; give a dtype as jnp.float32 or 'float32'.")
+    fails(lambda: element_type("U3"), "element_type: JAX has no arrays of 'U3'. Pass a dtype such as jnp.float32 or 'float32'.")
     fails(lambda: element_type("nonsense"), "element_type: JAX has no arrays of 'nonsense'")
     assert issubclass(ArrayTypeError, NamedaxError)
     assert issubclass(ArrayTypeError, TypeError)
@@ -226,7 +229,7 @@ def test_numpy_arrays_are_what_jax_reads():
     assert not matches(np.array([None]), any_)
     if not X64:
         text = fails(lambda: check(np.zeros(3), f64[3]), "the NumPy array f64[3]", "which JAX reads as f32, not f64.")
-        assert "64-bit types are off, and JAX makes no f64: set jax_enable_x64, or write a kind as floating." in text
+        assert "64-bit types are disabled, so JAX has no f64. Set jax_enable_x64, or write a kind such as floating." in text
 
 
 def test_keys():
@@ -237,10 +240,10 @@ def test_keys():
     assert element_type(jax.random.key(0).dtype) == key
     fails(
         lambda: check(jax.random.PRNGKey(0), key[()]),
-        "but is u32[2]. The element type is u32, not key. It has 1 positional axis, not 0.",
+        "but is u32[2]. The dtype is u32, not key. It has 1 positional axis, not 0.",
         "Make random keys with jax.random.key.",
     )
-    fails(lambda: check(jax.random.key(0), f32[()]), "is key<fry>[]. The element type is key<fry>, not f32.")
+    fails(lambda: check(jax.random.key(0), f32[()]), "is key<fry>[]. The dtype is key<fry>, not f32.")
     assert not matches(keys, number[{"batch"}])
 
 
@@ -249,7 +252,7 @@ def test_what_is_no_array():
     fails(lambda: check([1.0, 2.0], f32[2]), "is of type list of length 2. Make it an array first (jnp.asarray, nx.named).")
     fails(lambda: check(None, f32[2]), "is None. If None is allowed here, write f32[2] | None.")
     fails(lambda: check("x", f32[2]), "is the Python str 'x'.")
-    fails(lambda: check(2.5, i32[()]), "is the Python float 2.5. The element type is that of a Python float, not i32.")
+    fails(lambda: check(2.5, i32[()]), "is the Python float 2.5. The dtype is that of a Python float, not i32.")
     fails(lambda: check(object(), f32), "the value should be f32[..., {...}], but is of type object.")
     assert matches(jax.eval_shape(lambda: zeros((5,), batch=3)), f32[(5,), {"batch": 3}])
     assert matches(jax.ShapeDtypeStruct((5,), jnp.float32), f32[5])
@@ -419,24 +422,24 @@ def test_messages():
 
     assert text(f32[5, {"bacth", "k"}]) == (
         "f32[(5,), {'bacth', 'k'}], but is f32[5]{batch:8, k:3}. It lacks the axis 'bacth'. It has the axis 'batch', which the type "
-        "does not mention. Rename it with nx.rename(x, {'batch': 'bacth'}), or correct the type."
+        "lacks. Rename it with nx.rename(x, {'batch': 'bacth'}), or correct the type."
     )
     assert text(i32["n", {"batch", "k"}]) == (
-        "i32[('n',), {'batch', 'k'}], but is f32[5]{batch:8, k:3}. The element type is f32, not i32. Cast it with astype('int32'), or "
-        "write another element type."
+        "i32[('n',), {'batch', 'k'}], but is f32[5]{batch:8, k:3}. The dtype is f32, not i32. Cast it with astype('int32'), or "
+        "write another dtype in the type."
     )
-    assert text(integer["n", {"batch", "k"}]).endswith("not integer. Cast it with astype, or write another element type.")
+    assert text(integer["n", {"batch", "k"}]).endswith("not integer. Cast it with astype, or write another dtype in the type.")
     assert text(f32[..., 2, 3, {...}]) == (
         "f32[(..., 2, 3), {...}], but is f32[5]{batch:8, k:3}. It has 1 positional axis, not at least 2. Reshape it, or write ... in "
         "the type for any number of positional axes."
     )
     assert text(f32[5, {"k"}]).endswith(
-        "It has the axis 'batch', which the type does not mention. Reduce what should not be there, or allow more names in the type "
+        "It has the axis 'batch', which the type lacks. Reduce the extra axes, or allow more names in the type "
         "with ... (as in {'name', ...})."
     )
     assert "(as in {'name': 3, ...: ...})." in text(f32[5, {"k": 3}])
     assert text(f32[5, {"k", "m", "batch", "p"}]).endswith(
-        "It lacks the axes 'm', 'p'. Give it the axes 'm', 'p' (nx.named, nx.rename), or leave them out of the type."
+        "It lacks the axes 'm', 'p'. Give it the axes 'm', 'p' (nx.named, nx.rename), or remove them from the type."
     )
     assert text(f32[5, 8, {"k"}]).endswith("Give names positions with nx.positional(x, ['batch', ...]).")
     assert text(f32[3, {"b"}], jnp.zeros((3, 4), "float32")) == (
@@ -506,17 +509,17 @@ CONTAINERS = {
         [({"a": [three], "b": [three, ints]}, "the value['b'][1] should be f32['n'], but is i32[3]"), ([three], "dict[str, list[f32['n']]]")],
     ),
     "Mapping": (Mapping[Any, f32["n"]], [{("a", 1): three}], [({("a", 1): ints}, "the value[('a', 1)]")]),
-    "Optional": (Optional[f32["n"]], [None, three], [(ints, "should be f32['n'] | None, but is i32[3]. The element type is i32")]),  # noqa: UP045
-    "None first": (None | f32["n"], [None, three], [(ints, "but is i32[3]. The element type is i32, not f32.")]),
+    "Optional": (Optional[f32["n"]], [None, three], [(ints, "should be f32['n'] | None, but is i32[3]. The dtype is i32")]),  # noqa: UP045
+    "None first": (None | f32["n"], [None, three], [(ints, "but is i32[3]. The dtype is i32, not f32.")]),
     "union": (
         f32["n"] | i32[3] | str,
         [three, four, ints, "x"],
         [
-            (jnp.zeros(4, "int32"), "For f32['n']: the element type is i32, not f32. For i32[3]: positional axis 0 has size 4, not 3."),
+            (jnp.zeros(4, "int32"), "For f32['n']: the dtype is i32, not f32. For i32[3]: positional axis 0 has size 4, not 3."),
             (3, "but is the Python int 3"),
         ],
     ),
-    "union of element types": (f32 | i32, [three, ints, 2], [(jnp.zeros(2, bool), "For f32[..., {...}]: the element type is bool, not f32.")]),
+    "union of element types": (f32 | i32, [three, ints, 2], [(jnp.zeros(2, bool), "For f32[..., {...}]: the dtype is bool, not f32.")]),
     "union with a container": (f32["n"] | tuple[f32["n"], ...], [three, (three,)], [((three, ints), "")]),
     "Union with a class": (Union[jax.Array, f32[{"a"}]], [ints, zeros(a=2)], [(zeros(b=2), "should be Array | f32[{'a'}], but is f32[]{b:2}")]),  # noqa: UP007
     "union with float": (f32["n"] | float, [three, 1.0, 1], [("x", ""), (1j, "")]),
@@ -525,7 +528,7 @@ CONTAINERS = {
     "union with classes with arrays": (
         Pair | Batch | None,
         [Pair(three), {"image": three}, None],
-        [(Pair(ints), "For f32['n']: the element type is i32"), ({"image": ints}, ""), (three, "")],
+        [(Pair(ints), "For f32['n']: the dtype is i32"), ({"image": ints}, ""), (three, "")],
     ),
     "union with a protocol": (f32["n"] | Anything, [three, ints, None], []),
     "union with anything": (f32["n"] | Any, [three, ints, "x"], []),
@@ -534,9 +537,9 @@ CONTAINERS = {
     "Annotated in a union": (
         Annotated[jax.Array, f32["n"]] | None,
         [three, None],
-        [(ints, "is i32[3]. The element type is i32, not f32."), ("x", "")],
+        [(ints, "is i32[3]. The dtype is i32, not f32."), ("x", "")],
     ),
-    "Annotated classes in a union": (f32["n"] | Annotated[int, "doc"], [three, 3], [(ints, "The element type is i32"), ("x", "")]),
+    "Annotated classes in a union": (f32["n"] | Annotated[int, "doc"], [three, 3], [(ints, "The dtype is i32"), ("x", "")]),
     "Annotated, others": (Annotated[jax.Array, "doc", [1], f32["n"], f32[3]], [three], [(four, "should be f32[3]"), (ints, "f32['n']")]),
     "Annotated inside": (Annotated[list[f32["n"]], "doc"], [[three]], [([ints], "the value[0]")]),
     "NewType": (Scalar, [1.0], [(three, "should be f32[()]")]),
@@ -593,8 +596,8 @@ def test_what_is_not_checked():
         return x
 
     assert checked(f) is f
-    fails(lambda: check(three, "f32[3]"), "check: the annotation 'f32[3]' is a string here; write it without quotes.")
-    fails(lambda: check([three], list["f32[3]"]), "a string here")
+    fails(lambda: check(three, "f32[3]"), "check: the annotation 'f32[3]' is a string. Write it without quotes.")
+    fails(lambda: check([three], list["f32[3]"]), "is a string.")
 
 
 def test_the_first_alternative_that_fits_binds():
@@ -717,8 +720,8 @@ def test_what_checked_refuses():
         return x
 
     fails(lambda: checked(f), "checked: f is a coroutine function")
-    fails(lambda: checked(Layer), "checked: it takes a function, not <class", "For a class, decorate its methods.")
-    fails(lambda: checked(3), "checked: it takes a function, not 3.")
+    fails(lambda: checked(Layer), "checked: the argument must be a function; got <class", "For a class, decorate its methods.")
+    fails(lambda: checked(3), "checked: the argument must be a function; got 3.")
 
 
 STRINGS = """
@@ -796,7 +799,7 @@ def test_annotations_that_are_strings(monkeypatch):
     fails(lambda: f(three, scope["Later"](four)), "f: argument y.w should be f32['n'], but is f32[4].", "n = 3 from argument x")
     assert fails(lambda: images(three)) == (
         "checked: an annotation of images cannot be evaluated: NameError: name 'Images' is not defined. Import or define the "
-        "name where the function sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
+        "name so that it exists at run time (not under TYPE_CHECKING), or remove the annotation."
     )
     g = scope["factory"](3, None)
     assert g(three, zeros((3,), b=2)) is three
@@ -813,7 +816,7 @@ def test_annotations_that_are_strings(monkeypatch):
         "the annotations of class Unreadable cannot be evaluated",
     )
     header = "from __future__ import annotations\nfrom namedax.typing import checked, f32\n@checked\n"
-    fails(lambda: exec(header + "def f(x: f32['n m']): ...", {}), "f32[...]: 'n m' as the size of a positional axis")
+    fails(lambda: exec(header + "def f(x: f32['n m']): ...", {}), "f32[...]: 'n m' is not the size of a positional axis")
     fails(lambda: exec(header + "def f(x: (1, 2)): ...", {}), "checked: an annotation of f cannot be evaluated: TypeError")
 
 

@@ -54,7 +54,7 @@ def note(call, kind):
 # --- names given to functions of JAX ----------------------------------------------------------------------------------
 
 
-OWN = "JAX's own function is given axis='q', which is a name, and it takes positions; names are mesh axes to it. Write {}, which takes names."
+OWN = "JAX's own function got axis='q', an axis name, but it takes positional axes; it treats names as mesh axes. Use {}, which takes names."
 
 
 @pytest.mark.parametrize(

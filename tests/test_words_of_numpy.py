@@ -384,13 +384,13 @@ def test_a_name_that_is_a_tuple_stays_one():
         ),
         (
             lambda: nx.explain(plus),
-            "explain: plus cannot be called so: missing a required argument: 'x'. Write nx.explain(plus, x, y), with arrays or their types "
+            "explain: plus does not take these arguments: missing a required argument: 'x'. Write nx.explain(plus, x, y), with arrays or their types "
             "(jax.ShapeDtypeStruct).",
         ),
         (
             lambda: nx.explain(plus, X, V, axis_resources={"day": "x"}, mesh=None),
-            "explain: plus cannot be called so: got an unexpected keyword argument 'axis_resources'. These are options of nx.xmap; map it first: "
-            "nx.explain(nx.xmap(plus, axis_resources=..., mesh=...), ...).",
+            "explain: plus does not take these arguments: got an unexpected keyword argument 'axis_resources'. These are options of nx.xmap. "
+            "Map the function first: nx.explain(nx.xmap(plus, axis_resources=..., mesh=...), ...).",
         ),
     ],
 )

@@ -1,7 +1,7 @@
-"""Sums over mesh axes of which only the total is used: one collective would do for two.
+"""Pairs of psums whose total alone is used: one collective would be enough.
 
-The rule is about real numbers: `nx.sum(h, "a") / t + nx.sum(m, "a") / t` equals `nx.sum(h + m, "a") / t` there. In IEEE arithmetic the
-two may differ, so the program keeps both sums, and only the user can decide to add first.
+The rule is about real numbers: `nx.sum(h, "a") / t + nx.sum(m, "a") / t` equals `nx.sum(h + m, "a") / t` there. In IEEE
+arithmetic the two may differ, so the program keeps both psums, and only the user can decide to add first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def added_sums(body: Body, smallest: int) -> Iterator[tuple[Node, Node]]:
 
     Args:
       body: the program.
-      smallest: smaller payloads do not count, in bytes.
+      smallest: the size in bytes up to which a payload is ignored.
     """
     uses = Counter(id(value) for node in body.nodes for value in node.reads)
     uses.update(id(value) for value in body.outputs if value is not None)
@@ -48,7 +48,7 @@ def added_sums(body: Body, smallest: int) -> Iterator[tuple[Node, Node]]:
 
 
 def _passed(node: Node, sums: list[_Sums]) -> tuple[tuple[Node, Node] | None, _Sums]:
-    """Return two sums that an operation adds, if it does, and the sums in which its result is linear."""
+    """Return two psums that an operation adds, if any, and the psums in which its result is linear."""
     known, given = facts(node.eqn), [i for i, some in enumerate(sums) if some]
     if known.algebra in (Algebra.SUM, Algebra.DIFFERENCE):
         first, second = sums

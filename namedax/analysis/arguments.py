@@ -1,4 +1,4 @@
-"""The arguments of the function that is explained: what messages call them, their names, and how they lie on the mesh."""
+"""The arguments of the explained function: their text in messages, their axis names, and their shardings."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["arguments_of"]
 
 
 def arguments_of(f: Any, traced: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Given]:
-    """What is known of each array that the traced program takes, in its order; of those that JAX does not list nothing."""
+    """Return the facts about each array that the traced program takes, in order; empty facts for arrays that JAX does not list."""
     avals = traced.jaxpr.in_avals
     positional = _dynamic(args, traced.args_info[0])
     keywords = {key: value for key, value in kwargs.items() if key in traced.args_info[1]}
     tree = ({i: args[i] for i in positional}, keywords)
     leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
-    # A leaf that is no array, such as a learning rate, is an argument as the others are, of no shape.
+    # A leaf that is not an array, such as a learning rate, is an argument with the shape ().
     if [getattr(data_of(leaf), "shape", ()) for _, leaf in leaves] != [aval.shape for aval in avals]:
         return [Given()] * len(avals)
     parameters = _parameters(f)
@@ -38,7 +38,7 @@ def arguments_of(f: Any, traced: Any, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def _dynamic(args: Sequence[Any], infos: Sequence[Any]) -> list[int]:
-    """The positions of the arguments that are traced: JAX lists what it knows of these alone, and leaves out the static ones."""
+    """Return the positions of the traced arguments: JAX lists only these, and leaves out the static ones."""
     found: list[int] = []
     missing = len(args) - len(infos)
     for i, arg in enumerate(args):
@@ -58,7 +58,7 @@ def _is_like(arg: Any, info: Any) -> bool:
 
 
 def _shape(leaf: Any) -> tuple[int, ...] | None:
-    """That of an array, or of a number; `None` of what is neither, such as a static string."""
+    """Return the shape of an array or a number; `None` for other values, such as a static string."""
     return getattr(leaf, "shape", () if isinstance(leaf, (bool, int, float, complex)) else None)
 
 
@@ -72,19 +72,19 @@ def _parameters(f: Any) -> list[str]:
 
 
 def _said(path: Sequence[Any], parameters: Sequence[str]) -> str:
-    """What messages call the argument at a path of `({position: argument}, {keyword: argument})`."""
+    """Return the text for messages of the argument at a path of `({position: argument}, {keyword: argument})`."""
     group, first, *rest = path
     name = first.key if group.idx == 1 else parameters[first.key] if first.key < len(parameters) else first.key
     return f"argument {name!r}{jax.tree_util.keystr(tuple(rest))}"
 
 
 def _dims(f: Any, args: Sequence[Any], kwargs: dict[str, Any], count: int) -> list[Dims] | None:
-    """The names of the arguments by the mappings of a mapped function."""
+    """Return the axis names of the arguments according to the mappings of a mapped function."""
     if not isinstance(f, Xmapped):
         return None
     try:
         dims = [argument.dims for argument in name_arguments(f, args, kwargs)[0]]
-    except (NamedaxError, TypeError):  # mappings fit no abstract array
+    except (NamedaxError, TypeError):  # the mappings do not fit any abstract array
         return None
     return dims if len(dims) == count else None
 

@@ -1,4 +1,4 @@
-"""What XLA leaves out of a program: operations whose results nobody needs."""
+"""Dead code: operations that XLA removes because their results are unused."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ __all__ = ["prune"]
 
 
 def prune(body: Body, wanted: Set[int] | None = None) -> set[int]:
-    """Leaves out of a program what does not contribute to its outputs, or to those at the positions that are wanted.
+    """Remove operations that do not contribute to the outputs, or to the outputs at the positions in `wanted`.
+
+    Args:
+      body: the program; it is changed in place.
+      wanted: the positions of the needed outputs; default: all.
 
     Returns:
-      What is needed of the inputs, and of values from around the program, by `id`.
+      The ids of the needed inputs and of the needed values from the surrounding program.
     """
     live, kept = _live(body, wanted)
     body.nodes = kept
@@ -25,7 +29,7 @@ def prune(body: Body, wanted: Set[int] | None = None) -> set[int]:
 
 
 def _live(body: Body, wanted: Set[int] | None) -> tuple[set[int], list[Node]]:
-    """The values of a program that are needed, by `id`, and the operations."""
+    """Return the ids of the needed values of a program, and the needed operations."""
     live = {id(value) for i, value in enumerate(body.outputs) if value is not None and (wanted is None or i in wanted)}
     kept = []
     for node in reversed(body.nodes):
@@ -36,7 +40,7 @@ def _live(body: Body, wanted: Set[int] | None) -> tuple[set[int], list[Node]]:
 
 
 def _needed(node: Node, live: Set[int]) -> set[int]:
-    """What an operation needs of what is around it."""
+    """Return the ids of the values from the surrounding program that an operation needs."""
     if node.eqn is None:  # each result is one operand
         return {id(operand) for operand, result in zip(node.reads, node.results, strict=True) if id(result) in live}
     if node.kind != Kind.SCAN:
@@ -44,7 +48,7 @@ def _needed(node: Node, live: Set[int]) -> set[int]:
         return inner | set(map(id, node.reads))
     ((body, outputs),), scan = _inner(node, live), Scan.of(node.eqn)
     inside = _live(body, outputs)[0]
-    # XLA keeps what a carry begins with, though the first step may put something else in its place.
+    # XLA keeps the initial value of a carry, even if the first step replaces it.
     carried = {scan.consts + i for i in outputs or () if i < scan.carries}
     pairs = enumerate(zip(node.operands, body.inputs, strict=True))
     used = ((operand, i in carried or id(value) in inside) for i, (operand, value) in pairs)
@@ -52,7 +56,7 @@ def _needed(node: Node, live: Set[int]) -> set[int]:
 
 
 def _inner(node: Node, live: Set[int]) -> list[tuple[Body, Set[int] | None]]:
-    """The programs that an operation runs, and which of their outputs are needed."""
+    """Return the programs that an operation runs, each with the positions of its needed outputs."""
     results = {i for i, result in enumerate(node.results) if id(result) in live}
     if node.kind == Kind.BRANCH:
         return [(body, results) for body in node.bodies]
@@ -60,7 +64,7 @@ def _inner(node: Node, live: Set[int]) -> list[tuple[Body, Set[int] | None]]:
         return [(body, None) for body in node.bodies]
     (body,), scan = node.bodies, Scan.of(node.eqn)
     carried = body.inputs[scan.consts : scan.consts + scan.carries]
-    while True:  # a carry is needed where a later step needs it
+    while True:  # a carry is needed if a later step needs it
         inside = _live(body, results)[0]
         more = {k for k, value in enumerate(carried) if id(value) in inside} - results
         if not more:

@@ -1,4 +1,4 @@
-"""`explain`: a function is traced, and what its program sends, computes and holds is read off."""
+"""The function `explain`, which reports the communication, computation and memory of a function by tracing it."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ __all__ = ["explain"]
 
 @checks_signature
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
-    """Says what a function sends, computes and holds on each device, without running it: it is traced.
+    """Report per-device communication, FLOPs and memory of a function by tracing; nothing runs.
 
-    Collectives are those of the traced program, each with the names that it is for, the operation of the model, the line, and whether it
-    belongs to the gradient. Their kinds and bytes are those of the compiled program: what XLA finds to be equal counts once, and what is the
-    same in every step of a loop counts outside of it. XLA may send several together as one. Outside of mapped functions XLA's partitioner
-    decides what is sent: what it must do follows from how arrays lie there, and for `partitioning="auto"` only `compile=True` shows it.
+    The report lists the collectives of the traced program. Each has its axis names, the operation of the model, the source
+    line, and its phase (forward or gradient). Kinds and bytes are those of the compiled program: XLA runs equal collectives
+    once, and runs a collective that is the same in every step of a loop outside the loop. XLA may combine several collectives
+    into one. Outside mapped functions, XLA's partitioner decides on the communication. The part that follows from the shardings
+    is in the report; for `partitioning="auto"` only `compile=True` shows it.
 
-    Floating-point operations are counted as in the program, a multiplication and an addition as two. What is elementwise counts as
-    computed where it is used, so that only the arrays in memory are read and written. The peak of the memory is an estimate.
+    Floating-point operations are counted as in the program; a multiply-add counts as two. Elementwise operations count as
+    computed where their results are used, so only arrays in memory are read and written. The memory peak is an estimate.
 
     Args:
-      f: a mapped function, or any function that calls mapped ones: a training step under `jax.jit` with its gradient and its optimiser.
+      f: a mapped function, or any function that calls mapped ones: a training step under `jax.jit` with its gradient and its
+        optimizer.
       *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s. The mesh of the mapped functions may be a
-        `jax.sharding.AbstractMesh` of any size. An argument with no sharding lies as the mapped function takes it.
-      compile: whether the program is compiled too, for the devices that are there, and what XLA has made of it is said in
-        `report.compiled`.
+        `jax.sharding.AbstractMesh` of any size. An argument without a sharding counts as placed for the mapped function.
+      compile: whether to compile the program too, for the devices that are available. `report.compiled` then has the results of
+        XLA. Default: False.
       **kwargs: keyword arguments of `f`.
 
     Returns:
@@ -73,8 +75,8 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     """
     if not callable(f):
         raise ArgumentTypeError(
-            f"explain: the first argument is the function to explain; got {type(f).__name__}. Write nx.explain(f, *args), not "
-            "nx.explain(f(*args))."
+            f"explain: the first argument must be the function to explain; got {type(f).__name__}. Write nx.explain(f, *args), "
+            "not nx.explain(f(*args))."
         )
     _refuse_miscall(f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
@@ -125,10 +127,12 @@ _OPTIONS = ("in_axes", "out_axes", "axis_sizes", "axis_resources", "mesh", "part
 
 
 def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises where the function does not take these arguments: `nx.explain(f)` without any, or options of `nx.xmap` among them.
+    """Raise an error if the function does not take these arguments.
+
+    Examples are `nx.explain(f)` without arguments, or options of `nx.xmap` among the arguments.
 
     Raises:
-      ArgumentTypeError: it does not.
+      ArgumentTypeError: the function does not take these arguments.
     """
     try:
         signature = inspect.signature(f)
@@ -143,8 +147,10 @@ def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
             f"Write nx.explain({name}, {', '.join(signature.parameters)}), with arrays or their types (jax.ShapeDtypeStruct)."
         )
         if options:
-            remedy = f"These are options of nx.xmap; map it first: nx.explain(nx.xmap({name}, {', '.join(options)}), ...)."
-        raise ArgumentTypeError(f"explain: {name} cannot be called so: {error}. {remedy}") from None
+            remedy = (
+                f"These are options of nx.xmap. Map the function first: nx.explain(nx.xmap({name}, {', '.join(options)}), ...)."
+            )
+        raise ArgumentTypeError(f"explain: {name} does not take these arguments: {error}. {remedy}") from None
 
 
 def _name(f: Any) -> str:
@@ -153,7 +159,7 @@ def _name(f: Any) -> str:
 
 
 class _Labels:
-    """Lines as text, such as `model.py:12`; with a folder where two files have one name, and `cell:3` in a notebook."""
+    """Source lines as text, such as `model.py:12`; with a folder if two files have one name, and `cell:3` in a notebook."""
 
     def __init__(self, body: Body):
         paths = {node.origin.source.path for node in _all_nodes(body)} - {""}
@@ -191,7 +197,7 @@ def _placements(body: Body) -> dict[str, tuple[str, ...]]:
 
 
 def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
-    """The part of the ticks of each pipeline in which a device is idle, by its line."""
+    """Return, for each pipeline by its line, the fraction of the ticks in which a device is idle."""
     found: dict[str, float] = {}
     for node in _all_nodes(body):
         origin = node.origin
@@ -219,7 +225,7 @@ def _text(value: Value) -> str:
 
 
 def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
-    """The contractions that send as if `overlap` were not asked for."""
+    """Return the contractions that communicate as if `overlap` had not been requested."""
     found: dict[NoRing, None] = {}
     for node in _all_nodes(body):
         why = node.origin.no_ring
@@ -239,13 +245,13 @@ def _added(body: Body, label: _Labels) -> Iterator[Added]:
 
 
 def _exported(body: Body, label: _Labels) -> list[tuple[str, str]]:
-    """The functions of `jax.export` that a program calls, with the lines of the calls."""
+    """Return the functions of `jax.export` that a program calls, with the lines of the calls."""
     nodes = [node for node in _all_nodes(body) if node.eqn is not None]
     return [(name, label(node.origin)) for node in nodes if (name := costs.exported_name(node.eqn)) is not None]
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:
-    """The arguments that lie on mesh axes on which no name of a mapped function lives."""
+    """Yield the arguments that are sharded over mesh axes to which no name of a mapped function is mapped."""
     used = {axis for axes in placements.values() for axis in axes}
     for value in graph.body.inputs:
         if value is not None and value.given is not None:

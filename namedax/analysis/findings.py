@@ -1,4 +1,4 @@
-"""What may be worth a change, in sentences: each finding names the axes, the sizes, the line, and what to write."""
+"""Findings: sentences about possible improvements, each with the axes, the sizes, the line, and the code to write."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from namedax.hlo import size_text
 
 __all__ = ["SMALL", "Added", "Elsewhere", "NoRing", "Uneven", "findings_of"]
 
-# An array that is smaller is not worth a word.
+# Smaller arrays are not reported.
 _LARGE = 1 << 20
 #: Up to this payload in bytes, the time of a collective is its latency.
 SMALL = 4096
 _OFTEN = 8
-# The namespaces whose functions are JAX's own, lifted, where they are not ours.
+# The namespaces whose functions are lifted functions of JAX, unless namedax has its own.
 _LIFTED = ("nx.nmap", "nx.numpy.", "nx.scipy.", "nx.lax.", "nx.image.")
 
 
 class Elsewhere(Record):
-    """An argument that lies on mesh axes on which no name of a mapped function lives.
+    """An argument that is sharded over mesh axes to which no name of a mapped function is mapped.
 
     Attributes:
-      what: what messages call it.
-      mesh_axes: these axes.
-      names: its names that lie there, as text.
-      bytes: of the whole array.
+      what: its text in messages.
+      mesh_axes: these mesh axes.
+      names: its names that are sharded over them, as text.
+      bytes: the size of the global array.
     """
 
     what: str
@@ -38,13 +38,13 @@ class Elsewhere(Record):
 
 
 class NoRing(Record):
-    """A contraction that was to go around a ring, and does not.
+    """A contraction that was requested as a ring, but does not run as one.
 
     Attributes:
-      operation: of the model.
+      operation: the operation of the model.
       source: its line.
-      why: `"uneven"`: an operand has names that do not divide over their mesh axes; `"undivided"`: no axis of the result has as many equal
-        parts as there are devices.
+      why: `"uneven"`: names of an operand do not divide over their mesh axes; `"undivided"`: no axis of the result has one
+        equal part for each device.
       names: these names, or those of the result.
     """
 
@@ -55,15 +55,15 @@ class NoRing(Record):
 
 
 class Uneven(Record):
-    """An argument that every device holds whole because an axis does not divide over its mesh axes.
+    """An argument that is stored whole on every device because an axis does not divide over its mesh axes.
 
     Attributes:
-      what: as messages call it.
+      what: its text in messages.
       name: the axis name, as text.
-      size: of the axis.
+      size: the size of the axis.
       padded: the next size that divides.
       mesh: the sizes of its mesh axes.
-      bytes: of the argument on each device.
+      bytes: the size of the argument on each device.
     """
 
     what: str
@@ -81,8 +81,8 @@ class Added(Record):
       sums: the operation and the line of each.
       mesh_axes: the mesh axes of both.
       names: the names of the axes.
-      phase: of both.
-      bytes: the payload of both together.
+      phase: the phase of both.
+      bytes: the total payload.
     """
 
     sums: tuple[tuple[str, str], tuple[str, str]]
@@ -106,20 +106,20 @@ def findings_of(
     automatic: Iterable[str],
     exported: Iterable[tuple[str, str]],
 ) -> Iterator[str]:
-    """The findings of a program.
+    """Yield the findings of a program.
 
     Args:
       mesh: the sizes of the mesh axes.
-      placements: the mesh axes on which names live.
+      placements: the mesh axes to which names are mapped.
       steps: the collectives and operations.
-      replicated: arguments that every device holds whole because no name of them is mapped, in words, with their bytes.
-      uneven: arguments that every device holds whole because an axis does not divide over its mesh axes.
-      elsewhere: arguments that lie on mesh axes on which no name lives.
-      rings: contractions that were to go around a ring, and do not.
+      replicated: arguments that every device stores whole because no name of them is mapped, as text, with their bytes.
+      uneven: arguments that every device stores whole because an axis does not divide over its mesh axes.
+      elsewhere: arguments that are sharded over mesh axes to which no name is mapped.
+      rings: contractions that were requested as a ring, but do not run as one.
       added: pairs of all-reduces whose results are used only in their sum or difference.
       renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one argument.
-      loops: lines of loops whose number of steps is not known.
-      automatic: lines that say how an array is to lie, and leave the rest to the partitioner.
+      loops: lines of loops with an unknown number of steps.
+      automatic: lines that constrain the sharding of an array, and leave the rest to the partitioner.
       exported: the functions of `jax.export` that are called, with the lines of the calls.
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
@@ -135,20 +135,20 @@ def findings_of(
     yield from _no_rings(rings)
     if lines := [line for line in dict.fromkeys(automatic) if line]:
         yield (
-            f"What XLA's partitioner sends is not in this report: arrays are cut by sharding constraints ({', '.join(lines[:3])}), as with "
-            'partitioning="auto". compile=True says what it has made of them.'
+            f"The communication of XLA's partitioner is not in this report: arrays have sharding constraints ({', '.join(lines[:3])}), as "
+            'with partitioning="auto". compile=True reports the result of the partitioner.'
         )
     for name, line in dict.fromkeys(exported):
         yield (
-            f"The exported function {name!r}, called at {_line(line)}, is not in this report: jax.export keeps its lowered form only. "
-            "compile=True counts what it sends and computes."
+            f"The exported function {name!r}, called at {_line(line)}, is not in this report: jax.export stores only its lowered form. "
+            "compile=True counts its communication and computation."
         )
     for line in dict.fromkeys(loops):
-        yield f"The number of steps of the while loop at {_line(line)} is not known; it counts as one."
+        yield f"The number of steps of the while loop at {_line(line)} is unknown; it counts as one."
 
 
 def _line(source: str) -> str:
-    """None is the user's where a function of a library is mapped as it is."""
+    """Return a source line, or a placeholder if a library function is mapped directly, without a line of the user."""
     return source or "an unknown line"
 
 
@@ -157,8 +157,8 @@ def _unused(mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]], 
     for axis, size in mesh.items():
         if axis not in used and size > 1 and placements:
             yield (
-                f"No name lives on the mesh axis {axis!r}: its {size} devices compute the same. Map a name to it in axis_resources, or leave "
-                "it out of the mesh."
+                f"No name is mapped to the mesh axis {axis!r}: its {size} devices compute the same. Map a name to it in axis_resources, "
+                "or remove it from the mesh."
             )
 
 
@@ -167,13 +167,16 @@ def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) 
     for what, size in replicated:
         if size >= _LARGE and sizes:
             yield (
-                f"The {what}, {size_text(size)}, is held whole by every device of {sizes}. Store it under a name that lives on "
-                "the mesh, and gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
+                f"The {what}, {size_text(size)}, is replicated over {sizes}. Store it under a name that is mapped to the mesh, and "
+                "gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
             )
 
 
 def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> Iterator[str]:
-    """Arguments with an axis that does not divide. What a mapped function returns along it is gathered, under no operation."""
+    """Yield findings about arguments with an axis that does not divide.
+
+    The results of a mapped function along such an axis are gathered, under no operation.
+    """
     axes: dict[tuple[str, int, int, tuple[tuple[str, int], ...]], dict[str, int]] = {}
     for argument in arguments:
         if argument.bytes >= _LARGE:
@@ -198,14 +201,14 @@ def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> I
         )
         loop = "" if size % devices else " and the steps of its SerialLoop"
         yield (
-            f"Axis {name!r} has size {size}, which does not divide by {devices} ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: "
-            f"each device holds {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use a size that divides: "
+            f"Axis {name!r} has size {size}, which is not a multiple of {devices} ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: "
+            f"each device stores {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use a size that divides: "
             f"{padded}."
         )
 
 
 def _arriving(placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]) -> Iterator[str]:
-    """Arguments that a mapped function takes otherwise than they lie."""
+    """Yield findings about arguments whose sharding differs from the one that a mapped function needs."""
     moved: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[str, Collective]] = {}
     for step in collectives:
         if step.arrival.startswith("argument"):
@@ -216,36 +219,37 @@ def _arriving(placements: Mapping[str, tuple[str, ...]], collectives: Sequence[C
         size = sum(step.bytes * step.trips for step in steps.values())
         wire = sum(step.wire_bytes * step.trips for step in steps.values())
         sent = f"{size_text(size)} of payload, {size_text(wire)} on the wire"
-        place = "place it as it is taken: nx.shard(x, axis_resources, mesh) with those of the mapped function."
+        place = "reshard it before the call: nx.shard(x, axis_resources, mesh) with those of the mapped function."
         if kind != "all-gather":
             yield (
-                f"{_whats(steps)} lies over {there}{_along(names)}, and not as the mapped function takes it: {kind} on arrival ({sent}). "
-                f"P{place[1:]}"
+                f"{_whats(steps)} is sharded over {there}{_along(names)}, unlike in the mapped function: {kind} on entry ({sent}). "
+                f"R{place[1:]}"
             )
             continue
-        named = ", ".join(map(repr, names)) or "the name of what is cut"
+        named = ", ".join(map(repr, names)) or "the name of the sharded axis"
         own = (
-            " (by a name of its own, which is read as {embed:embed_fsdp} in nx.einsum, where another name of its arrays lives there)"
+            " (with a separate name, read as {embed:embed_fsdp} in nx.einsum, if another name of its arrays is mapped there)"
             if used.intersection(axes)
             else ""
         )
         yield (
-            f"{_whats(steps)} lies over {there}{_along(names)}, and the mapped function does not map that: it is gathered on arrival ({sent}). "
+            f"{_whats(steps)} is sharded over {there}{_along(names)}, but the mapped function does not map that axis: it is gathered on "
+            f"entry ({sent}). "
             f"Map {named} to {there} in axis_resources{own}, or {place}"
         )
 
 
 def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
-    """Arguments whose place is left to XLA's partitioner."""
+    """Yield findings about arguments whose sharding is left to XLA's partitioner."""
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, int]] = {}
     for argument in arguments:
         found.setdefault((argument.mesh_axes, argument.names), {})[argument.what] = argument.bytes
     for (axes, names), sizes in found.items():
         there = "+".join(axes)
         yield (
-            f"{_whats(sizes)} ({size_text(sum(sizes.values()))}) lies over {there}{_along(names)}, where no name of a mapped function lives: "
-            "what XLA's partitioner makes of it is not in this report; compile=True says it. Map "
-            f"{', '.join(map(repr, names)) or 'the name of what is cut'} to {there} in axis_resources, or place it as it is taken: "
+            f"{_whats(sizes)} ({size_text(sum(sizes.values()))}) is sharded over {there}{_along(names)}, to which no name of a mapped "
+            "function is mapped. The resulting communication is not in this report; compile=True reports it. Map "
+            f"{', '.join(map(repr, names)) or 'the name of the sharded axis'} to {there} in axis_resources, or reshard it before the call: "
             "nx.shard(x, axis_resources, mesh) with those of the mapped function."
         )
 
@@ -257,7 +261,7 @@ def _listed(arguments: Iterable[str], most: int = 3) -> str:
 
 
 def _whats(arguments: Iterable[str], most: int = 3) -> str:
-    """Arguments, as the beginning of a sentence."""
+    """Return arguments as the beginning of a sentence."""
     found = [what for what in arguments if what] or ["argument"]
     more = f" and {len(found) - most} more, each" if len(found) > most else ", each," if len(found) > 1 else ""
     return "The " + ", ".join(found[:most]) + more
@@ -271,26 +275,26 @@ def _no_rings(rings: Iterable[NoRing]) -> Iterator[str]:
     for ring in rings:
         names = ", ".join(map(repr, filter(None, ring.names)))
         because = (
-            f"{names} {'do' if len(ring.names) > 1 else 'does'} not divide over the mesh, and blocks with padding go around no ring"
+            f"{names} {'do' if len(ring.names) > 1 else 'does'} not divide over the mesh, and a ring needs blocks without padding"
             if ring.why == "uneven"
             else f"no axis of the result ({names}) divides into as many parts as there are devices in the ring"
         )
         yield (
-            f"{ring.operation} at {_line(ring.source)} has overlap, and is computed in the plain form, with nothing on its way meanwhile: {because}. "
-            "Choose sizes that divide, or leave overlap out."
+            f"{ring.operation} at {_line(ring.source)} has overlap, but runs without it, in the plain form: {because}. "
+            "Choose sizes that divide, or remove overlap."
         )
 
 
 def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     many: Counter[tuple[str, str, str, int]] = Counter()
     for step in collectives:
-        if step.bytes <= SMALL and step.operation != "nx.pipeline":  # one a tick is what a pipeline is
+        if step.bytes <= SMALL and step.operation != "nx.pipeline":  # a pipeline has one for each tick by design
             many[step.kind, step.operation or "a cast", step.source, step.bytes] += step.trips
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
             yield (
-                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)} of payload: so small, each costs its latency. "
-                "Take it out of the loop, or leave its names unmapped."
+                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)} of payload: at this size, each costs its "
+                "latency. Move it out of the loop, or leave its names unmapped."
             )
 
 
@@ -318,15 +322,15 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
         ):
             yield (
                 f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)} of payload): a "
-                "lifted function sees whole axes. Write it with operations over names, leave these names unmapped around it, or let another axis "
-                "have their place there (nx.rename, one all-to-all)."
+                "lifted function needs global axes. Write it with operations over names, leave these names unmapped around it, or shard "
+                "another axis there instead (nx.rename, one all-to-all)."
             )
 
 
 def _renamings(
     collectives: Sequence[Collective], renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]]
 ) -> Iterator[str]:
-    """Gathers of one name by renaming it, again and again."""
+    """Yield findings about repeated gathers of one name by renaming it."""
     sizes: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for step in collectives:
         if step.operation == "nx.rename" and step.kind == "all-gather" and step.phase == "forward":
@@ -335,5 +339,5 @@ def _renamings(
         if (names, axes) in renamed and len(found) > 1 and sum(found) >= _LARGE:
             yield (
                 f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} of payload "
-                "in all. Rename once and use the result, or keep the name that lives on the mesh through the operations between."
+                "in all. Rename once and reuse the result, or keep the sharded name in the operations between."
             )

@@ -1,8 +1,8 @@
-"""A traced program as one graph of what a device does: calls are taken apart, mapped functions become part of what is around them.
+"""A traced program as one graph of the operations of a device: calls and mapped functions are expanded in place.
 
-Within a mapped function arrays are blocks of a device. Outside of it they are whole, and XLA's partitioner cuts them: an array that
-goes into a mapped function, or comes out of one, lies as that says, and what is elementwise in it lies alike. An array of which
-nothing says how it lies counts as replicated.
+Within a mapped function arrays are blocks of a device. Outside of it they are global, and XLA's partitioner shards them. An
+array that enters or leaves a mapped function has the sharding of that function. The operand and the result of an elementwise
+operation have the same sharding. An array with an unknown sharding counts as replicated.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from namedax.programs.remat import is_remat_of_gradient
 
 __all__ = ["Body", "Given", "Graph", "Node", "Value", "build"]
 
-# The mesh axes along each dimension; those at the end that have none are left out.
+# The mesh axes along each dimension, without the empty ones at the end.
 Spec = tuple[tuple[str, ...], ...]
-# The most elements of constants that are looked at.
+# The maximum number of elements of constants that are compared by value.
 _SMALL = 1024
 
 
 class Given(Record):
-    """What is known of an argument of the program.
+    """Facts about an argument of the program.
 
     Attributes:
-      what: what messages call it; empty where that is not known.
-      dims: the name of each dimension, as far as they have one.
-      spec: how it lies on the mesh, where it says it.
+      what: its text in messages; empty if it is unknown.
+      dims: the name of each dimension, or `None` for a positional dimension.
+      spec: its sharding on the mesh; `None` if it is unknown.
     """
 
     what: str = ""
@@ -58,13 +58,13 @@ class Given(Record):
     spec: Spec | None = None
 
     def names_on(self, mesh_axes: Collection[str]) -> tuple[str, ...]:
-        """The names of the dimensions that lie on one of these mesh axes."""
+        """Return the names of the dimensions that are sharded over one of these mesh axes."""
         pairs = zip(self.dims, self.spec or (), strict=False)
         return tuple(str(dim) for dim, axes in pairs if dim is not None and not set(axes).isdisjoint(mesh_axes))
 
 
 class Layout:
-    """How an array lies on the mesh, perhaps not known yet. Arrays that lie alike share one."""
+    """The sharding of an array on the mesh, possibly still unknown. Arrays with the same sharding share one layout."""
 
     __slots__ = ("_same", "spec")
 
@@ -73,14 +73,14 @@ class Layout:
         self._same: Layout | None = None
 
     def root(self) -> Layout:
-        """The one that stands for all that are the same."""
+        """Return the representative of all layouts that are the same."""
         here: Layout = self
         while here._same is not None:
             here = here._same
         return here
 
     def join(self, other: Layout) -> bool:
-        """Makes the two the same, unless both are known and differ."""
+        """Unify two layouts, unless both are known and differ."""
         one, two = self.root(), other.root()
         if one is two:
             return True
@@ -97,10 +97,10 @@ class Value:
     """An array of the program.
 
     Attributes:
-      aval: its type; of an array outside of mapped functions that of the whole.
-      layout: how the whole lies on the mesh; `None` within mapped functions, where `aval` is that of a block.
+      aval: its type; outside mapped functions, the type of the global array.
+      layout: the sharding of the global array; `None` within mapped functions, where `aval` is the type of a block.
       sizes: the sizes of the mesh axes.
-      given: of an argument of the program: what is known of it.
+      given: the facts about an argument of the program; `None` for other arrays.
     """
 
     __slots__ = ("aval", "given", "layout", "maker", "sizes")
@@ -112,13 +112,13 @@ class Value:
 
     @property
     def parts(self) -> int:
-        """Into how many blocks the type is cut."""
+        """The number of blocks into which the type is partitioned."""
         spec = self.layout.root().spec if self.layout is not None else None
         return math.prod(self.sizes.get(axis, 1) for axes in spec or () for axis in axes)
 
     @property
     def bytes(self) -> int:
-        """Of the block of one device."""
+        """The size of the block of one device."""
         return costs.size_in_bytes(self.aval) // self.parts
 
 
@@ -127,15 +127,15 @@ class Node:
 
     Attributes:
       eqn: its equation.
-      kind: what is known of the primitive.
+      kind: the kind of its primitive.
       operands: one for each operand of the equation; `None` for a literal.
       results: one for each variable of the equation.
-      bodies: of control flow: the programs that it runs.
-      trips: how often.
-      origin: where it comes from.
+      bodies: for control flow, the programs that it runs.
+      trips: the number of times that these run.
+      origin: the origin of the equation.
       sizes: the sizes of the mesh axes that are mapped here.
-      moved: of an array that lies otherwise outside of a mapped function than in it: how it lies before, and how afterwards.
-      is_apart: whether it is there to keep what is computed again apart from what was computed before.
+      moved: for an array whose sharding outside a mapped function differs from the one inside: the sharding before and after.
+      is_apart: True if it separates a recomputation from the first computation.
     """
 
     __slots__ = ("bodies", "eqn", "is_apart", "kind", "moved", "operands", "origin", "results", "sizes", "trips")
@@ -158,17 +158,17 @@ class Node:
 
     @property
     def reads(self) -> list[Value]:
-        """The operands that are no literals."""
+        """The operands that are not literals."""
         return [value for value in self.operands if value is not None]
 
     @property
     def has_effects(self) -> bool:
-        """Whether it does more than to compute its results."""
+        """True if it does more than compute its results."""
         return self.eqn is not None and bool(self.eqn.effects) and has_side_effects(self.eqn)
 
 
 class Body:
-    """A program: what goes in (`None` for a literal), what comes out, the operations in their order, and which inputs a step cuts out of more."""
+    """A program: inputs (`None` for a literal), outputs, operations in order, and the inputs that a step slices from an array."""
 
     __slots__ = ("inputs", "nodes", "outputs", "slices")
 
@@ -178,13 +178,13 @@ class Body:
 
 
 class Graph(Record):
-    """A program, and what was seen on the way.
+    """A program, and facts recorded while it was built.
 
     Attributes:
       body: the program.
       mesh: the sizes of all mesh axes of the meshes in it.
-      unknown_loops: where loops stand whose number of steps is not known; each counts as one step.
-      automatic: where a program says how an array is to lie, and leaves to the partitioner how that comes about.
+      unknown_loops: the origins of loops with an unknown number of steps; each counts as one step.
+      automatic: the origins of sharding constraints, which leave the communication to the partitioner.
     """
 
     body: Body
@@ -194,8 +194,8 @@ class Graph(Record):
 
 
 def spec_of(partition_spec: Any) -> Spec:
-    """The mesh axes along each dimension, from a `PartitionSpec`."""
-    # JAX does not iterate over one that is reduced or unreduced.
+    """Return the mesh axes along each dimension, from a `PartitionSpec`."""
+    # JAX does not allow iteration over a spec that is reduced or unreduced.
     parts = getattr(partition_spec, "partitions", partition_spec)
     entries = [() if e is None else (e,) if isinstance(e, str) else tuple(e) for e in parts]
     while entries and not entries[-1]:
@@ -204,7 +204,7 @@ def spec_of(partition_spec: Any) -> Spec:
 
 
 def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
-    """A layout in which dimensions stay cut over the mesh axes that a mapped function does not map, where these do not cut blocks of others."""
+    """Return a layout that keeps dimensions sharded over mesh axes that a mapped function does not map, if the blocks allow it."""
 
     def together(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
         if old[: len(new)] == new and mapped.isdisjoint(old[len(new) :]):
@@ -215,7 +215,7 @@ def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
 
 
 def build(closed: Any, arguments: Sequence[Given]) -> Graph:
-    """The graph of a closed jaxpr that takes these arguments."""
+    """Build the graph of a closed jaxpr that takes these arguments."""
     builder = _Builder()
     jaxpr = closed.jaxpr
     inputs = []
@@ -229,7 +229,7 @@ def build(closed: Any, arguments: Sequence[Given]) -> Graph:
 
 
 def _content(array: Any) -> Hashable:
-    """What equal arrays have in common, if they are small and can be looked at; otherwise what an array is itself."""
+    """Return a key that is equal for equal arrays, if they are small and readable; otherwise the `id` of the array."""
     is_jaxs = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
     if (is_jaxs or isinstance(array, np.ndarray)) and array.size <= _SMALL and array.dtype.kind in "biufc":
         return str(array.dtype), array.shape, np.asarray(array).tobytes()
@@ -247,7 +247,7 @@ class _Builder:
     def inside(
         self, jaxpr: Any, values: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
     ) -> tuple[list[Value | None], list[Node]]:
-        """The results of a program, and its operations, apart from those around it."""
+        """Return the results of a program, and its operations, separate from the surrounding ones."""
         around, self._nodes = self._nodes, []
         outputs = self._run(jaxpr, values, origin, sizes, manual)
         nodes, self._nodes = self._nodes, around
@@ -272,7 +272,7 @@ class _Builder:
         return Value(aval, None if manual else self.layout_of(aval), self.mesh)
 
     def layout_of(self, aval: Any) -> Layout:
-        """How a whole array lies by its type, which says it where a mesh has Explicit axes."""
+        """Return the layout of a global array from its type, which has a sharding if a mesh has Explicit axes."""
         sharding: Any = getattr(aval, "sharding", None)
         spec = spec_of(sharding.spec) if hasattr(sharding, "spec") else ()
         if not any(spec) and not (hasattr(sharding, "spec") and AxisType.Explicit in (sharding.mesh.axis_types or ())):
@@ -333,7 +333,7 @@ class _Builder:
         return self._run(jaxpr, [*self.constants(inner, manual), *operands], origin, sizes, manual)
 
     def constants(self, closed: Any, manual: bool) -> list[Value]:
-        """The arrays that a program brings along: equal small ones are one."""
+        """Return the constants of a program; equal small arrays are merged."""
         jaxpr = getattr(closed, "jaxpr", closed)
         found = []
         for var, const in zip(jaxpr.constvars, getattr(closed, "consts", jaxpr.constvars), strict=True):
@@ -346,14 +346,14 @@ class _Builder:
     def _apart(
         self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
     ) -> list[Value | None]:
-        """What is computed anew must not be found to be what was computed before: its operands are others."""
+        """Replace the operands of a recomputation, so that it is not merged with the first computation."""
         present = [value for value in operands if value is not None]
         again = [Value(value.aval, value.layout, self.mesh) for value in present]
         self._add(None, Kind.BARRIER, present, again, origin, sizes).is_apart = True
         supply = iter(again)
         return [None if value is None else next(supply) for value in operands]
 
-    # --- loops and branches ---
+    # --- loops and branches -----------------------------------------------------------------------------------------------
 
     def _body(self, node: Node, closed: Any, values: Sequence[Value | None], manual: bool) -> None:
         jaxpr = getattr(closed, "jaxpr", closed)
@@ -389,7 +389,7 @@ class _Builder:
         self._alike(carry, operands[first:])
         self._body(node, loop.body, [*operands[loop.condition_consts : first], *carry], manual)
         self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
-        if loop.ndim:  # of several loops under vmap: each goes on or not, which a step asks besides
+        if loop.ndim:  # under vmap, a step evaluates the condition once more, to mask finished loops
             self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
         self._alike(results, node.bodies[0].outputs)
 
@@ -399,7 +399,7 @@ class _Builder:
             if other is not None and value.layout is not None and other.layout is not None:
                 value.layout.join(other.layout)
 
-    # --- mapped functions, and what is around them ---
+    # --- mapped functions and their surroundings ---------------------------------------------------------------------------
 
     def _mapped(
         self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
@@ -422,7 +422,7 @@ class _Builder:
         return results
 
     def _enter(self, value: Value, aval: Any, spec: Spec, mapped: frozenset[str], origin: Origin, manual: bool) -> Value:
-        """An array from outside as the block that a mapped function takes. Along mesh axes that it does not map it may lie as it did."""
+        """Convert a global array to the block that a mapped function takes; sharding over unmapped mesh axes may be kept."""
         block = Value(aval, None, self.mesh)
         node = self._add(None, Kind.BARRIER, [value], [block], origin, self.mesh)
         if not manual and value.layout is not None:
@@ -434,7 +434,7 @@ class _Builder:
         return block
 
     def _constrain(self, eqn: Any, node: Node) -> None:
-        """Outside of mapped functions, and with `partitioning="auto"` in them, programs say how an array is to lie."""
+        """Apply a sharding constraint outside mapped functions, or inside with `partitioning="auto"`."""
         sharding = constraint(eqn)
         (result,) = node.results
         if not hasattr(sharding, "spec") or result.layout is None:
@@ -448,7 +448,7 @@ class _Builder:
                 operand.layout.join(result.layout)
 
     def _lay(self, eqn: Any, node: Node) -> None:
-        """Outside of mapped functions: what is elementwise lies alike, and dimensions that are only moved take along how they lie."""
+        """Propagate shardings outside mapped functions, through elementwise operations and moved dimensions."""
         first = node.operands[0] if node.operands else None
         if first is not None and (places := costs.moved_dimensions(eqn)) is not None:
             whole, moved = first.layout, node.results[0].layout
@@ -463,7 +463,7 @@ class _Builder:
                     continue
                 if (
                     not result.layout.join(operand.layout) and len(node.operands) == 1
-                ):  # the type of the result says another one
+                ):  # the type of the result has another sharding
                     before, after = operand.layout.root().spec, result.layout.root().spec
                     assert before is not None
                     assert after is not None

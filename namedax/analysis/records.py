@@ -1,4 +1,4 @@
-"""What is found of a program: collectives, operations, and the memory of a device. All figures are those of one device."""
+"""Records of the analysis of a program: collectives, operations, and the memory of a device. All figures are per device."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ Phase = Literal["forward", "gradient"]
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """A collective of a program over names.
+    """A collective of a program with named axes.
 
     Attributes:
-      kind: XLA's word for it, one of `nx.hlo.KINDS`.
-      mesh_axes: the mesh axes over which it goes.
+      kind: the name of the collective in XLA, one of `nx.hlo.KINDS`.
+      mesh_axes: its mesh axes.
       group_size: the number of devices that take part together.
-      names: the names that it is for, as text.
-      bytes: the payload of one device, each time: the larger side, as in `nx.hlo.Collective`.
-      wire_bytes: what one device must send at least on a ring, each time.
-      trips: how often the loops around it run it.
-      dtype: the element type, by NumPy's name, such as `"float32"`.
+      names: the axis names that it is for, as text.
+      bytes: the payload of one device, per run: the larger side, as in `nx.hlo.Collective`.
+      wire_bytes: the minimum number of bytes that one device sends on a ring, per run.
+      trips: the number of runs in the surrounding loops.
+      dtype: the dtype, by NumPy's name, such as `"float32"`.
       operation: the operation of the model, such as `"nx.mean"`.
-      source: the line of the user's file, such as `"model.py:12"`; empty where it is not known.
+      source: the line of the user's file, such as `"model.py:12"`; empty if it is unknown.
       phase: `"forward"`, or `"gradient"`.
-      arrival: of what is sent because an array comes to a mapped function otherwise than it takes it: which one, such as `"argument 'w'"`
-        or, computed before, `"float32[64,32]"`. Empty for what is sent within.
+      arrival: the array that is resharded on entry to a mapped function, such as `"argument 'w'"` or, for a computed array,
+        `"float32[64,32]"`. Empty for collectives within a mapped function.
     """
 
     kind: str
@@ -46,17 +46,18 @@ class Collective:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """What one device computes in one operation of a program.
+    """The computation of one device in one operation of a program.
 
     Attributes:
-      kind: JAX's word for it, such as `"dot_general"`; `"fusion"` for elementwise operations that write one array.
-      names: the names that the operation goes over, as text.
-      flops: floating-point operations, each time. A multiplication and an addition are two.
-      bytes: what is read from memory and written to it, each time.
-      trips: how often the loops around it run it.
-      dtype: the element type that it computes in, by NumPy's name.
+      kind: the name of the operation in JAX, such as `"dot_general"`; `"fusion"` for elementwise operations that write one
+        array.
+      names: the axis names of the operation, as text.
+      flops: floating-point operations, per run. A multiply-add counts as two.
+      bytes: the bytes that are read from memory and written to it, per run.
+      trips: the number of runs in the surrounding loops.
+      dtype: the dtype of the computation, by NumPy's name.
       operation: the operation of the model, such as `"nx.einsum"`.
-      source: the line of the user's file, such as `"model.py:12"`; empty where it is not known.
+      source: the line of the user's file, such as `"model.py:12"`; empty if it is unknown.
       phase: `"forward"`, or `"gradient"`.
     """
 
@@ -71,7 +72,7 @@ class Operation:
     phase: Phase
 
 
-#: What happens one after the other.
+#: An element of the sequence that a device executes.
 Step = Collective | Operation
 
 
@@ -80,10 +81,10 @@ class Memory:
     """The memory of one device, in bytes.
 
     Attributes:
-      arguments: what the program is given.
-      results: what it returns.
-      kept: what is kept for the gradient, by the line that made it: `{"model.py:12": bytes}`.
-      peak: an estimate of the most that is held at one time, arguments and results included.
+      arguments: the arguments of the program.
+      results: its results.
+      kept: the residuals for the gradient, by the line that made them: `{"model.py:12": bytes}`.
+      peak: an estimate of the peak, arguments and results included.
     """
 
     arguments: int
@@ -94,14 +95,14 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Totals:
-    """What a group of steps costs a device, loops multiplied out.
+    """The total cost of a group of steps for one device, with loops multiplied out.
 
     Attributes:
-      collectives: their number.
+      collectives: the number of collectives.
       bytes: their payload.
-      wire_bytes: what the device must send at least for them.
+      wire_bytes: the minimum number of bytes that the device sends for them.
       flops: the floating-point operations.
-      bytes_accessed: what is read from memory and written to it.
+      bytes_accessed: the bytes that are read from memory and written to it.
     """
 
     collectives: int = 0
@@ -111,7 +112,7 @@ class Totals:
     bytes_accessed: int = 0
 
     def with_step(self, step: Step) -> Totals:
-        """These and one more step."""
+        """Return these totals plus one more step."""
         n = step.trips
         if isinstance(step, Collective):
             return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""A report as text of 100 columns, with colours where the terminal has them, and as HTML beside the lines of the source."""
+"""Rendering of a report: as text of 100 columns, with colors if the terminal supports them, and as HTML with source lines."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from namedax.hlo import size_text
 __all__ = ["difference", "flops_text", "html", "text"]
 
 _WIDTH = 100
-_LINES = 12  # of a table in the terminal
+_LINES = 12  # the maximum number of rows of a table in the terminal
 
 
 def flops_text(count: float) -> str:
-    """A number of operations, such as `1.5 GFLOP`."""
+    """Return a number of operations as text, such as `1.5 GFLOP`."""
     units = ("FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP", "EFLOP")
     for unit in units[:-1]:
         if count < 1000:
@@ -48,15 +48,15 @@ def _warning(words: str) -> str:
 
 
 def text(report: Any) -> str:
-    """A report in at most 100 columns."""
+    """Render a report in at most 100 columns."""
     parts = [_heading(_title(report)), _totals(report)]
     if report.collectives:
-        parts.append(_heading("Collectives, those that send most first") + "\n" + _table(_sent_rows(report), _LINES, 5))
+        parts.append(_heading("Collectives, most bytes first") + "\n" + _table(_sent_rows(report), _LINES, 5))
     lines = [row for row in _line_rows(report) if row]
     if lines:
-        parts.append(_heading("Lines, those that compute most first") + "\n" + _table(lines, _LINES))
+        parts.append(_heading("Lines, most FLOPs first") + "\n" + _table(lines, _LINES))
     if report.memory.kept:
-        rows = [("kept for the gradient", "")] + [(line or "?", size_text(size)) for line, size in report.memory.kept.items()]
+        rows = [("saved for the gradient", "")] + [(line or "?", size_text(size)) for line, size in report.memory.kept.items()]
         parts.append(_table(rows, _LINES))
     if report.findings:
         parts.append(_heading("Findings") + "\n" + "\n".join(_warning(_wrapped(finding)) for finding in report.findings))
@@ -136,14 +136,14 @@ def _line_rows(report: Any) -> list[tuple[str, ...]]:
 
 
 def source_line(report: Any, line: str) -> str:
-    """The text of a line of the user's file."""
+    """Return the text of a line of the user's file."""
     name, _, number = line.rpartition(":")
     path = report.files.get(name)
     return linecache.getline(path, int(number)).strip() if path and number.isdigit() else ""
 
 
 def _table(rows: Sequence[tuple[str, ...]], most: int, longest: int = -1) -> str:
-    """Columns, of which one may be shortened, and the last is cut where the line is full."""
+    """Format columns; one column may be shortened, and full lines are truncated."""
     shown = [*rows[: most + 1]]
     widths = [max(len(row[i]) for row in shown) for i in range(len(rows[0]))]
     over = sum(widths) + 2 * (len(widths) - 1) - _WIDTH
@@ -162,7 +162,7 @@ def _shortened(words: str, width: int) -> str:
 
 
 def difference(diff: Any) -> str:
-    """What changes from one report to another."""
+    """Render the changes from one report to another."""
     rows = [("", "before", "after", "ratio")]
     for what, (before, after) in diff.totals.items():
         old, new = (flops_text(n) if what == "flops" else size_text(int(n)) for n in (before, after))
@@ -176,7 +176,7 @@ def difference(diff: Any) -> str:
 
 # --- HTML -----------------------------------------------------------------------------------------------------------
 
-# Colours are those of the page, or let it show through: there are light ones and dark ones.
+# Colors are inherited from the page, or transparent: pages may be light or dark.
 _STYLE = """<style>
 .nx-report{max-width:100%}
 .nx-report .w{overflow-x:auto;margin:.2em 0 1em}
@@ -191,12 +191,12 @@ _STYLE = """<style>
 .nx-report summary{cursor:pointer;font-weight:600;margin:.3em 0}
 .nx-report li{max-width:60em;margin:.2em 0}
 </style>"""
-_AROUND = 2  # lines of the source that are shown before and after one that costs something
+_AROUND = 2  # source lines shown before and after a line with a cost
 _BLUE, _RED = "70,130,220", "220,90,80"
 
 
 def html(report: Any) -> str:
-    """A report for notebooks: totals, collectives, findings, and the lines of the source with their costs beside them."""
+    """Render a report for notebooks: totals, collectives, findings, and the source lines with their costs."""
     totals = "".join(
         f"<tr><td class='t'><b>{_e(what)}</b></td><td>{_e(figure)}</td><td class='t s'>{_e(more)}</td></tr>"
         for what, figure, more in _total_rows(report)
@@ -204,7 +204,7 @@ def html(report: Any) -> str:
     parts = [_STYLE, f'<div class="nx-report"><p><b>{_e(_title(report))}</b></p>', _scrolled(totals)]
     if report.collectives:
         rows = _sent_rows(report)
-        parts.append(_details("Collectives, those that send most first", _html_table(rows, 3), len(rows) <= 25))
+        parts.append(_details("Collectives, most bytes first", _html_table(rows, 3), len(rows) <= 25))
     if report.findings:
         items = "".join(f"<li>{_e(finding)}</li>" for finding in report.findings)
         parts.append(_details("Findings", f"<ul>{items}</ul>", True))
@@ -217,7 +217,7 @@ def _e(words: str) -> str:
 
 
 def _scrolled(rows: str) -> str:
-    """A table that scrolls by itself where the page is narrow."""
+    """Wrap a table so that it scrolls separately if the page is narrow."""
     return f"<div class='w'><table>{rows}</table></div>"
 
 
@@ -234,7 +234,7 @@ def _html_table(rows: Sequence[tuple[str, ...]], first_text: int) -> str:
 
 
 def _html_sources(report: Any) -> list[str]:
-    """The lines of each file that cost something, and those around them."""
+    """Render the lines of each file that have a cost, with the lines around them."""
     costs: dict[str, dict[int, Totals]] = {}
     for line, total in report.by("line").items():
         name, _, number = line.rpartition(":")
@@ -246,7 +246,7 @@ def _html_sources(report: Any) -> list[str]:
     most = (max((total.flops for total in every), default=0), max((total.wire_bytes for total in every), default=0))
     for i, (name, totals) in enumerate(costs.items()):
         near = {n + d for n in totals for d in range(-_AROUND, _AROUND + 1)}
-        near |= {n for n in range(min(near), max(near)) if n - 1 in near and n + 1 in near}  # nothing is left out for one line
+        near |= {n for n in range(min(near), max(near)) if n - 1 in near and n + 1 in near}  # a gap of a single line is filled
         rows = [f"<tr>{head}<th class='t'></th></tr>"]
         for number in sorted(n for n in near if n > 0):
             if len(rows) > 1 and number - 1 not in near:
@@ -273,7 +273,7 @@ def _source_row(report: Any, name: str, number: int, total: Totals | None, most:
 
 
 def _bar(part: float, most: float, colour: str) -> str:
-    """A bar behind a figure, which fills the cell where it is the largest."""
+    """Return a bar behind a figure; the largest figure fills the cell."""
     if not part:
         return ""
     share = f"{100 * part / most:.0f}%"

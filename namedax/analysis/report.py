@@ -1,4 +1,4 @@
-"""`Report`: what `nx.explain` has found, grouped, compared and printed."""
+"""`Report`, the result of `nx.explain`: grouped, compared and printed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _KEYS: Mapping[str, Callable[[Step], tuple[str, ...]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What XLA has made of a program.
+    """The result of compiling a program with XLA.
 
     Attributes:
-      collectives: those of the compiled program, by `nx.hlo.collectives`.
-      flops: floating-point operations as XLA counts them: the body of a loop once; 0 where the backend does not say.
-      memory: of a device in bytes: `"arguments"`, `"results"`, `"temporary"`.
+      collectives: the collectives of the compiled program, by `nx.hlo.collectives`.
+      flops: floating-point operations as XLA counts them, with the body of a loop once; 0 if the backend does not report them.
+      memory: the memory of a device in bytes: `"arguments"`, `"results"`, `"temporary"`.
     """
 
     collectives: tuple[CompiledCollective, ...]
@@ -47,18 +47,18 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Report:
-    """What a program sends, computes and holds, for one device; made by `nx.explain`. It prints as tables.
+    """Communication, computation and memory of a program for one device, made by `nx.explain`. It prints as tables.
 
     Attributes:
-      name: of the function.
+      name: the name of the function.
       mesh: the size of each mesh axis.
-      placements: the mesh axes on which each name lives.
-      steps: the collectives and operations in the order of the program; those in a loop stand once, with their `trips`.
-      memory: arguments, results, what is kept for the gradient, and an estimate of the peak.
-      findings: what may be worth a change, in sentences.
-      compiled: what XLA has made of it, with `compile=True`.
-      files: the path of each file that lines are of.
-      bubbles: the part of the ticks of each pipeline in which a device is idle, by the line of `nx.pipeline`.
+      placements: the mesh axes to which each name is mapped.
+      steps: the collectives and operations in program order; those in a loop are listed once, with their `trips`.
+      memory: arguments, results, residuals for the gradient, and an estimate of the peak.
+      findings: possible improvements, as sentences.
+      compiled: the result of XLA, with `compile=True`.
+      files: the path of each file that source lines refer to.
+      bubbles: the fraction of the ticks of each pipeline in which a device is idle, by the line of `nx.pipeline`.
     """
 
     name: str
@@ -73,12 +73,12 @@ class Report:
 
     @property
     def collectives(self) -> tuple[Collective, ...]:
-        """The collectives in the order of the program."""
+        """The collectives in program order."""
         return tuple(step for step in self.steps if isinstance(step, Collective))
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """The operations in the order of the program."""
+        """The operations in program order."""
         return tuple(step for step in self.steps if isinstance(step, Operation))
 
     @property
@@ -93,13 +93,13 @@ class Report:
 
     @property
     def wire_bytes(self) -> int:
-        """The bytes that one device must send at least, loops multiplied out."""
+        """The minimum number of bytes that one device sends, loops multiplied out."""
         return sum(step.wire_bytes * step.trips for step in self.collectives)
 
     def summary(self) -> dict[str, tuple[int, int]]:
-        """How many collectives of each kind a device takes part in, and their payload in bytes, loops multiplied out.
+        """Return the number of collectives of each kind for one device, and their payload in bytes, loops multiplied out.
 
-        XLA may send several together as one, so that a compiled program may have fewer; the bytes are the same.
+        XLA may combine several collectives into one, so a compiled program may have fewer; the bytes are the same.
         """
         found: dict[str, tuple[int, int]] = {}
         for step in sorted(self.collectives, key=lambda step: KINDS.index(step.kind)):
@@ -108,17 +108,17 @@ class Report:
         return found
 
     def by(self, key: Key) -> dict[str, Totals]:
-        """The totals of groups of steps, the group with the most to send first.
+        """Return the totals of groups of steps, the group with the most bytes sent first.
 
         Args:
-          key: `"line"`, `"name"`, `"mesh_axis"`, `"kind"`, `"operation"` or `"phase"`. A step that is for several names or goes
-            over several mesh axes counts for each of them.
+          key: `"line"`, `"name"`, `"mesh_axis"`, `"kind"`, `"operation"` or `"phase"`. A step with several names or mesh axes
+            counts for each of them.
 
         Raises:
-          ArgumentError: the key is another.
+          ArgumentError: the key is not one of these.
         """
         if key not in _KEYS:
-            raise ArgumentError(f"Report.by: {key!r} is none of {', '.join(map(repr, _KEYS))}.")
+            raise ArgumentError(f"Report.by: {key!r} is not a key. Choose from {', '.join(map(repr, _KEYS))}.")
         groups: dict[str, Totals] = {}
         for step in self.steps:
             for group in _KEYS[key](step):
@@ -127,24 +127,24 @@ class Report:
         return dict(order)
 
     def time(self, machine: Any) -> float:
-        """The seconds that a step takes by the cost model of a machine, see `nx.machines`."""
+        """Return the seconds that a step takes by the cost model of a machine; see `nx.machines`."""
         return float(machine.time(self.steps, self.mesh).total)
 
     def draw(self, machine: Any = None) -> Any:
-        """Draws what is sent over each mesh axis, or, with a machine of `nx.machines`, when a device computes and when it communicates.
+        """Draw the bytes over each mesh axis, or, with a machine, a timeline of computation and communication.
 
         Args:
-          machine: by whose cost model the timeline is.
+          machine: the machine of `nx.machines` whose cost model gives the timeline; default: none.
 
         Returns:
-          A matplotlib figure, as of `nx.draw`.
+          A matplotlib figure, like that of `nx.draw`.
         """
         if machine is None:
             return draw_collectives(self.collectives, self.mesh)
         return draw_timeline(machine.time(self.steps, self.mesh).schedule)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in dicts, lists, strings and numbers, for `json`."""
+        """Return the report as dicts, lists, strings and numbers, for `json`."""
         plain = dataclasses.asdict(dataclasses.replace(self, steps=()))
         del plain["steps"]
         return plain | {
@@ -157,7 +157,7 @@ class Report:
         }
 
     def diff(self, other: Report) -> Difference:
-        """What changes from this report to another."""
+        """Return the changes from this report to another."""
         return Difference(self, other)
 
     def __str__(self) -> str:
@@ -172,11 +172,11 @@ class Report:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Difference:
-    """What two reports differ in; made by `Report.diff`. It prints as a table.
+    """The difference of two reports, made by `Report.diff`. It prints as a table.
 
     Attributes:
-      before: one report.
-      after: the other.
+      before: the first report.
+      after: the second report.
     """
 
     before: Report

@@ -1,8 +1,9 @@
-"""Collectives with which XLA's partitioner moves an array from one layout to another, outside of mapped functions.
+"""Collectives with which XLA's partitioner moves an array from one layout to another, outside mapped functions.
 
-XLA compares the numbers of blocks along the dimensions. It cuts blocks without communication where the new layout only adds mesh axes,
-exchanges blocks between two dimensions (all-to-all), puts blocks together (all-gather), and then sends whole blocks to the devices that
-should have them (collective-permute), where the order of mesh axes is another. Where it finds no such sequence it gathers everything.
+XLA compares the numbers of blocks along the dimensions. If the new layout only adds mesh axes, XLA slices blocks without
+communication. Otherwise it exchanges blocks between two dimensions (all-to-all) or joins blocks (all-gather). If the order of
+mesh axes differs, it then sends each block to the device that needs it (collective-permute). If XLA finds no such sequence, it
+gathers everything.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ __all__ = ["Move", "moves"]
 
 
 class Move(NamedTuple):
-    """One collective of a new layout.
+    """One collective of a layout change.
 
     Attributes:
-      kind: XLA's word for it.
-      mesh_axes: the mesh axes that it is for.
+      kind: the name of the collective in XLA.
+      mesh_axes: its mesh axes.
       devices: the number of devices that take part together.
-      parts: the number of blocks of the whole array; the payload is one of them.
+      parts: the number of blocks of the global array; the payload is one block.
     """
 
     kind: str
@@ -43,7 +44,7 @@ def _kept(axes: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[str, ...]:
 
 
 class _Layouts:
-    """A layout that an array has, and the one that is wanted."""
+    """The current layout of an array, and the target layout."""
 
     def __init__(self, have: list[tuple[str, ...]], want: list[tuple[str, ...]], sizes: Mapping[str, int]):
         self.have, self.want, self.sizes = have, want, sizes
@@ -74,7 +75,7 @@ class _Layouts:
         return Move("collective-permute", tuple(dict.fromkeys(changed)), self.count(dict.fromkeys(changed)), parts)
 
     def gathers(self) -> Iterator[Move]:
-        """Put blocks together where all dimensions have a multiple of the wanted blocks, the last dimension first."""
+        """Join blocks if all dimensions have a multiple of the target number of blocks, the last dimension first."""
         parts = math.prod(map(self.count, self.have))
         if not all(o[: len(n)] == n for o, n in zip(self.have, self.want, strict=True)):
             axes = tuple(dict.fromkeys(axis for o in (*self.have, *self.want) for axis in o))
@@ -87,7 +88,7 @@ class _Layouts:
                 yield Move("all-gather", axes, devices, parts)
 
     def exchanges(self) -> list[Move]:
-        """Exchange blocks between pairs of dimensions, of which one loses the factor that the other gets."""
+        """Exchange blocks between pairs of dimensions, of which one loses the factor that the other gains."""
         have, parts, found = list(self.have), math.prod(map(self.count, self.have)), list[Move]()
         factors = [self.count(o) / self.count(n) for o, n in zip(self.have, self.want, strict=True)]
         for i, factor in enumerate(factors):
@@ -101,13 +102,13 @@ class _Layouts:
             moved = next((have[i][k:] for k in range(len(have[i])) if self.count(have[i][k:]) == devices), None)
             found.append(Move("all-to-all", moved or have[i], devices, parts))
             if moved is None:
-                have[i], have[j] = (), ("?",)  # in no order of whole mesh axes
+                have[i], have[j] = (), ("?",)  # not an order of complete mesh axes
             else:
                 have[i], have[j] = have[i][: -len(moved)], (*have[j], *moved)
         return found if have == self.want else [*found, self.permute()]
 
     def in_turn(self) -> list[Move]:
-        """Exchange mesh axes between more than two dimensions, where these have the same numbers of blocks in another order."""
+        """Exchange mesh axes between more than two dimensions that have the same numbers of blocks in another order."""
         if sorted(map(self.count, self.have)) != sorted(map(self.count, self.want)):
             return list(self.all_gathered())
         have, parts, found = list(self.have), math.prod(map(self.count, self.have)), list[Move]()
@@ -130,17 +131,17 @@ class _Layouts:
         return found
 
     def all_gathered(self) -> Iterator[Move]:
-        """Gather everything, and cut it again without communication."""
+        """Gather everything, and slice it again without communication."""
         whole: list[tuple[str, ...]] = [()] * len(self.have)
         yield from _Layouts(self.have, whole, self.sizes).gathers()
 
     def cut_and_exchange(self) -> Iterator[Move]:
-        """Cut along mesh axes that are added, then exchange."""
+        """Slice along mesh axes that are added, then exchange."""
         used = {axis for axes in self.have for axis in axes}
         have = list(self.have)
         (moved, *_), cut = filter(None, self.have), [axes if used.issuperset(axes) else () for axes in self.want]
         if have == [(), *self.want[:-1]] and sorted(cut) == sorted(have) and self.is_whole():
-            # One dimension to the one before it; the last one is cut afterwards.
+            # One dimension to the one before it; the last one is sliced afterwards.
             yield Move("all-to-all", moved, self.count(moved), self.count(moved))
             return
         added = tuple(axis for axes in self.want for axis in axes if axis not in used)
@@ -156,7 +157,7 @@ class _Layouts:
         return self.count(axis for axes in self.want for axis in axes) == math.prod(self.sizes.values())
 
     def exchange_and_gather(self) -> Iterator[Move]:
-        """Gather dimensions of which no mesh axis is kept and exchange the others, or the other way round."""
+        """Gather dimensions that keep no mesh axis and exchange the others, or the other way round."""
         kept = {axis for axes in self.want for axis in axes}
         gathered = [axes if kept.intersection(axes) else () for axes in self.have]
         if gathered != self.have:

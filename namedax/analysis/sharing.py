@@ -1,6 +1,7 @@
-"""What XLA does not do again: equal operations, what is gathered alike in every step of a loop, and gathering a number that all devices know.
+"""Work that XLA does not repeat.
 
-The rest of a loop that does not change stays in it here: where it stands changes nothing that is sent.
+XLA merges equal operations, and runs a gather that is the same in every step of a loop once. It does not gather a number that
+all devices have. Other invariant operations of a loop stay in it here, because their place does not affect communication.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ from namedax.programs.primitives import Kind, Scan, While
 
 __all__ = ["know", "share"]
 
-# XLA leaves reductions where they stand.
+# XLA does not move reductions.
 _SENDS = (Kind.GATHER,)
 
 
 def share(body: Body) -> None:
-    """Merges what is equal in a program, and takes out of its loops the gathers that do not depend on the step."""
+    """Merge equal operations of a program, and hoist gathers that do not depend on the step out of its loops."""
     _merge(body, {})
     _hoist(body)
-    _merge(body, {})  # what comes out of a loop may be there already
+    _merge(body, {})  # a hoisted value may already exist there
 
 
-# --- what all devices know ------------------------------------------------------------------------------------------
+# --- uniform values -------------------------------------------------------------------------------------------------
 
 
 def know(body: Body, known: set[int] | None = None) -> None:
-    """Takes out gathers of arrays that are one number everywhere, such as the gradient of a sum; `known` are those, by `id`."""
+    """Remove gathers of uniform arrays, such as the gradient of a sum; `known` has the ids of uniform values."""
     known = set() if known is None else known
     for node in body.nodes:
         if _is_nothing(node):
@@ -48,7 +49,7 @@ def know(body: Body, known: set[int] | None = None) -> None:
 
 
 def _is_nothing(node: Node) -> bool:
-    """Whether an integer is subtracted from itself."""
+    """Return True if an integer is subtracted from itself."""
     return (
         node.eqn is not None and costs.subtracts(node.eqn) and _is_of_itself(node) and node.results[0].aval.dtype.kind in "iu"
     )
@@ -58,11 +59,11 @@ def _is_of_itself(node: Node) -> bool:
     return len(node.reads) == 2 and node.reads[0] is node.reads[1]
 
 
-# --- what is equal --------------------------------------------------------------------------------------------------
+# --- equal operations -----------------------------------------------------------------------------------------------
 
 
 def _merge(body: Body, same: dict[int, Value], cast: dict[int, int] | None = None) -> None:
-    """Keeps the first of equal operations; `same` says by `id` which value stands for one that is left out, `cast` what was cast."""
+    """Keep the first of equal operations; `same` maps the id of a removed value to its replacement, `cast` to its operand."""
     first: dict[Hashable, Node] = {}
     cast = {} if cast is None else cast
     kept = []
@@ -88,7 +89,7 @@ def _instead(values: list[Value | None], same: dict[int, Value]) -> list[Value |
 
 
 def _key(node: Node, cast: dict[int, int]) -> Hashable:
-    """What equal operations have in common; `None` of one that is like no other."""
+    """Return a key that is equal for equal operations; `None` for an operation that must not be merged."""
     if node.bodies or node.is_apart or node.has_effects:
         return None
     operands = tuple(cast.get(id(value), id(value)) for value in node.operands)
@@ -113,11 +114,11 @@ def _literal(literal: Literal) -> Hashable:
     return str(literal.aval), np.asarray(literal.val).tobytes()
 
 
-# --- what does not change in a loop ---------------------------------------------------------------------------------
+# --- loop-invariant operations --------------------------------------------------------------------------------------
 
 
 def _hoist(body: Body) -> None:
-    """Moves gathers whose operands are the same in every step in front of the loop, and what these need."""
+    """Move gathers whose operands are the same in every step before the loop, with the operations that they need."""
     nodes: list[Node] = []
     for node in body.nodes:
         for inner in node.bodies:
@@ -155,7 +156,7 @@ def _taken_out(loop: Node) -> Iterator[Node]:
 
 
 def _carried(loop: Node) -> tuple[set[int], dict[int, Value]]:
-    """The inputs of a loop's body that change, by `id`; and what those that are handed on as they are were before the loop."""
+    """Return the ids of the changing inputs of a loop's body, and the values before the loop of unchanged carries, by `id`."""
     body = loop.bodies[0]
     if loop.kind == Kind.SCAN:
         scan = Scan.of(loop.eqn)

@@ -1,7 +1,7 @@
-"""Where an equation comes from: the line of the user's file, the operation and its names, and whether it belongs to the gradient.
+"""The origin of an equation: the user's source line, the operation and its names, and its phase.
 
-JAX keeps a traceback and a stack of scopes with every equation. The scopes of namedax are `nx.xmap{batch:x}` for the body of a
-mapped function, with the mesh axes on which names live, and `nx.dot{hidden}` for an operation, with the names that it goes over.
+JAX stores a traceback and a stack of scopes with every equation. The scopes of namedax are `nx.xmap{batch:x}` for the body of a
+mapped function, with the mesh axes of names, and `nx.dot{hidden}` for an operation, with its names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from namedax.programs.evaluator import calls_jax
 
 __all__ = ["Origin", "Source", "region_of", "source_of"]
 
-# What is never the user's: a model that somebody has installed is.
+# Packages that are never user code; an installed package with a model may be.
 _LIBRARIES = ("einops", "jaxlib", "numpy", "opt_einsum", "optax")
 _SCOPE = re.compile(r"nx\.([\w.]+)\{([^{}]*)\}")
 _IDLE = re.compile(r"idle_in_(\d+)_of_(\d+)_ticks")
@@ -43,12 +43,12 @@ NOWHERE = Source("", 0)
 
 
 class Origin(Record):
-    """Where an equation comes from.
+    """The origin of an equation.
 
     Attributes:
       scopes: the stack of scopes around it, as text.
       source: the line of the user's file.
-      is_pinned: whether what is called here belongs to this line, whatever its own traceback says.
+      is_pinned: True if all equations called here belong to this line, for any traceback of their own.
     """
 
     scopes: str = ""
@@ -57,18 +57,18 @@ class Origin(Record):
 
     @property
     def phase(self) -> Phase:
-        """Whether it is in the gradient; what is computed anew for it counts as gradient."""
+        """The phase; a recomputation for the gradient counts as gradient."""
         return "gradient" if "transpose(" in self.scopes or "rematted_computation" in self.scopes else "forward"
 
     @property
     def operation(self) -> str:
-        """The operation of the model, such as `nx.mean`; empty if no scope says it."""
+        """The operation of the model, such as `nx.mean`; empty if no scope has it."""
         found = self._operation()
         return f"nx.{found[0]}" if found else ""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that the operation goes over; of a renaming `new:old` both."""
+        """The axis names of the operation; for a renaming `new:old`, both."""
         found = self._operation()
         names = (name for pair in found[1].split(",") for name in pair.split(":") if name) if found else ()
         return tuple(dict.fromkeys(names))
@@ -79,30 +79,30 @@ class Origin(Record):
 
     @property
     def idle(self) -> tuple[int, int] | None:
-        """In a pipeline: in how many of its ticks a device is idle, and how many there are."""
+        """In a pipeline, the number of ticks in which a device is idle, and the total number of ticks."""
         found = _IDLE.findall(self.scopes)
         return (int(found[-1][0]), int(found[-1][1])) if found else None
 
     @property
     def no_ring(self) -> tuple[str, tuple[str, ...]] | None:
-        """Of a contraction that goes around no ring though one was asked for: why, `"uneven"` or `"undivided"`, and the names."""
+        """The reason, `"uneven"` or `"undivided"`, why a contraction does not run as the requested ring, and the names."""
         found = _NO_RING.findall(self.scopes)
         return (found[-1][0], tuple(found[-1][1].split(","))) if found else None
 
     def within(self, eqn: Any) -> Origin:
-        """Of an equation of a program that stands where this says."""
+        """Return the origin of an equation in a program that has this origin."""
         stack = str(eqn.source_info.name_stack)
         scopes = f"{self.scopes}/{stack}" if stack else self.scopes
         source = self.source if self.is_pinned else source_of(eqn)
-        # JAX traces a function of its own once: what it consists of has the traceback of the first that called it.
+        # JAX traces its own jitted functions once: their equations have the traceback of the first caller.
         return Origin(scopes, source if source.path else self.source, self.is_pinned or calls_jax(eqn))
 
     def placements(self) -> Mapping[str, tuple[str, ...]]:
-        """The mesh axes on which each name of the mapped functions around lives."""
+        """Return the mesh axes of each name in the surrounding mapped functions."""
         return region_of(self.scopes)
 
     def names_on(self, mesh_axes: tuple[str, ...]) -> tuple[str, ...]:
-        """The names that what is sent over these mesh axes is for: those of the operation, or else all that live there."""
+        """Return the names that communication over these mesh axes is for: those of the operation, or else all names mapped there."""
         lives = self.placements()
         there = [name for name, axes in lives.items() if not set(axes).isdisjoint(mesh_axes)]
         return tuple(name for name in self.names if name in there) or tuple(there)
@@ -110,14 +110,14 @@ class Origin(Record):
 
 @functools.lru_cache(maxsize=1024)
 def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
-    """What the scopes of mapped functions say: `nx.xmap{batch:x,hidden:y+z}`."""
+    """Parse the scopes of mapped functions: `nx.xmap{batch:x,hidden:y+z}`."""
     pairs = (pair for name, inner in _SCOPE.findall(scopes) if name == _REGION for pair in inner.split(",") if pair)
     return {name: tuple(axes.split("+")) for name, _, axes in (pair.rpartition(":") for pair in pairs)}
 
 
 @functools.cache
 def _foreign() -> tuple[str, ...]:
-    """Where the files lie that are not the user's."""
+    """Return the folders of files that are not user code."""
     here, jaxs = os.path.dirname(os.path.dirname(__file__)), os.path.dirname(jax.__file__)
     folders = [os.path.dirname(jaxs), sysconfig.get_paths()["purelib"]]
     libraries = [os.path.join(folder, name) for folder in folders for name in _LIBRARIES]
@@ -138,7 +138,7 @@ def _is_users(path: str) -> bool:
 
 
 def source_of(eqn: Any) -> Source:
-    """The innermost line of the user that made an equation."""
+    """Return the innermost line of user code that made an equation."""
     traceback = eqn.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         if _is_users(frame.file_name):

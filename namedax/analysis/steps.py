@@ -1,4 +1,4 @@
-"""What a device does, in order: the collectives and operations of a program's graph, with what each costs."""
+"""The steps of a device, in order: the collectives and operations of a program's graph, each with its cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Label = Callable[[Origin], str]
 
 
 def steps_of(body: Body, storage: Storage, label: Label, trips: int = 1) -> Iterator[Step]:
-    """The steps of a program, in its order; of a conditional those of the branch that costs most. `label` gives a line as text."""
+    """Yield the steps of a program in order; for a conditional, those of the most expensive branch.
+
+    `label` returns a line as text.
+    """
     for node in body.nodes:
         if node.kind == Kind.BRANCH:
             yield from max(([*steps_of(inner, storage.within(inner), label, trips)] for inner in node.bodies), key=_weight)
@@ -55,7 +58,7 @@ def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
         if node.kind in _REDUCING:
             kind, aval = "all-reduce", operand.aval
         elif node.kind == Kind.GATHER:
-            kind, aval = "all-gather", getattr(result.aval, "inner_aval", result.aval)  # of an asynchronous one a future
+            kind, aval = "all-gather", getattr(result.aval, "inner_aval", result.aval)  # an asynchronous one returns a future
         elif node.kind == Kind.SCATTER:
             kind, aval = "reduce-scatter", operand.aval
         else:
@@ -86,7 +89,7 @@ def _collective(
 
 
 def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
-    """An array that lies otherwise than before, outside of mapped functions, where XLA's partitioner moves it."""
+    """Yield the collectives with which XLA's partitioner reshards an array outside mapped functions."""
     assert node.moved is not None
     before, after = node.moved
     aval, sizes, given = node.reads[0].aval, node.sizes, node.reads[0].given
@@ -104,7 +107,10 @@ def _parts(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
 
 
 def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
-    """A reduction outside of mapped functions, over dimensions that are cut: XLA's partitioner sums over the mesh axes of one after the other."""
+    """Yield the all-reduces of a reduction over sharded dimensions, outside mapped functions.
+
+    XLA's partitioner sums over the mesh axes of one dimension after another.
+    """
     if not costs.sums_up(node.eqn) or not node.reads or node.reads[0].layout is None:
         return
     spec, sizes = node.reads[0].layout.root().spec or (), node.reads[0].sizes
@@ -129,7 +135,7 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
         return
     origin = node.origin
     computed = [var.aval for var in (*eqn.outvars, *eqn.invars) if hasattr(var.aval, "dtype")]
-    # A product of bfloat16 that is added up in float32 runs at the speed of bfloat16.
+    # A product of bfloat16 that is accumulated in float32 runs at the speed of bfloat16.
     typed = eqn.invars[0].aval if costs.is_contraction(eqn) else computed[0]
     names, text = origin.names, label(origin)
     dtype = str(typed.dtype)
@@ -137,7 +143,7 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
 
 
 def _bytes(node: Node, storage: Storage) -> int:
-    """What is read from memory and written to it. What is computed where it is used counts what it reads, there."""
+    """Return the bytes that an operation reads and writes; a value that is computed where it is used counts there."""
     eqn = node.eqn
     if node.kind == Kind.BARRIER or is_look(node):
         return 0

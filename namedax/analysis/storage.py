@@ -1,8 +1,8 @@
-"""Which arrays of a program are written to memory, and how much of it a device holds at its worst.
+"""Memory use: the arrays of a program that are written to memory, and the peak memory of a device.
 
-XLA computes what is elementwise where it is used: such an array is written only where something else than elementwise operations
-and reductions takes it, where it is a result, or where it takes long to compute and is used more than once. Arrays die with their
-last use, in the order of the program. That is an estimate: the compiler may order operations in another way.
+XLA computes elementwise operations where their results are used. Such an array is written only in three cases: an operation
+other than elementwise operations and reductions reads it; it is a result; or it is expensive and used more than once. An array
+is freed after its last use, in program order. This is an estimate, because the compiler may reorder operations.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Storage", "is_look", "kept_for_gradient"]
 
 
 class Storage:
-    """What a program writes to memory.
+    """The arrays that a program writes to memory.
 
     Args:
       body: the program.
@@ -32,17 +32,17 @@ class Storage:
             for value in dict.fromkeys(node.reads):
                 self._users[id(value)].append(node)
         self._results = {id(value) for value in body.outputs if value is not None}
-        self._joined: set[int] = set()  # filled in the order of the program
+        self._joined: set[int] = set()  # filled in program order
         self.is_written = {id(value): self._written(value) for node in body.nodes for value in node.results}
 
     def within(self, body: Body) -> Storage:
-        """That of a program that one of the operations runs."""
+        """Return the storage of a program that one of the operations runs."""
         if id(body) not in self._inner:
             self._inner[id(body)] = Storage(body)
         return self._inner[id(body)]
 
     def _consumers(self, value: Value) -> Iterator[Node | None]:
-        """What uses an array, or another look at it; `None` where it is a result."""
+        """Yield the users of an array, or of a view of it; `None` if it is a result."""
         if id(value) in self._results:
             yield None
         for node in self._users[id(value)]:
@@ -56,7 +56,7 @@ class Storage:
     def _written(self, value: Value) -> bool:
         maker = value.maker
         if maker is None:
-            return False  # it comes from outside
+            return False  # an input of the program
         if any(True for _ in _looked_at(maker, value)):
             return False
         if maker.eqn is None or not costs.is_fused(maker.eqn):
@@ -71,16 +71,16 @@ class Storage:
         return False
 
     def _has_joins(self, maker: Node) -> bool:
-        """Return True if what is computed together with an operation joins elements of several places."""
+        """Return True if operations that are fused with an operation join elements of several arrays."""
         return costs.joins(maker.eqn) or any(id(self._root(value)) in self._joined for value in maker.reads)
 
     def _taken_by(self, value: Value) -> list[Node]:
-        """What takes a slice that a step cuts out, if it is cut out before: for more than elementwise operations, that is."""
+        """Return the users of a slice of a step if it is copied first, because users other than elementwise operations read it."""
         users = [node for node in self._consumers(value) if node is not None]
         return [] if len(users) <= 1 and all(map(_computes_operands, users)) else users
 
     def sources(self, value: Value) -> list[Value]:
-        """The arrays in memory of which one is made: itself, or what is computed to have it."""
+        """Return the arrays in memory from which an array is computed: itself if it is in memory."""
         found: dict[int, Value] = {}
         stack = [value]
         seen: set[int] = set()
@@ -98,19 +98,19 @@ class Storage:
         return list(found.values())
 
     def is_read_here(self, value: Value) -> bool:
-        """Whether an operand lies in memory, and is not computed where it is used."""
+        """Return True if an operand is in memory, and not computed where it is used."""
         sources = self.sources(value)
         return len(sources) == 1 and sources[0] is self._root(value)
 
     @staticmethod
     def _root(value: Value) -> Value:
-        """What a value is another look at."""
+        """Return the array of which a value is a view."""
         while value.maker is not None and (looked := list(_looked_at(value.maker, value))):
             (value,) = looked
         return value
 
     def peak(self, in_place: Set[int] = frozenset()) -> int:
-        """The most bytes that are held at one time, besides what the program is given and the results that are `in_place`, by `id`."""
+        """Return the peak memory in bytes, without the program's inputs and without results that are `in_place`, by `id`."""
         order = {id(node): i for i, node in enumerate(self._body.nodes)}
         last: dict[int, int] = {}
         made: dict[int, tuple[Value, int]] = {}
@@ -131,7 +131,7 @@ class Storage:
         for output in self._body.outputs:
             if output is not None:
                 use(output, end)
-        copies: list[Value] = []  # by their ids they are told apart, so they have to live
+        copies: list[Value] = []  # copies are identified by their ids, so they have to stay alive
         for node in self._body.nodes:
             for value in _rearranged(node):
                 root = self._root(value)
@@ -149,13 +149,13 @@ class Storage:
         return self._sweep(made, last)
 
     def _is_left_out(self, node: Node, value: Value) -> bool:
-        """Return True for what a scan gives for every step and nothing uses."""
+        """Return True for a stacked result of a scan that is unused."""
         if node.kind != Kind.SCAN or self._users[id(value)] or id(value) in self._results:
             return False
         return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
 
     def _in_place(self, loop: Node, body: Body) -> set[int]:
-        """The new values of a carry that XLA writes over the old ones: elementwise functions of them, after all other uses."""
+        """Return the new values of a carry that XLA writes over the old ones: elementwise functions of them, after all other uses."""
         if loop.kind not in (Kind.SCAN, Kind.WHILE) or body is not loop.bodies[0]:
             return set()
         first = Scan.of(loop.eqn).consts if loop.kind == Kind.SCAN else len(body.inputs) - len(body.outputs)
@@ -172,7 +172,7 @@ class Storage:
         return found
 
     def _is_in_place(self, node: Node) -> bool:
-        """Return True if the result may take the place of an operand."""
+        """Return True if the result may reuse the memory of an operand."""
         if node.eqn is None:
             return False
         is_update = node.kind == Kind.UPDATE or costs.is_update(node.eqn)
@@ -193,7 +193,7 @@ class Storage:
             reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
             grown = sum(size[key] for key in new)
             inner = max((self.within(body).peak(self._in_place(node, body)) for body in node.bodies), default=0)
-            if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry takes the place of what it starts with
+            if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry reuses the memory of its initial value
                 reused = min(sum(size[key] for key in dying), _carry_bytes(node))
             reused = min(reused, grown)
             held += grown - reused
@@ -204,7 +204,7 @@ class Storage:
 
 
 def _computes_operands(node: Node) -> bool:
-    """Whether XLA computes what is elementwise before an operation together with it."""
+    """Return True if XLA fuses elementwise operations into an operation that reads their results."""
     return node.eqn is not None and not node.bodies and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn))
 
 
@@ -213,7 +213,7 @@ def _is_elementwise(node: Node) -> bool:
 
 
 def _rearranged(node: Node) -> list[Value]:
-    """The operands of a contraction that are copied into another order first."""
+    """Return the operands of a contraction that are first copied into another order."""
     orders = costs.is_in_order(node.eqn) if node.eqn is not None else ()
     return [value for value, good in zip(node.operands, orders, strict=False) if value is not None and not good]
 
@@ -225,7 +225,7 @@ def _carry_bytes(node: Node) -> int:
 
 
 def _looks(node: Node, value: Value) -> Iterator[Value]:
-    """The results of a node that are another look at a value."""
+    """Yield the results of a node that are views of a value."""
     if node.moved is not None:
         return
     if node.kind == Kind.BARRIER:
@@ -235,7 +235,7 @@ def _looks(node: Node, value: Value) -> Iterator[Value]:
 
 
 def is_look(node: Node) -> bool:
-    """Whether the result is the operand, in the same memory; a product is written at once in the order that it is transposed to."""
+    """Return True if the result is the operand, in the same memory; a transposed product is written in its final order."""
     if costs.is_view(node.eqn):
         return True
     (value,) = node.operands if len(node.operands) == 1 else (None,)
@@ -246,14 +246,14 @@ def is_look(node: Node) -> bool:
 
 
 def _looked_at(node: Node, value: Value) -> Iterator[Value]:
-    """The operand that a result of a node is another look at."""
+    """Yield the operand of which a result of a node is a view."""
     for operand in dict.fromkeys(node.reads):
         if any(look is value for look in _looks(node, operand)):
             yield operand
 
 
 def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]]:
-    """The operations of the forward part whose results the gradient reads, with their bytes."""
+    """Yield the operations of the forward pass whose results the gradient reads, with their bytes."""
     read = {id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads}
     counted: set[int] = set()
     for node in body.nodes:

@@ -1,7 +1,7 @@
-"""Arguments that every device holds whole because an axis does not divide over its mesh axes.
+"""Arguments that every device stores whole because an axis does not divide over its mesh axes.
 
-A mapped function pads such an argument and takes the block of its device: in the program, an argument that is concatenated with copies
-of its last element before it becomes a block.
+A mapped function pads such an argument and slices the block of its device. In the program, the argument is concatenated with
+copies of its last element before it becomes a block.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UnevenAxis(Record):
 
     Attributes:
       argument: the argument.
-      name: the axis name, as text; that of the dimension where no name is known.
+      name: the axis name, as text; a description of the dimension if the name is unknown.
       size: its size.
       padded: its size with padding, the next one that divides.
       mesh: the sizes of the mesh axes.
@@ -43,7 +43,7 @@ def uneven_axes(body: Body) -> Iterator[UnevenAxis]:
 
 
 def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
-    """Likewise; `arguments` has the argument that a value holds, perhaps padded or cut, by the `id` of the value."""
+    """Find the axes in a body; `arguments` maps the `id` of a value to its argument, perhaps padded or sliced."""
     if not arguments:
         arguments.update((id(value), value) for value in body.inputs if value is not None and value.given is not None)
     for node in body.nodes:
@@ -63,7 +63,7 @@ def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
 
 
 def _holds_operand(node: Node) -> bool:
-    """Return True if the result has the elements of the first operand, perhaps cast, padded or cut."""
+    """Return True if the result has the elements of the first operand, perhaps cast, padded or sliced."""
     eqn: Any = node.eqn
     if eqn is None or node.kind in (Kind.OWN_BLOCK, Kind.CAST):
         return True
@@ -74,7 +74,7 @@ def _holds_operand(node: Node) -> bool:
 
 
 def _is_padding(value: Value, of: Value | None) -> bool:
-    """Return True for the last element of a value, as padding has it: its cotangent is zero."""
+    """Return True for padding, a copy of the last element of a value: its cotangent is zero."""
     made = value.maker
     if made is None or made.eqn is None:
         return False

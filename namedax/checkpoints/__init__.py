@@ -1,11 +1,11 @@
-"""Checkpoints by name: written under one layout, read under any other. With orbax, the extra `namedax[checkpoints]`.
+"""Checkpoints with axis names: written under one layout, read under any other. They require orbax, the extra `namedax[checkpoints]`.
 
-A checkpoint of orbax says shapes. One of these says which axes they are, in orbax's own metadata, so that another mesh, another assignment,
-another number of processes and another physical order are no matter, and a wrong name is an error.
+A checkpoint of orbax has shapes. A checkpoint of namedax also stores the axis names, in orbax's own metadata. The mesh, the
+layout, the number of processes and the physical order of axes may therefore differ on restore, and a wrong name is an error.
 
-`written_names` writes an axis name as JSON, `trees` a tree of arrays; `fitting` says whether what is asked for is what is stored; `reading` brings
-arrays to where they are to live; `integrity` writes and compares checksums, and
-replaces one checkpoint by another; `files` has the face. Read `trees` first.
+`written_names` converts an axis name to JSON, and `trees` a tree of arrays. `fitting` checks the requested tree against the
+stored one. `reading` reads arrays with their target sharding. `integrity` writes and compares checksums, and replaces one
+checkpoint by another. `files` has the public functions. Read `trees` first.
 """
 
 from namedax.checkpoints.files import names as names

@@ -1,4 +1,4 @@
-"""The face: a tree of arrays to a folder, and back under any layout."""
+"""The public functions: save a tree of arrays to a folder, and restore it under any layout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from namedax.resources.processes import all_devices, compare, spans_processes
 
 __all__ = ["names", "restore", "save", "save_args", "types"]
 
-_KEY, _VERSION = "namedax", 2  # of orbax's metadata; since 2 it has an identifier, and `save` writes checksums
+_KEY, _VERSION = "namedax", 2  # keys of orbax's metadata; since version 2 it has an identifier, and `save` writes checksums
 
 
 def _orbax(op: str) -> Any:
@@ -64,7 +64,7 @@ def _refuse_inside(op: str) -> None:
     surrounding = ambient()
     if surrounding is not None:
         raise AxisResourceError(
-            f"{op}: works outside of mapped functions, where arrays are whole; call it before or after the mapped function."
+            f"{op}: it needs global arrays and cannot run in a mapped function. Call it before or after the mapped function."
         )
 
 
@@ -73,23 +73,25 @@ def _refuse_inside(op: str) -> None:
 
 @checks_signature
 def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
-    """Writes a tree of arrays to a new folder, with the names of their axes. When it returns, all is written.
+    """Write a tree of arrays to a new folder, with the names of their axes. The call returns when everything is written.
 
-    Every process of a program calls it, with a folder that all of them see, and writes its own blocks. What is written says nothing
-    about meshes that matters to `restore`.
+    Every process of a program must call this function, with a folder that all processes can access, and writes its own blocks.
+    The stored data do not depend on the mesh.
 
-    The checkpoint is written beside the folder (`step.saving`) and renamed when it is complete: a program that is killed, or a full disk,
-    leaves what was there before. A list of checksums is written with it, by which `restore` finds damaged files.
+    The checkpoint is written next to the folder (`step.saving`) and renamed when it is complete. If the program is killed, or
+    the disk is full, the previous contents remain. A list of checksums is written with it, which `restore` uses to detect
+    damaged files.
 
     Args:
-      path: the folder, or an address that orbax knows (`gs://...`), where there are neither checksums nor the renaming.
-      tree: a pytree of arrays, named or not, keys of random numbers, and numbers and strings of Python.
-      overwrite: if True, a folder that is there is replaced, when the new one is complete. Default: False, it is an error.
+      path: the folder, or an address that orbax supports (`gs://...`). An address has neither checksums nor the renaming.
+      tree: a pytree of arrays, named or not, random keys, and Python numbers and strings.
+      overwrite: whether to replace an existing folder when the new one is complete. Default: False, an existing folder is an
+        error.
 
     Raises:
-      CheckpointError: a leaf or a name cannot be stored, the folder is there already, another program is saving to it, or the
-        processes give different folders.
-      AxisResourceError: this is inside of a mapped function.
+      CheckpointError: a leaf or a name cannot be stored, the folder already exists, another program is saving to it, or the
+        processes pass different folders.
+      AxisResourceError: the call is inside a mapped function.
       ImportError: orbax is not installed.
 
     >>> import tempfile, jax.numpy as jnp, namedax as nx
@@ -117,15 +119,16 @@ def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
         except ValueError as error:
             if "already exists" not in str(error):
                 raise
-            raise CheckpointError(f"save: {folder} exists already. Save to another folder, or give overwrite=True.") from None
+            raise CheckpointError(f"save: {folder} already exists. Save to another folder, or pass overwrite=True.") from None
 
 
 @checks_signature
 def save_args(tree: Any) -> Any:
-    """What orbax's own checkpointers take for a tree, so that they write what `save` writes.
+    """Return the arguments with which orbax's own checkpointers write the same data as `save`.
 
-    For what they do besides: write in the background (`AsyncCheckpointer`), keep the newest (`CheckpointManager`), put several things
-    into one checkpoint (`orbax.checkpoint.args.Composite`). `restore` takes the folder of a step, or of one thing in it.
+    Orbax's checkpointers have more features: they write in the background (`AsyncCheckpointer`), keep the newest checkpoints
+    (`CheckpointManager`), or put several items into one checkpoint (`orbax.checkpoint.args.Composite`). `restore` takes the
+    folder of a step, or of one item in it.
 
     Args:
       tree: as in `save`.
@@ -158,31 +161,31 @@ def _save_args(ocp: Any, tree: Any, op: str, more: Mapping[str, str]) -> Any:
 
 
 def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, Any]:
-    """The folder that holds the arrays, and the JSON of its tree; the checksums of its files, or of `every` one, are right."""
-    from etils import epath  # orbax's own way to files
+    """Return the folder with the arrays, and the JSON of its tree, after checking the metadata or, with `every`, all files."""
+    from etils import epath  # orbax's file library
 
     folder = _folder(path)
     recover(folder)
-    # A manager puts what is saved without a name of its own one folder deeper.
+    # A manager writes an item without a name one folder deeper.
     found = next((f for f in (folder, f"{folder}/default") if (epath.Path(f) / "_METADATA").exists()), None)
     if found is None:
         raise CheckpointError(
-            f"{op}: there is no checkpoint in {folder}. Give the folder of one step, which nx.checkpoints.save has written."
+            f"{op}: there is no checkpoint in {folder}. Pass the folder of one step, written by nx.checkpoints.save."
         )
     identifier = verify(found, op, every)
     try:
         with ocp.PyTreeCheckpointer() as checkpointer:
             metadata = checkpointer.metadata(found).item_metadata
             custom = metadata.custom_metadata or {}
-    except Exception as error:  # whatever orbax raises where it reads something else than it has written
+    except Exception as error:  # orbax raises various errors for files that it did not write
         raise CheckpointError(
-            f"{op}: {found}/_METADATA cannot be read; it is damaged, or not a checkpoint's ({type(error).__name__}: {error}). Restore another "
-            "checkpoint."
+            f"{op}: {found}/_METADATA cannot be read: it is damaged, or does not belong to a checkpoint ({type(error).__name__}: {error}). "
+            "Restore another checkpoint."
         ) from error
     if not isinstance(custom, Mapping) or _KEY not in custom:
         raise CheckpointError(
-            f"{op}: the checkpoint in {found} has no names of axes: it was not written by nx.checkpoints. Restore it with orbax, into "
-            "nx.interop.abstract(types, axis_resources, mesh), where types are those of the tree that was saved."
+            f"{op}: the checkpoint in {found} has no axis names, because it was not written by nx.checkpoints. Restore it with orbax, into "
+            "nx.interop.abstract(types, axis_resources, mesh), with the types of the saved tree."
         )
     tree = _checked_tree(custom[_KEY], identifier, f"{found}/_METADATA", op)
     _compare(stored_leaves(tree, op), metadata.tree, found, op)
@@ -190,44 +193,45 @@ def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, A
 
 
 def _compare(stored: Mapping[Path, Stored | Value], arrays: Any, folder: str, op: str) -> None:
-    """Raises `CheckpointError` where the files of an array are missing, or have another size or dtype than the metadata says."""
+    """Raise `CheckpointError` if the files of an array are missing, or differ in size or dtype from the metadata."""
     for where, have in stored.items():
         if isinstance(have, Stored) and not have.empty:
             have.compare(_found(arrays, where, folder, op), where, folder, op)
 
 
 def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any:
-    """The JSON of the tree in a checkpoint's metadata."""
+    """Return the JSON of the tree in a checkpoint's metadata, after checking it."""
     version = entry.get("version") if isinstance(entry, Mapping) else None
     if type(version) is not int or version < 1:
         raise CheckpointError(
-            f"{op}: the field {_KEY}.version of {file} is {format_value(version)}, which no namedax has written."
+            f"{op}: the field {_KEY}.version of {file} is {format_value(version)}, not a version of namedax. Restore another checkpoint."
         )
     if version > _VERSION:
         raise CheckpointError(
-            f"{op}: the checkpoint in {os.path.dirname(file)} is of version {version}, and this namedax reads up to {_VERSION}. Use a newer one."
+            f"{op}: the checkpoint in {os.path.dirname(file)} has version {version}, but this namedax reads versions up to {_VERSION}. "
+            "Use a newer namedax."
         )
     if entry.get("id") != identifier:
         lost = (
             "its list of checksums is missing" if identifier is None else "its list of checksums belongs to another checkpoint"
         )
-        raise CheckpointError(f"{op}: {file} is not complete: {lost}. Restore another checkpoint.")
+        raise CheckpointError(f"{op}: {file} is incomplete: {lost}. Restore another checkpoint.")
     check_tree(entry.get("tree"), f"the field {_KEY}.tree of {file}", op)
     return entry["tree"]
 
 
 @checks_signature
 def names(path: Any) -> dict[str, dict[Hashable, int]]:
-    """The names and sizes of the axes of every array in a checkpoint, without reading the arrays.
+    """Return the names and sizes of the axes of every array in a checkpoint, without reading the arrays.
 
     Args:
       path: as in `restore`.
 
     Returns:
-      By the path of each array in the tree, its keys joined by `/`: the named shape, in the physical order of what is stored.
+      A dict from the path of each array in the tree (its keys joined by `/`) to its named shape, in the stored physical order.
 
     Raises:
-      CheckpointError: there is no checkpoint, or none with names.
+      CheckpointError: there is no checkpoint, or it has no axis names.
       ImportError: orbax is not installed.
 
     >>> import tempfile, jax.numpy as jnp, namedax as nx
@@ -247,16 +251,17 @@ def names(path: Any) -> dict[str, dict[Hashable, int]]:
 
 @checks_signature
 def types(path: Any) -> Any:
-    """The tree that a checkpoint holds, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
+    """Return the tree of a checkpoint, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
 
-    What `jax.eval_shape` gives of the program that saved it: to look at, or to ask for a part of it with `restore(..., partial=True)`.
-    Containers are dicts, lists and tuples: other classes come as the dict of their fields.
+    The result is like that of `jax.eval_shape` on the program that saved it. Use it to inspect the tree, or to restore a part
+    of it with `restore(..., partial=True)`. Containers are dicts, lists and tuples: other classes become the dict of their
+    fields.
 
     Args:
       path: as in `restore`.
 
     Raises:
-      CheckpointError: there is no checkpoint, or none with names.
+      CheckpointError: there is no checkpoint, or it has no axis names.
       ImportError: orbax is not installed.
 
     >>> import tempfile, jax.numpy as jnp, namedax as nx
@@ -285,30 +290,31 @@ def restore(
     partial: bool = False,
     verify_files: bool = True,
 ) -> Any:
-    """Reads a tree of arrays from a folder, onto any mesh, under any assignment of names.
+    """Read a tree of arrays from a folder, onto any mesh, under any layout.
 
-    Every process of a program calls it, and each device reads its own blocks. How many of them there are, how many there were when
-    the checkpoint was saved, and which names were mapped then is no matter.
+    Every process of a program must call this function, and each device reads its own blocks. The numbers of processes and
+    devices and the mapped names may differ from those at the time of saving.
 
     Args:
       path: the folder that `save` wrote, or that of one step of an orbax `CheckpointManager`.
-      like: a tree of arrays, or of their types (from `jax.eval_shape`, `nx.interop.abstract` or `types`), with the structure and the
-        physical order of axes that the result is to have. Names, sizes and element types must be those that are stored. Default: the tree
-        as it was saved; there a class (a named tuple, a dataclass) comes as the dict of its fields.
-      axis_resources: as in `xmap`: where names are to live. Names that an array lacks do not matter here, nor does a `SerialLoop`. Default:
-        where the arrays or types of `like` live; where they say nothing, where JAX puts a new array.
+      like: a tree of arrays, or of their types (from `jax.eval_shape`, `nx.interop.abstract` or `types`), with the structure
+        and the physical order of axes of the result. Names, sizes and dtypes must equal the stored ones. Default: the saved
+        tree, in which a class (a named tuple, a dataclass) becomes the dict of its fields.
+      axis_resources: the layout of the result, as in `xmap`. Names that an array lacks are ignored, and so is a `SerialLoop`.
+        Default: the sharding of the arrays or types in `like`; without one, JAX's default placement.
       mesh: a mesh; default: that of `jax.set_mesh`.
-      partial: whether the checkpoint may hold arrays that `like` lacks.
-      verify_files: if True, all files are read once to compare their checksums, each by one of the processes. With False, damage in the
-        arrays themselves may be read as numbers.
+      partial: whether the checkpoint may contain arrays that `like` lacks; default: False.
+      verify_files: whether to read all files once to compare their checksums, each by one of the processes. With False, damaged
+        arrays may be returned as wrong numbers. Default: True.
 
     Returns:
-      The tree. A NumPy array comes as one; so does a value of Python, or as an array where `like` has one.
+      The tree. A NumPy array is restored as a NumPy array. A Python value is restored as itself, or as an array if `like` has
+      one.
 
     Raises:
-      CheckpointError: there is no checkpoint, or it is damaged; or `like` asks for other arrays, names, sizes or element types than it
-        holds, or the processes give different folders.
-      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      CheckpointError: there is no checkpoint, or it is damaged; or its arrays, names, sizes or dtypes differ from those in
+        `like`; or the processes pass different folders.
+      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
       MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two names of one array are on one mesh axis.
       ImportError: orbax is not installed.
@@ -325,7 +331,7 @@ def restore(
     _refuse_inside(op)
     if like is None and partial:
         raise ArgumentError(
-            "restore: partial=True leaves out what like= lacks, and there is no like=. Say what to restore with like=."
+            "restore: partial=True skips the arrays that like= lacks, so it requires like=. Pass the tree to restore as like=."
         )
     _compare_processes(op, _folder(path), f"partial={partial!r}, verify_files={verify_files!r}")
     placement = _placement(axis_resources, mesh, op)
@@ -344,7 +350,7 @@ def restore(
 
 
 def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> Any:
-    """Return what orbax has found for a path. With `take`, remove it from `read`, so that it is freed once a device has a copy."""
+    """Return the array that orbax found for a path; with `take`, remove it from `read`, so that it is freed after its copy to a device."""
     *parents, last = where or ("",)
     try:
         parent = functools.reduce(operator.getitem, parents, read)
@@ -353,13 +359,13 @@ def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> 
         data = None
     if not hasattr(data, "shape"):
         raise CheckpointError(
-            f"{op}: the checkpoint in {folder} has no array for {path_text(where)}; files are missing. Restore another one."
+            f"{op}: the checkpoint in {folder} has no array for {path_text(where)}: files are missing. Restore another checkpoint."
         )
     return data
 
 
 def _placement(axis_resources: Mapping[Hashable, Any] | None, mesh: Any, op: str) -> tuple[Assignment, Any] | None:
-    """The assignment and mesh by which arrays are placed; `None` where nothing says so."""
+    """Return the layout and mesh by which arrays are placed; `None` if neither is given."""
     if mesh is None and (axis_resources is None or (not parse_resources(axis_resources, op) and concrete_mesh(mesh) is None)):
         return None
     return placement_of({} if axis_resources is None else axis_resources, mesh, op)
@@ -372,7 +378,7 @@ def _read(
     wanted: Mapping[Path, Wanted | Value],
     placement: tuple[Assignment, Any] | None,
 ) -> dict[Path, Any]:
-    """The values that are asked for, by paths."""
+    """Return the requested values, by paths."""
     readings: dict[Path, Reading] = {}
     values: dict[Path, Any] = {}
     for where, want in wanted.items():
@@ -394,7 +400,7 @@ def _read(
                 )
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(
-                f"restore: the arrays in {folder} cannot be read; files are damaged or missing ({type(error).__name__}: {error!s:.300}). "
+                f"restore: the arrays in {folder} cannot be read: files are damaged or missing ({type(error).__name__}: {error!s:.300}). "
                 "Restore another checkpoint."
             ) from error
     for where, reading in readings.items():

@@ -1,4 +1,4 @@
-"""Whether what is asked for is what a checkpoint holds: the same arrays, names, sizes and element types; order and layout are free."""
+"""Comparison of the requested tree with a checkpoint: arrays, names, sizes and dtypes must match; order and layout may differ."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from namedax.operands.pytree_leaves import data_of
 
 __all__ = ["Wanted", "as_stored", "check", "wanted_leaf"]
 
-_MOST = 8  # problems that one message tells
+_MOST = 8  # the maximum number of problems in one message
 
 
 class Wanted(NamedTuple):
-    """What is asked for in one place of the tree."""
+    """A request for one leaf of the tree."""
 
     shape: tuple[int, ...]
     dtype: Any
     dims: Dims
     host: bool  # a NumPy array
-    sharding: Any  # its own, where it has one
+    sharding: Any  # its own sharding, if it has one
     text: str
 
 
 def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
-    """What a leaf of `like` asks for.
+    """Return the request for a leaf of `like`.
 
     Raises:
-      CheckpointError: it is neither an array, nor the type of one, nor a value of Python.
+      CheckpointError: it is not an array, the type of one, or a Python value.
     """
     if type(leaf) in PLAIN:
         return Value(leaf)
     data = data_of(leaf)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         raise CheckpointError(
-            f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type {type(leaf).__name__}; write an array, the type of one (from "
-            "jax.eval_shape or nx.interop.abstract), or a number or string of Python."
+            f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type {type(leaf).__name__}, not an array. Use an array, the type of "
+            "one (from jax.eval_shape or nx.interop.abstract), or a Python number or string."
         )
     dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
     concrete = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
@@ -55,7 +55,7 @@ def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
 
 
 def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
-    """What is stored, asked for as it is."""
+    """Return the request for a leaf in its stored form."""
     if isinstance(have, Value):
         return have
     return Wanted(have.shape, have.dtype, have.read_dims(op), have.host, None, have.text)
@@ -64,27 +64,27 @@ def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
 def check(
     stored: Mapping[Path, Stored | Value], wanted: Mapping[Path, Wanted | Value], partial: bool, folder: str, op: str
 ) -> None:
-    """Raises `CheckpointError`, which tells all differences, where the two do not fit."""
+    """Raise `CheckpointError` with all differences if the request does not match the checkpoint."""
     problems = []
     for path, want in wanted.items():
         have = stored.get(path)
         if have is None:
             hint = did_you_mean(path_text(path), [path_text(other) for other in stored if other not in wanted])
-            problems.append(f"{_where(path)}, {want.text}, is asked for and not stored.{hint}")
+            problems.append(f"{_where(path)}, {want.text}, is requested but not stored.{hint}")
         elif reason := _difference(have, want, f"an axis of {_where(path)} in like=", op):
-            problems.append(f"{_where(path)} is stored as {have.text} and asked for as {want.text}: {reason}")
+            problems.append(f"{_where(path)} is stored as {have.text} but requested as {want.text}: {reason}")
     if not partial:
         extra = [path for path in stored if path not in wanted]
         problems += [
-            f"{_where(path)}, {stored[path].text}, is stored and not asked for; partial=True leaves it out." for path in extra
+            f"{_where(path)}, {stored[path].text}, is stored but not requested. Pass partial=True to skip it." for path in extra
         ]
     if problems:
         more = [f"... and {len(problems) - _MOST} more."] if len(problems) > _MOST else []
         lines = "".join(f"\n  {line}" for line in problems[:_MOST] + more)
         raise CheckpointError(
-            f"{op}: like= is not what the checkpoint in {folder} holds.{lines}\nArrays, names, sizes and element types have to be those that "
-            "were saved; nx.checkpoints.names lists them. The order of axes, axis_resources and the mesh are free. To change a name, "
-            "restore under the stored one, and use nx.rename."
+            f"{op}: like= does not match the checkpoint in {folder}.{lines}\nArrays, names, sizes and dtypes must equal the saved ones; "
+            "nx.checkpoints.names lists them. The order of axes, axis_resources and the mesh may differ. To change a name, restore with "
+            "the stored name, and use nx.rename."
         )
 
 
@@ -93,12 +93,12 @@ def _where(path: Path) -> str:
 
 
 def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) -> str:
-    """What is wrong with asking for `want` where `have` is stored, or an empty text."""
+    """Describe the difference between the stored leaf `have` and the request `want`; empty if they match."""
     if isinstance(have, Value) and isinstance(want, Value):
-        return "" if type(have.value) is type(want.value) else "another type of Python."
+        return "" if type(have.value) is type(want.value) else "the Python types differ."
     if isinstance(have, Value) or isinstance(want, Value):
         value, array = (have, want) if isinstance(have, Value) else (want, have)
-        return "" if _is_scalar_of(array, value) else "a value of Python is an array without axes, of its own kind of number."  # type: ignore[arg-type]
+        return "" if _is_scalar_of(array, value) else "a Python value matches only a scalar array of its kind of number."  # type: ignore[arg-type]
     return _of_names(have, want, what, op) or _of_types(have, want)
 
 
@@ -111,7 +111,7 @@ def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
 def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
     asked = {identity(written_name(d, op, what)): (d, n) for d, n in zip(want.dims, want.shape, strict=True) if d is not None}
     if len(asked) < len(want.dims) - want.dims.count(None):
-        return "two of the names asked for are members of enumerations of one name, which a checkpoint cannot tell apart."
+        return "two requested names are members of enumerations with equal names, which a checkpoint cannot distinguish."
     unknown = [name for key, (name, _) in asked.items() if key not in have.names]
     if unknown:
         hints = (
@@ -120,7 +120,7 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
         return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
     left = [text for key, text in have.display_names.items() if key not in asked]
     if left:
-        return f"it has the axis {show_names(left)} too."
+        return f"it also has the axis {show_names(left)}."
     sizes = [f"axis {name!r} has size {have.names[key]}, not {n}." for key, (name, n) in asked.items() if have.names[key] != n]
     positional = tuple(n for dim, n in zip(want.dims, want.shape, strict=True) if dim is None)
     if not sizes and positional != have.positional:
@@ -130,8 +130,10 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
 
 def _of_types(have: Stored, want: Wanted) -> str:
     if have.dtype != want.dtype:
-        cast = "" if is_key(have) or is_key(want) else " Restore it as it is stored, and cast it then (astype)."
-        return f"its elements are {show_dtype(have.dtype)}, not {show_dtype(want.dtype)}.{cast}"
+        cast = "" if is_key(have) or is_key(want) else " Restore it with the stored dtype, and cast it afterwards (astype)."
+        return f"its dtype is {show_dtype(have.dtype)}, not {show_dtype(want.dtype)}.{cast}"
     if not want.host and not is_key(have) and jax.dtypes.canonicalize_dtype(have.dtype) != have.dtype:
-        return f"JAX has no {show_dtype(have.dtype)} while jax_enable_x64 is off. Switch it on, or ask for a NumPy array: put one into like=."
+        return (
+            f"JAX has no {show_dtype(have.dtype)} while jax_enable_x64 is disabled. Enable it, or put a NumPy array into like=."
+        )
     return ""

@@ -1,8 +1,8 @@
 """Checksums of the files of a checkpoint, and the replacement of one checkpoint by another.
 
-A checkpoint is written beside its folder and renamed when it is complete, so that a program that is killed, or a full disk, leaves the old one
-or the new one. One file lists the size and the CRC-32 of every other file, with an identifier that the metadata has too: files of two
-checkpoints do not go together. The work is shared among the processes of a program.
+A checkpoint is written next to its folder and renamed when it is complete. If a program is killed, or the disk is full, either
+the old checkpoint or the new one remains. One file lists the size and the CRC-32 of every other file. It has an identifier that
+the metadata has too, so that files of two checkpoints cannot be mixed. The processes of a program share the work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from namedax.errors import CheckpointError
 __all__ = ["CHECKSUMS", "is_local", "new_identifier", "recover", "replacing", "verify", "write_checksums"]
 
 CHECKSUMS = "namedax.checksums.json"
-_CHUNK = 1 << 22  # bytes that are read at once
+_CHUNK = 1 << 22  # the number of bytes per read
 _OLD, _NEW = ".replaced", ".saving"
 
 
@@ -36,7 +36,7 @@ def is_local(folder: str) -> bool:
 
 
 def new_identifier() -> str:
-    """An identifier that all processes of a program have."""
+    """Return an identifier that is the same in all processes of a program."""
     words = np.frombuffer(uuid.uuid4().bytes, np.uint32)
     if jax.process_count() > 1:
         words = np.asarray(multihost_utils.broadcast_one_to_all(words))
@@ -47,7 +47,7 @@ def new_identifier() -> str:
 
 
 def _files(folder: str) -> list[str]:
-    """The files of a folder, relative to it, but the one with the checksums."""
+    """Return the files of a folder, relative to it, without the file of checksums."""
     found = (path for path in Path(folder).rglob("*") if path.is_file())
     return sorted(name for path in found if (name := path.relative_to(folder).as_posix()) != CHECKSUMS)
 
@@ -61,7 +61,7 @@ def _checksum(path: str) -> int:
 
 
 def _shared(count: int, compute: Callable[[int], int]) -> list[int]:
-    """`compute(i)` for each `i`, each by one process, known to all."""
+    """Return `compute(i)` for each `i`, each computed by one process and broadcast to all."""
     processes, me = jax.process_count(), jax.process_index()
     values = np.array([compute(i) if i % processes == me else 0 for i in range(count)], np.uint32)
     if processes > 1 and count:
@@ -74,7 +74,7 @@ def _text(identifier: str, files: dict[str, list[int]]) -> str:
 
 
 def write_checksums(folder: str, identifier: str) -> None:
-    """Writes the list of the files of a folder, with their sizes and checksums."""
+    """Write the list of the files of a folder, with their sizes and checksums."""
     names = _files(folder)
     sums = _shared(len(names), lambda i: _checksum(os.path.join(folder, names[i])))
     if jax.process_index() == 0:
@@ -88,7 +88,7 @@ def write_checksums(folder: str, identifier: str) -> None:
 
 
 def _read_list(folder: str, op: str) -> tuple[str, dict[str, list[int]]]:
-    """The identifier, and the sizes and checksums of the files."""
+    """Return the identifier, and the sizes and checksums of the files."""
     path = os.path.join(folder, CHECKSUMS)
     try:
         with open(path, encoding="utf-8") as file:
@@ -103,15 +103,15 @@ def _read_list(folder: str, op: str) -> tuple[str, dict[str, list[int]]]:
 
 
 def verify(folder: str, op: str, every: bool) -> str | None:
-    """The identifier of a checkpoint whose files are as they were written; `None` for one without checksums.
+    """Return the identifier of an undamaged checkpoint; `None` for one without checksums.
 
     Args:
       folder: the folder of the checkpoint.
       op: the operation, for messages.
-      every: True for all files; False for those of metadata alone, at the top of the folder.
+      every: whether to check all files, or only the metadata files at the top of the folder.
 
     Raises:
-      CheckpointError: a file is missing, has another size, or another checksum.
+      CheckpointError: a file is missing, or its size or checksum differs.
     """
     if not is_local(folder) or not os.path.exists(os.path.join(folder, CHECKSUMS)):
         return None
@@ -125,11 +125,13 @@ def verify(folder: str, op: str, every: bool) -> str | None:
             return 1
         return 2 if os.path.getsize(path) != size else 3 if _checksum(path) != one else 0
 
-    problems = ("", "is missing", "has another size than it was written with", "has another checksum than it was written with")
+    problems = ("", "is missing", "differs in size from the written file", "differs in checksum from the written file")
     bad = [f"{name} {problems[found]}" for name, found in zip(names, _shared(len(names), state), strict=True) if found]
     if bad:
         more = f", and {len(bad) - 3} more files are damaged" if len(bad) > 3 else ""
-        raise CheckpointError(f"{op}: the checkpoint in {folder} is damaged: {', '.join(bad[:3])}{more}. Restore another one.")
+        raise CheckpointError(
+            f"{op}: the checkpoint in {folder} is damaged: {', '.join(bad[:3])}{more}. Restore another checkpoint."
+        )
     return identifier
 
 
@@ -137,18 +139,18 @@ def verify(folder: str, op: str, every: bool) -> str | None:
 
 
 def recover(folder: str) -> None:
-    """Finishes what a program that was killed between two renames has left: brings the old checkpoint back."""
+    """Restore the old checkpoint if a program was killed between the two renames."""
     if is_local(folder) and not os.path.exists(folder) and os.path.isdir(folder + _OLD):
-        with contextlib.suppress(OSError):  # another process has done it
+        with contextlib.suppress(OSError):  # another process has already renamed it
             os.rename(folder + _OLD, folder)
 
 
 @contextlib.contextmanager
 def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
-    """A folder to write to, which is renamed to `folder` when the block ends, and removed when it raises.
+    """Yield a folder to write to, which is renamed to `folder` when the block ends, and removed on an error.
 
     Raises:
-      CheckpointError: `folder` is there and is not to be overwritten, or another program is writing it.
+      CheckpointError: `folder` exists and must not be overwritten, or another program is writing it.
     """
     new, old = folder + _NEW, folder + _OLD
     first = jax.process_index() == 0
@@ -157,9 +159,9 @@ def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
             recover(folder)
         _together("recovered")
         if os.path.lexists(folder) and not overwrite:
-            raise CheckpointError(f"{op}: {folder} exists already. Save to another folder, or give overwrite=True.")
+            raise CheckpointError(f"{op}: {folder} already exists. Save to another folder, or pass overwrite=True.")
         if first:
-            shutil.rmtree(new, ignore_errors=True)  # of a program that was killed
+            shutil.rmtree(new, ignore_errors=True)  # left by a program that was killed
         _together("cleared")
         try:
             yield new
@@ -186,10 +188,10 @@ def _remove(path: str) -> None:
 
 @contextlib.contextmanager
 def _only_one(folder: str, op: str) -> Iterator[None]:
-    """A lock that ends with its process, however that ends."""
+    """Hold a lock that is released when its process ends for any reason."""
     try:
         import fcntl
-    except ImportError:  # a system without such locks
+    except ImportError:  # the operating system lacks such locks
         yield
         return
     os.makedirs(os.path.dirname(folder), exist_ok=True)
@@ -201,10 +203,10 @@ def _only_one(folder: str, op: str) -> Iterator[None]:
         except OSError:
             file.close()
             raise CheckpointError(
-                f"{op}: another program, or another thread, is saving to {folder}. Wait until it has ended, or save to another folder."
+                f"{op}: another program, or another thread, is saving to {folder}. Wait until it ends, or save to another folder."
             ) from None
         with contextlib.suppress(OSError):
-            if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:  # else its last owner has removed it meanwhile
+            if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:  # else its last owner removed the file
                 break
         file.close()
     try:
@@ -216,6 +218,6 @@ def _only_one(folder: str, op: str) -> Iterator[None]:
 
 
 def _together(what: str) -> None:
-    """Waits for the other processes."""
+    """Wait for the other processes."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(f"namedax.checkpoints.{what}")

@@ -1,7 +1,7 @@
-"""How a stored array gets to where it is to live: which blocks a device reads, and what is done to them then.
+"""Reading of stored arrays with their target sharding: the blocks that a device reads, and their conversion.
 
-An array is read in the order of axes in which it was written, each device its own block of that; where another order is asked for, the block
-is transposed on its device.
+An array is read in its stored order of axes, each device its own block. If another order is requested, the block is transposed
+on its device.
 """
 
 from __future__ import annotations
@@ -26,28 +26,32 @@ __all__ = ["Reading", "placed_value"]
 
 
 class Reading(NamedTuple):
-    """What is to become of one stored array."""
+    """The plan for one stored array."""
 
     stored: Stored
     wanted: Wanted
     sharding: Any  # of the result; `None` leaves it to JAX
-    order: tuple[int, ...]  # for each axis of the result, which one it is of the stored array
+    order: tuple[int, ...]  # for each axis of the result, the index of the stored axis
 
     @classmethod
     def of(cls, stored: Stored, wanted: Wanted, placement: tuple[Assignment, Mesh] | None, path: Path, op: str) -> Reading:
-        """Raises `MeshError` where the array is to live on devices that are not there."""
+        """Make the plan for one array.
+
+        Raises:
+          MeshError: the array is requested on a mesh without devices.
+        """
         sharding = wanted.sharding
         if placement is not None:
             sharding = named_sharding(wanted.dims, wanted.shape, *placement, op)
         elif isinstance(sharding, NamedSharding) and not isinstance(sharding.mesh, Mesh):
             raise MeshError(
-                f"{op}: {path_text(path)} is asked for on an AbstractMesh, {dict(sharding.mesh.shape)}, which has no devices. Give one as "
+                f"{op}: {path_text(path)} is requested on an AbstractMesh, {dict(sharding.mesh.shape)}, which has no devices. Pass "
                 "mesh=jax.make_mesh(...), with axis_resources=."
             )
         return cls(stored, wanted, None if wanted.host else sharding, _order(stored, wanted, op))
 
     def restore_args(self, ocp: Any) -> Any:
-        """How orbax is to read it."""
+        """Return the orbax arguments for this array."""
         sharding = self._as_read()
         if sharding is None:
             return ocp.RestoreArgs(restore_type=np.ndarray)
@@ -58,7 +62,7 @@ class Reading(NamedTuple):
         return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=shape, dtype=dtype)
 
     def _as_read(self) -> Any:
-        """Where the stored array is read to: each axis where the result has it. `None` for the host."""
+        """Return the sharding for reading the stored array, the permuted sharding of the result; `None` for the host."""
         sharding = self.sharding
         if isinstance(sharding, NamedSharding):
             spec: list[Any] = [None] * len(self.order)
@@ -68,7 +72,7 @@ class Reading(NamedTuple):
         return sharding if isinstance(sharding, SingleDeviceSharding) else None
 
     def finish(self, data: Any) -> Any:
-        """The array that is asked for, of what was read; `data` is `None` where there is nothing to read."""
+        """Convert the read data to the requested array; `data` is `None` if there is nothing to read."""
         stored, wanted = self.stored, self.wanted
         if data is None:
             data = jnp.zeros(wanted.shape, wanted.dtype) if stored.key is None else _no_keys(wanted, stored.key)
@@ -83,7 +87,7 @@ class Reading(NamedTuple):
             on_host = isinstance(data, np.ndarray)
             data = jnp.asarray(data) if self.sharding is None else jax.device_put(data, self.sharding)
             if on_host:
-                jax.block_until_ready(data)  # so that the copies of one array at a time are in memory
+                jax.block_until_ready(data)  # so that only one array at a time has two copies in memory
         return make(data, wanted.dims) if any(dim is not None for dim in wanted.dims) else data
 
 
@@ -100,7 +104,7 @@ def _order(stored: Stored, wanted: Wanted, op: str) -> tuple[int, ...]:
 
 
 def placed_value(value: Any, wanted: Wanted | Value, placement: tuple[Assignment, Mesh] | None) -> Any:
-    """A value of Python, as what is asked for: itself, or an array without axes."""
+    """Return a Python value in the requested form: itself, or an array without axes."""
     if isinstance(wanted, Value):
         return value
     if wanted.host:

@@ -1,10 +1,10 @@
-"""A tree of arrays as two things: the arrays under their paths, which orbax writes, and JSON that says all else.
+"""A tree of arrays in two parts: the arrays under their paths, which orbax writes, and JSON for everything else.
 
-The JSON has the tree's shape, and for each array its element type and its dims: the names. Values of Python stand in it as they are, and so
-do arrays without entries, which orbax does not take. Nothing is ever unpickled: classes are not stored, so a named tuple or a dataclass
-comes back as a dict of its fields, or as what it was where `like` says so.
+The JSON has the tree's structure, and for each array its dtype and its dims, the axis names. It also contains Python values and
+arrays without elements, which orbax does not support. Nothing is ever unpickled, because classes are not stored. A named tuple
+or a dataclass is restored as a dict of its fields, or as its class if `like` has it.
 
-A path is the keys from the root to a leaf, joined by `/`; within a key, `/`, `.` and `%` are quoted as in an address.
+A path is the sequence of keys from the root to a leaf, joined by `/`; within a key, `/`, `.` and `%` are percent-encoded.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 Path = tuple[str, ...]
-PLAIN = (bool, int, float, complex, str)  # values of Python that stand in the metadata
+PLAIN = (bool, int, float, complex, str)  # types of Python values that are stored in the metadata
 
 
 class Stored(NamedTuple):
-    """An array of a checkpoint, as its metadata says it. `dims` are written names, `None` for a positional axis."""
+    """An array of a checkpoint, as described by its metadata. `dims` are written names, `None` for a positional axis."""
 
     shape: tuple[int, ...]
     dtype: Any
     dims: tuple[Any, ...]
-    key: str | None  # the generator, where it holds keys of random numbers
+    key: str | None  # the random-number generator of an array of keys
     host: bool  # it was a NumPy array
 
     @property
@@ -71,49 +71,49 @@ class Stored(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Whether there is no entry to read: orbax does not write such an array."""
+        """True if there is no element to read: orbax does not write such an array."""
         return math.prod(self.shape) == 0
 
     def compare(self, data: Any, path: Path, folder: str, op: str) -> None:
-        """Raises `CheckpointError` where an array that orbax has found or read is not of this shape and dtype."""
+        """Raise `CheckpointError` if an array that orbax found or read has another shape or dtype."""
         shape, dtype = self.shape, self.dtype
         if self.key is not None:
             words = jax.eval_shape(jax.random.key_data, jax.ShapeDtypeStruct(shape, dtype))
             shape, dtype = words.shape, words.dtype
         if tuple(data.shape) != tuple(shape) or np.dtype(data.dtype) != np.dtype(dtype):
             raise CheckpointError(
-                f"{op}: the files in {folder} hold {data.dtype}{list(data.shape)} for {path_text(path)}, and its metadata says "
-                f"{np.dtype(dtype)}{list(shape)}; one of them is damaged. Restore another checkpoint."
+                f"{op}: the files in {folder} contain {data.dtype}{list(data.shape)} for {path_text(path)}, but the metadata has "
+                f"{np.dtype(dtype)}{list(shape)}: one of them is damaged. Restore another checkpoint."
             )
 
     def read_dims(self, op: str) -> Dims:
-        """The names, and `None` for positional axes."""
+        """Return the names, and `None` for positional axes."""
         return tuple(None if dim is None else read_name(dim, op) for dim in self.dims)
 
     def type(self, op: str) -> Any:
-        """The array without values."""
+        """Return the array without values."""
         return _as_array(jax.ShapeDtypeStruct(self.shape, self.dtype), self.read_dims(op))
 
     @property
     def text(self) -> str:
-        """The type, as `repr` of an array shows it."""
+        """The type, in the format of `repr` of an array."""
         dims = tuple(None if dim is None else _name_text(dim) for dim in self.dims)
         return type_text(_as_array(jax.ShapeDtypeStruct(self.shape, self.dtype), dims))
 
 
 class Value(NamedTuple):
-    """A value of Python in a checkpoint."""
+    """A Python value in a checkpoint."""
 
     value: Any
 
     @property
     def text(self) -> str:
-        """As messages say it."""
+        """The text for messages."""
         return f"the {type(self.value).__name__} {self.value!r}"
 
 
 def _name_text(dim: Any) -> str:
-    """The text of a written name, of which nothing needs to be imported."""
+    """Return the text of a written name, without importing anything."""
     if isinstance(dim, dict) and "enum" in dim:
         return str(dim["enum"])
     try:
@@ -127,7 +127,7 @@ def _as_array(data: Any, dims: Dims) -> Any:
 
 
 def is_key(data: Any) -> bool:
-    """Whether an array, or its type, holds keys of random numbers."""
+    """Return True if an array, or its type, has random keys."""
     return bool(jnp.issubdtype(getattr(data, "dtype", np.dtype(bool)), jax.dtypes.prng_key))
 
 
@@ -135,7 +135,7 @@ def is_key(data: Any) -> bool:
 
 
 def _children(node: Any) -> list[tuple[Any, Any]] | None:
-    """The keys and children of a node of a tree; `None` for a leaf."""
+    """Return the keys and children of a node of a tree; `None` for a leaf."""
     if is_named(node):
         return None
     flat, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda inner: inner is not node)
@@ -157,16 +157,16 @@ def _written_key(key: Hashable, op: str) -> Any:
 
 
 def _part(written: Any) -> str:
-    """A key, as it is written, in a path."""
+    """Return a written key as a part of a path."""
     text = str(written) if isinstance(written, (str, int)) else identity(written)
     return "".join(_QUOTED.get(character, character) for character in text)
 
 
-_QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}  # orbax joins keys by points
+_QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}  # orbax joins keys with periods
 
 
 def path_text(path: Path) -> str:
-    """A path as messages say it, and as `names` has it.
+    """Return a path as text, as in messages and in `names`.
 
     >>> path_text(("params", "w1"))
     'params/w1'
@@ -175,7 +175,7 @@ def path_text(path: Path) -> str:
 
 
 def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
-    """The leaves of a tree by their paths, in the order of `jax.tree.leaves(tree, is_leaf=is_named)`."""
+    """Return the leaves of a tree by their paths, in the order of `jax.tree.leaves(tree, is_leaf=is_named)`."""
     found: dict[Path, Any] = {}
 
     def visit(node: Any, path: Path) -> None:
@@ -183,7 +183,7 @@ def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
         if children is None:
             if path in found:
                 raise CheckpointError(
-                    f"{op}: two leaves of the tree have one path, {path_text(path)}. Give them keys of their own."
+                    f"{op}: two leaves of the tree have the same path, {path_text(path)}. Give them different keys."
                 )
             found[path] = node
         for key, child in children or ():
@@ -197,8 +197,8 @@ def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
 
 
 def split(tree: Any, op: str) -> tuple[dict[Path, Any], Any]:
-    """The arrays that orbax is to write, by their paths, and the JSON of all else."""
-    leaves_of(tree, op)  # each has a path of its own
+    """Return the arrays that orbax writes, by their paths, and the JSON of everything else."""
+    leaves_of(tree, op)  # checks that paths are unique
     arrays: dict[Path, Any] = {}
 
     def visit(node: Any, path: Path) -> Any:
@@ -217,7 +217,7 @@ def split(tree: Any, op: str) -> tuple[dict[Path, Any], Any]:
 
 
 def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
-    """The JSON of a leaf, whose array, if it has entries, goes to `arrays`."""
+    """Return the JSON of a leaf, and add its array to `arrays` if it has elements."""
     if type(leaf) in PLAIN:
         return {"value": _written_value(leaf)}
     what = f"{path_text(path)} of the tree" if path else "the tree"
@@ -232,35 +232,35 @@ def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
     else:
         entry["dtype"] = np.dtype(data.dtype).name
     if math.prod(data.shape):
-        # The whole array, of the sizes that its names have: no block, and nothing that a layout added.
+        # The global array, with the sizes of its names: not a block, and without padding of a layout.
         arrays[path or ("",)] = _as_orbax_takes_it(data)
     return entry
 
 
 def _storable(leaf: Any, what: str, op: str) -> Any:
-    """The data of a leaf, if orbax can write it."""
+    """Return the data of a leaf if orbax can write them."""
     data = data_of(leaf)
     if isinstance(data, jax.core.Tracer):
         raise CheckpointError(
-            f"{op}: {what}, {type_text(leaf)}, has no values while it is traced. Save outside of traced and mapped functions."
+            f"{op}: {what}, {type_text(leaf)}, has no values while it is traced. Save outside traced and mapped functions."
         )
     array = isinstance(data, (jax.Array, np.ndarray, np.generic))
     if not array or not (is_key(data) or jnp.issubdtype(data.dtype, np.number) or jnp.issubdtype(data.dtype, np.bool_)):
         raise CheckpointError(
-            f"{op}: {what} is {format_value(leaf)}, of type {type(leaf).__name__}, which cannot be stored; a checkpoint holds arrays of numbers, and "
-            "Python's numbers and strings. Leave it out, or make an array of it."
+            f"{op}: {what} is {format_value(leaf)}, of type {type(leaf).__name__}, which cannot be stored. A checkpoint can store arrays of "
+            "numbers, and Python numbers and strings. Remove it, or convert it to an array."
         )
     if not is_key(data) and not _has_files(np.dtype(data.dtype).name):
         raise CheckpointError(
-            f"{op}: {what}, {type_text(leaf)}, has elements of a type that orbax's files lack. Cast it (astype) to save it, and back when it is "
-            "restored."
+            f"{op}: {what}, {type_text(leaf)}, has a dtype that orbax cannot store. Cast it (astype) to save it, and cast it back "
+            "after restoring."
         )
     return data
 
 
 @functools.lru_cache(maxsize=256)
 def _has_files(dtype: str) -> bool:
-    import tensorstore  # in which orbax writes
+    import tensorstore  # the library with which orbax writes
 
     try:
         tensorstore.dtype(dtype)
@@ -274,8 +274,8 @@ def _written_dims(array: NamedArray, what: str, op: str) -> list[Any]:
     named = [identity(dim) for dim in dims if dim is not None]
     if len(set(named)) < len(named):
         raise CheckpointError(
-            f"{op}: two axes of {what}, {type_text(array)}, are members of enumerations of one name, which a checkpoint cannot tell "
-            "apart. Rename one of them (nx.rename)."
+            f"{op}: two axes of {what}, {type_text(array)}, are members of enumerations with equal names, which a checkpoint cannot "
+            "distinguish. Rename one of them (nx.rename)."
         )
     return dims
 
@@ -284,7 +284,7 @@ def _generator(keys: Any, what: str, op: str) -> str:
     kind = jax.random.key_impl(keys)
     if not isinstance(kind, str):
         raise CheckpointError(
-            f"{op}: {what} holds keys of the generator {kind!r}, which has no registered name. Save jax.random.key_data of it."
+            f"{op}: {what} has keys of the generator {kind!r}, which has no registered name. Save jax.random.key_data(keys) instead."
         )
     return kind
 
@@ -294,7 +294,7 @@ def _as_orbax_takes_it(data: Any) -> Any:
         data = jax.random.key_data(data)
     if isinstance(data, jax.Array) and (jax.process_count() == 1 or not data.is_fully_addressable):
         return data
-    return np.asarray(data)  # of many processes, each has one of its own, and all the same, as with a value of Python
+    return np.asarray(data)  # with several processes, each process has its own equal copy, as for a Python value
 
 
 def _written_value(value: Any) -> Any:
@@ -318,12 +318,12 @@ def _key_type(kind: str, op: str) -> Any:
         return jax.eval_shape(lambda: jax.random.key(0, impl=kind)).dtype
     except ValueError as error:
         raise CheckpointError(
-            f"{op}: the checkpoint has keys of the generator {kind!r}, which this program does not know. Register it first. ({error})"
+            f"{op}: the checkpoint has keys of the generator {kind!r}, which is not registered in this program. Register it first. ({error})"
         ) from None
 
 
 def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
-    """A dict of dicts with values at these paths: the tree as orbax sees it."""
+    """Return a dict of dicts with values at these paths: the tree for orbax."""
     tree: dict[str, Any] = {}
     for path, value in flat.items():
         inner = tree
@@ -337,11 +337,11 @@ def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
 
 
 def check_tree(node: Any, field: str, op: str) -> None:
-    """Raises `CheckpointError` where a field of a checkpoint's metadata is not the JSON of a tree, and says which part is not."""
+    """Raise `CheckpointError`, with the invalid part, if a field of a checkpoint's metadata is not the JSON of a tree."""
 
     def wrong(what: str, value: Any) -> CheckpointError:
         return CheckpointError(
-            f"{op}: {field} has {format_value(value)} for {what}; the file is damaged, or of a newer namedax. Restore another checkpoint."
+            f"{op}: {field} has {format_value(value)} for {what}: the file is damaged, or from a newer namedax. Restore another checkpoint."
         )
 
     def visit(node: Any, path: Path) -> None:
@@ -396,19 +396,19 @@ def _walk(node: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:
 
 
 def _inner(node: Any) -> list[tuple[Any, Any]]:
-    """The keys, as they are written, and the children of a node."""
+    """Return the written keys and the children of a node."""
     if "dict" in node:
         return [(key, child) for key, child in node["dict"]]
     return list(enumerate(node.get("list", node.get("tuple", ()))))
 
 
 def stored_leaves(tree: Any, op: str) -> dict[Path, Stored | Value]:
-    """What a checkpoint holds, by paths, of the JSON of its tree."""
+    """Return the leaves of a checkpoint, by paths, from the JSON of its tree."""
     return {path: _stored(entry, op) for path, entry in _walk(tree, ())}
 
 
 def rebuilt(tree: Any, leaf: Callable[[Path], Any], op: str) -> Any:
-    """The tree of this JSON, with `leaf(path)` for each leaf."""
+    """Return the tree of this JSON, with `leaf(path)` for each leaf."""
 
     def visit(node: Any, path: Path) -> Any:
         if "none" in node:

@@ -1,8 +1,8 @@
-"""Axis names, and keys of dicts, as JSON and back.
+"""Conversion of axis names and dict keys to JSON and back.
 
-What Python holds equal is written alike: a `StrEnum`'s member as its string, a named tuple as a tuple. Nothing that is read makes Python
-import or call anything: a member of an enumeration is looked up in modules that the program has imported, and only its class name and its
-own name count when names are compared.
+Values that are equal in Python are written alike: a member of a `StrEnum` as its string, a named tuple as a tuple. Reading
+never imports or calls anything. A member of an enumeration is looked up in modules that the program has imported. Only its
+class name and its own name count when names are compared.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ STORABLE = "strings, numbers, bytes, members of enumerations, and tuples and fro
 
 
 def written_name(name: Hashable, op: str, what: str) -> Any:
-    """A name as JSON.
+    """Convert a name to JSON.
 
     Args:
       name: the name of an axis, a part of one, or a key of a dict.
-      op: the operation, as the user calls it.
-      what: what it names, for the message.
+      op: the public name of the operation.
+      what: a description of the named object, for the message.
 
     Raises:
-      CheckpointError: it cannot be written such that the same name is read.
+      CheckpointError: the name cannot be written such that an equal name is read.
 
     >>> written_name(("layer", 0), "save", "an axis")
     {'tuple': ['layer', 0]}
@@ -38,8 +38,8 @@ def written_name(name: Hashable, op: str, what: str) -> Any:
     data = _written(name)
     if data is _UNKNOWN:
         raise CheckpointError(
-            f"{op}: {what} is {name!r}, of type {type(name).__name__}, which cannot be stored; a checkpoint holds {STORABLE}. Rename it "
-            "to one of these (nx.rename for an axis)."
+            f"{op}: {what} is {name!r}, of type {type(name).__name__}, which cannot be stored. A checkpoint can store {STORABLE}. "
+            "Rename it to one of these (nx.rename for an axis)."
         )
     return data
 
@@ -69,12 +69,12 @@ def _written(name: Any) -> Any:
 
 
 def _written_number(number: Any) -> Any:
-    if number != number:  # it is not equal to itself, so no name that is read would be
+    if number != number:  # NaN is not equal to itself, so no restored name would be
         return _UNKNOWN
     value = complex(number)
     if isinstance(number, numbers.Integral) or (value.imag == 0 and value.real.is_integer()):
         return int(number if isinstance(number, numbers.Integral) else value.real)
-    if number != value or hash(number) != hash(value):  # a fraction that no float is
+    if number != value or hash(number) != hash(value):  # a fraction that is not a float
         return _UNKNOWN
     return {"float": value.real.hex()} if value.imag == 0 else {"complex": [value.real.hex(), value.imag.hex()]}
 
@@ -82,12 +82,12 @@ def _written_number(number: Any) -> Any:
 def _written_member(member: Any) -> Any:
     kind = type(member)
     if not isinstance(member, enum.Enum) or kind.__members__.get(member.name) is not member:
-        return _UNKNOWN  # of a string that is not equal to its text, or a union of flags
+        return _UNKNOWN  # a string subclass that is not equal to its text, or a union of flags
     return {"enum": f"{kind.__qualname__}.{member.name}", "module": kind.__module__}
 
 
 def identity(data: Any) -> str:
-    """What is the same for two written names if and only if they are the same name. The module of an enumeration does not count."""
+    """Return a text that is equal for two written names exactly if they are the same name, without modules of enumerations."""
     return json.dumps(_without_modules(data), sort_keys=True)
 
 
@@ -100,10 +100,10 @@ def _without_modules(data: Any) -> Any:
 
 
 def read_name(data: Any, op: str) -> Any:
-    """The name that was written as `data`.
+    """Return the name that was written as `data`.
 
     Raises:
-      CheckpointError: it is a member of an enumeration that this program has not imported, or is not a name.
+      CheckpointError: it is a member of an enumeration that this program has not imported, or it is not a name.
 
     >>> read_name({"tuple": ["layer", 0]}, "restore")
     ('layer', 0)
@@ -124,12 +124,13 @@ def read_name(data: Any, op: str) -> Any:
         case {"enum": str(member), "module": str(module)}:
             return _member(member, module, op)
     raise CheckpointError(
-        f"{op}: the checkpoint has {format_value(data)} where a name was expected; it is damaged, or of a newer namedax."
+        f"{op}: the checkpoint has {format_value(data)} in place of a name: it is damaged, or from a newer namedax. Restore another "
+        "checkpoint."
     )
 
 
 def _member(text: str, module: str, op: str) -> enum.Enum:
-    # Through the dictionaries of modules and classes: an attribute could run code, or import something.
+    # Looked up in the dictionaries of modules and classes, because attribute access could run code, or import something.
     *path, member = text.split(".")
     found: Any = sys.modules.get(module)
     for part in path:
@@ -139,5 +140,5 @@ def _member(text: str, module: str, op: str) -> enum.Enum:
         return named
     raise CheckpointError(
         f"{op}: the checkpoint has the name {text} of an enumeration in module {module!r}, which this program has not imported, or which "
-        "lacks it. Import the module first, or say what is stored with like=, whose names are used then."
+        "lacks it. Import the module first, or pass like= with the names to use."
     )

@@ -8,6 +8,6 @@ functions of users). `axis_mappings` is the notation that `nx.named` and `nx.xma
 CPU backend cannot compile. `element_types` chooses dtypes, `foreign_arrays` rejects arrays of other libraries, `reshape` merges
 dimensions, `records` are classes of fields, `notebook` names notebook cells, `name_scopes` names operations in programs, and
 `functions` reads signatures. `call_errors`, `argument_kinds`, `bool_arguments` check calls; `docstrings` joins docstrings;
-`migration_hints`, `protocol_hints` and `numpy_functions` map words of other libraries, Python and NumPy. `leaf_marks` marks
-leaves whose names a pytree operation may have moved. `explicit_fallback` runs what JAX cannot run on Explicit axes.
+`numpy_functions` and `protocol_hints` are for named arrays in functions of NumPy and Python. `leaf_marks` marks leaves whose
+names a pytree operation may have moved. `explicit_fallback` runs what JAX cannot run on Explicit axes.
 """

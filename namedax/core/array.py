@@ -21,7 +21,6 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
-from namedax.core.migration_hints import what_to_write
 from namedax.core.names import Dims, check_dims
 from namedax.core.numpy_functions import call_of_numpy
 from namedax.core.protocol_hints import for_a_format, for_a_number, for_membership, for_positions, for_truth, iteration_hint
@@ -31,6 +30,7 @@ from namedax.errors import (
     ArrayAttributeError,
     NamedAxesLeftError,
     PositionalAxisError,
+    hints,
     refuse_names,
     shape_of,
     show_names,
@@ -153,7 +153,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             names = self._names  # which an array that is not made yet lacks
             if hasattr(NamedArray, name):  # what its data lack: JAX puts other things into a tree than arrays
                 raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)
-            remedy = what_to_write(name, names)
+            remedy = hints().attribute(name, names)
             instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
             try:
                 text = type_text(self)

@@ -1,177 +1,169 @@
-"""What JAX refuses of whole arrays because an axis of theirs is cut over an Explicit mesh axis, and how it is done all the same.
+"""Choose how an operation runs on arrays that are sharded over Explicit mesh axes.
 
-On such a mesh axis the sharding is part of a value's type, and JAX (0.10 to 0.12) has no rule for many operations along an axis that is
-cut. The other way stands in `namedax.explicit_axes`. It maps functions, so it is above all operations; it is installed here, where
-operations can ask for it.
-
-Nothing is looked at before JAX has refused something. A function that it has refused is noted, and asks first from then on.
+On such a mesh axis the sharding is part of a value's type, and JAX (0.10 to 0.12) has no rule for many operations along a sharded
+axis. Each operation declares what JAX supports (`Explicit`), and the types of its operands decide before the call: it runs as JAX
+has it, or as a mapped function of its own. The latter is in `namedax.explicit_axes`, which maps functions and so stands above all
+operations; it is installed here, where operations can reach it.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-import re
-from collections.abc import Callable, Mapping
-from types import CodeType
-from typing import Any, TypeVar, cast
+import enum
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
-from namedax.core.bool_arguments import check_flags, flags_of
+import jax
+from jax.sharding import AxisType, NamedSharding
+
+from namedax.core.array import NamedArray
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.element_types import refuse_overflow
 from namedax.core.foreign_arrays import refuse_foreign_among
 from namedax.errors import NamedaxError
 
-__all__ = [
-    "checked_operation",
-    "fallback",
-    "guarded",
-    "install",
-    "is_of_sharding",
-    "mark_operation",
-    "note",
-    "refused",
-    "within_decorators",
-]
+__all__ = ["Explicit", "explain_call", "install", "may_fall_back", "needs_fallback", "run_fallback", "sharding_by_name"]
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-#: The functions that JAX has refused once, in this process, of some arrays.
-refused: set[Any] = set()
-
-_ways: list[Callable[..., Any]] = []
+Entries = tuple[tuple[Hashable, tuple[str, ...]], ...]
 
 
-_MOST = 1024
+class Explicit(enum.Enum):
+    """Kinds of operations, by what JAX supports on axes that are sharded over Explicit mesh axes."""
+
+    #: JAX has a rule for every axis.
+    AS_JAX = enum.auto()
+    #: JAX has a rule where all operands have the same sharding.
+    ALIGNED = enum.auto()
+    #: JAX has a rule where every sharded axis is kept: the axes that the operation reduces, reorders or indexes are not sharded.
+    KEPT = enum.auto()
+    #: JAX lacks a rule for some kept axes too, so the operation runs as a mapped function.
+    MAPPED = enum.auto()
 
 
-def note(function: Callable[..., Any]) -> None:
-    """Notes that JAX has refused this function of some arrays."""
-    if len(refused) >= _MOST:
-        refused.clear()
-    refused.add(function)
+_runs: list[Callable[..., Any]] = []
 
 
-def install(way: Callable[..., Any]) -> None:
-    """Makes `way` the other way. It is called as `fallback` is, with whether there was an error in the place of the error."""
-    _ways[:] = [way]
+def install(run: Callable[..., Any]) -> None:
+    """Make `run` the function that `run_fallback` calls with its own arguments."""
+    _runs[:] = [run]
 
 
-def fallback(
-    error: Exception | None, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any] | None:
-    """The result of `function(*args, **kwargs)` on the other way; `None` if there is none, or no need of it.
+def may_fall_back(args: Iterable[Any]) -> bool:
+    """Return True if an operand is on a mesh with Explicit axes. Lists and tuples of operands are searched too."""
+    for arg in args:
+        kind = type(arg)
+        if kind is NamedArray:
+            data = arg._data
+            sharding = jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+            if type(sharding) is NamedSharding and AxisType.Explicit in sharding.mesh.axis_types:
+                return True
+        elif (kind is list or kind is tuple) and may_fall_back(arg):
+            return True
+    return False
+
+
+def sharding_by_name(operand: NamedArray) -> Entries:
+    """Return the Explicit mesh axes of each sharded axis of an array, by name; `None` stands for positional axes."""
+    sharding: Any = jax.typeof(operand._data).sharding
+    if not isinstance(sharding, NamedSharding):
+        return ()
+    pairs = zip(operand._dims, sharding.spec, strict=False)
+    return tuple((dim, entry if isinstance(entry, tuple) else (entry,)) for dim, entry in pairs if entry is not None)
+
+
+def needs_fallback(rule: Explicit, axes: Callable[[], Any], operands: Sequence[Any]) -> bool:
+    """Return True if JAX has no rule for these operands.
 
     Args:
-      error: what the function has raised; `None` before it is called, where only ways that are known are taken.
-      function: a whole operation, with all of its checks. It changes nothing, so that it can be called again.
+      rule: the declaration of the operation.
+      axes: returns the axes that the operation reduces, reorders or indexes.
+      operands: the arrays, of which at least one is sharded over an Explicit mesh axis.
+    """
+    named = [x for x in operands if isinstance(x, NamedArray)]
+    shardings = [entries for x in named if (entries := sharding_by_name(x))]
+    if not shardings:
+        return False
+    meshes = {jax.typeof(x._data).sharding.mesh for x in named}
+    if rule is Explicit.MAPPED or _conflict(shardings) or len({mesh for mesh in meshes if not mesh.empty}) > 1:
+        return True
+    if rule is Explicit.AS_JAX:
+        return False
+    if rule is Explicit.ALIGNED:
+        places = dict(entry for entries in shardings for entry in entries)
+        return any(dict(sharding_by_name(x)) != {dim: places[dim] for dim in x._dims if dim in places} for x in named)
+    sharded = {name for entries in shardings for name, _ in entries}
+    touched = axes()
+    return None in sharded or touched is None or touched is ... or not sharded.isdisjoint(touched)
+
+
+def _conflict(shardings: Iterable[Entries]) -> bool:
+    """Return True if a name is sharded in two ways, or a mesh axis shards two names."""
+    by_name: dict[Hashable, tuple[str, ...]] = {}
+    by_mesh_axis: dict[str, Hashable] = {}
+    for entries in shardings:
+        for name, mesh_axes in entries:
+            if name is None:
+                continue
+            if by_name.setdefault(name, mesh_axes) != mesh_axes:
+                return True
+            if any(by_mesh_axis.setdefault(axis, name) != name for axis in mesh_axes):
+                return True
+    return False
+
+
+def run_fallback(
+    rule: Explicit,
+    op: str,
+    axes: Callable[[], Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+) -> tuple[Any] | None:
+    """Return the result of `function(*args, **kwargs)` as a mapped function; `None` if JAX runs it as it is.
+
+    Eagerly, operations that may create constants run in the context of the mesh, which JAX requires.
+
+    Args:
+      rule: the declaration of the operation.
+      op: the operation, for messages.
+      axes: returns the axes that the operation reduces, reorders or indexes.
+      function: the operation without this check. It has no side effects, so it can be called again.
       args: of the function.
       kwargs: likewise.
 
     Raises:
-      PlacementConflictError: the places of the operands do not go together.
-      ArgumentError: JAX has refused an integer that does not fit into its type.
-      ArgumentTypeError: the function has no such arguments, one is not of the kind of its parameter, or one is an array with dims of
-        another library.
+      PlacementConflictError: the shardings of the operands contradict one another.
+      MeshError: the operands are on two meshes.
     """
-    op = str(getattr(function, "_shown", None) or getattr(function, "_guarded", "an operation"))
-    if error is not None:
-        refuse_foreign_among(op, (args, kwargs))
-    if isinstance(error, OverflowError):
-        refuse_overflow(op, (args, kwargs))
-    if error is None:
-        return cast("tuple[Any] | None", _ways[0](False, function, args, kwargs))
-    if _is_part_of_another():
-        return None
-    done = cast("tuple[Any] | None", _ways[0](True, function, args, kwargs)) if is_of_sharding(error) else None
-    if done is None and getattr(function, "_is_of_user", None) is not True:
-        refuse_miscall(op, function, args, kwargs, error)
-    return done
+    result: tuple[Any] | None = _runs[0](rule, op, axes, function, args, kwargs)
+    return result
 
 
-def is_of_sharding(error: BaseException) -> bool:
-    """Whether JAX has raised an error because of how something is sharded, or one of namedax follows from that."""
-    cause: BaseException | None = error
-    while isinstance(cause, NamedaxError):
-        cause = cause.__cause__
-    return cause is not None and bool(_OF_SHARDING.search(f"{type(cause).__name__}: {cause}"))
+def explain_call(
+    op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
+) -> None:
+    """Raise an error that shows the wrong argument of a call, if one of the arguments is wrong.
 
-
-# JAX exports no class for these errors, and some are of Python's.
-_OF_SHARDING = re.compile(r"shard|PartitionSpec|Resource axis|replicated|mesh|\[[^\]]*@", re.IGNORECASE)
-
-
-def _is_part_of_another() -> bool:
-    """Whether the operation that asks is called by another one, which will do all of it the other way.
-
-    Functions of the user may stand between the two, as in a loop; then it is not.
-    """
-    frame = inspect.currentframe()
-    for _ in range(3):  # this function, the one that asks, and the operation
-        frame = frame.f_back if frame is not None else None
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
-        if frame.f_code in _operations:
-            return True
-        frame = frame.f_back
-    return False
-
-
-_BETWEEN = frozenset({"namedax", "jax", "functools", "contextlib"})
-_operations: set[CodeType] = set()
-
-
-def mark_operation(function: F, op: str) -> F:
-    """Notes that a function is an operation that asks for the other way; `op` is what messages call it."""
-    _operations.add(function.__code__)
-    function._guarded = op  # type: ignore[attr-defined]
-    return function
-
-
-def guarded(op: str, say: Callable[..., None] | None = None) -> Callable[[F], F]:
-    """A decorator for an operation as users call it, `op`: where JAX refuses it, it goes the other way.
+    An operation may be part of another one, whose arguments are those that users have written. Then the outer one explains
+    the error again, from the error that the inner one has explained.
 
     Args:
-      op: what messages call it.
-      say: is given an error, and the arguments, before another way is looked for; it may raise one in words.
+      op: the operation.
+      function: the function, with its signature.
+      args: its arguments.
+      kwargs: likewise.
+      error: the error that it has raised.
+
+    Raises:
+      ArgumentError: an integer does not fit into its dtype.
+      ArgumentTypeError: the function has no such arguments, one is not of the kind of its parameter, or one is an array with dims
+        of another library.
     """
-
-    def decorate(function: F) -> F:
-        flags = flags_of(function)
-
-        @functools.wraps(function)
-        def guard(*args: Any, **kwargs: Any) -> Any:
-            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
-                check_flags(op, flags, args, kwargs)
-            if refused and guard in refused and (done := fallback(None, guard, args, kwargs)) is not None:
-                return done[0]
-            try:
-                return function(*args, **kwargs)
-            except Exception as error:
-                if say is not None:
-                    say(error, args, kwargs)
-                if (done := fallback(error, guard, args, kwargs)) is None:
-                    raise
-            return done[0]
-
-        return cast("F", mark_operation(guard, op))
-
-    return decorate
-
-
-def checked_operation(function: F) -> F:
-    """An operation on arrays that has no decorator that guards it."""
-    return guarded(function.__name__)(function)
-
-
-def within_decorators(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation without its decorators, but for that it is `guarded`."""
-    inner = inspect.unwrap(function)  # a guard may stand around another decorator, which asks for an axis
-    guard = inspect.unwrap(function, stop=_is_guard)
-    return guard if vars(guard).get("__wrapped__") is inner else guarded(inner.__name__)(inner)
-
-
-def _is_guard(function: Any) -> bool:
-    return getattr(function, "__code__", None) is _guard_code
-
-
-_guard_code = guarded("")(is_of_sharding).__code__
+    first = error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
+    try:
+        refuse_foreign_among(op, (args, kwargs))
+        if isinstance(first, OverflowError):
+            refuse_overflow(op, (args, kwargs))
+        refuse_miscall(op, function, args, kwargs, first)
+    except NamedaxError as explained:
+        explained.explains = first
+        raise

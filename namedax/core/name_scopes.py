@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import contextvars
 import functools
-import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.bool_arguments import check_flags, flags_of
-from namedax.core.explicit_fallback import fallback, mark_operation, refused
 from namedax.core.names import escaped, is_name
 from namedax.core.records import Record
 from namedax.core.region import active_regions, check_regions_live, escaped_blocks
@@ -33,7 +30,7 @@ __all__ = [
         "is_open",
         "is_worth_saying",
         "names_in",
-        "operation",
+        "qualified",
         "running_operation",
     ),
     *("scope_of_lifted", "scope_text", "silent", "theirs"),
@@ -41,8 +38,6 @@ __all__ = [
 
 #: The operations that call functions of the user on blocks, by the texts of their scopes.
 OPERATIONS_ON_FUNCTIONS: set[str] = {"xmap"}
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 # The scope of the operation that runs, which stands for everything that it does; empty where user code runs.
 _open: contextvars.ContextVar[str] = contextvars.ContextVar("scope_open", default="")
@@ -83,10 +78,10 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
     >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
     ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
     """
-    return f"nx.{_qualified(op, module)}{{{','.join(map(_told, names))}}}"
+    return f"nx.{qualified(op, module)}{{{','.join(map(_told, names))}}}"
 
 
-def _qualified(op: str, module: str) -> str:
+def qualified(op: str, module: str) -> str:
     """Return an operation with the namespace that users find it in."""
     space = next((said for room, said in _NAMESPACES.items() if module.startswith(room)), "")
     return space + op.replace("[...]", "")
@@ -212,63 +207,6 @@ def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
     return run
 
 
-def operation(names: str | Callable[..., Any] | None = None, op: str | None = None, *, holds: bool = False) -> Callable[[F], F]:
-    """A decorator: in a mapped body, and under a trace, the function says its name.
-
-    Args:
-      names: the parameter that has the names, or a function of all arguments that gives them; `None`: none.
-      op: the operation, as messages call it; default: the name of the function.
-      holds: whether it runs code of the user, whose operations say theirs.
-    """
-
-    def decorate(function: F) -> F:
-        said, module = op or function.__name__, function.__module__
-        if holds:
-            OPERATIONS_ON_FUNCTIONS.add(_qualified(said, module))
-        read = names if callable(names) else _reader(function, names)
-        flags = flags_of(function)
-
-        @functools.wraps(function)
-        def scoped(*args: Any, **kwargs: Any) -> Any:
-            if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
-                check_flags(said, flags, args, kwargs)
-            if refused and scoped in refused and (done := fallback(None, scoped, args, kwargs)) is not None:
-                return done[0]
-            try:
-                if _open.get() or not is_worth_saying(args):
-                    return function(*args, **kwargs)
-                try:
-                    text = scope_text(said, names_in(read(*args, **kwargs), args), module)
-                except TypeError:  # arguments that the function itself refuses
-                    text = scope_text(said, (), module)
-                if escaped_blocks:
-                    check_said(text, (args, kwargs))
-                with Scope(text, holds):
-                    return function(*args, **kwargs)
-            except Exception as error:
-                if (done := fallback(error, scoped, args, kwargs)) is None:
-                    raise
-            return done[0]
-
-        return cast("F", mark_operation(scoped, said))
-
-    return decorate
-
-
 def is_worth_saying(operands: Iterable[Any]) -> bool:
     """Whether an operation becomes part of a program: it stands in a mapped body, or one of its operands is traced."""
     return bool(active_regions) or any(isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands)
-
-
-def _reader(function: Callable[..., Any], parameter: str | None) -> Callable[..., Any]:
-    """A function that reads one parameter of all arguments."""
-    if parameter is None:
-        return lambda *args, **kwargs: None
-    code = inspect.unwrap(function).__code__
-    place = code.co_varnames.index(parameter)
-    is_positional = place < code.co_argcount
-
-    def read(*args: Any, **kwargs: Any) -> Any:
-        return args[place] if is_positional and place < len(args) else kwargs.get(parameter)
-
-    return read

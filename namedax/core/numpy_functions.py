@@ -7,14 +7,13 @@ called, and some functions take the error for an answer.
 from __future__ import annotations
 
 import inspect
-import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from namedax.core.display import type_text
-from namedax.errors import NamedAxesLeftError, show_names, usage
+from namedax.errors import NamedAxesLeftError, hints, show_names
 
 __all__ = ["call_of_numpy"]
 
@@ -27,23 +26,6 @@ _INSPECTING = frozenset(
         np.isreal,
     ]
 )
-
-_FLAT = "nx.rearrange(x, pattern), or nx.merge_axes(x, {names}, 'flat') for one axis with a name"
-_INSTEAD = {
-    **dict.fromkeys(("reshape", "ravel"), _FLAT),
-    **dict.fromkeys(
-        ("transpose", "permute_dims", "matrix_transpose", "moveaxis", "rollaxis", "swapaxes"),
-        "nx.rename(x, {{a: b, b: a}}) to exchange names, which have no order",
-    ),
-    **dict.fromkeys(
-        ("hstack", "vstack", "dstack", "column_stack", "block", "append"),
-        "nx.concatenate([x, y], axis) or nx.stack([x, y], axis)",
-    ),
-    **dict.fromkeys(("inner", "vdot", "matmul", "outer", "tensordot", "vecdot"), "nx.dot(x, y, axis) or nx.einsum"),
-    "stack": "nx.stack([x, y], 'new')",
-    "where": "nx.where(condition, x, y)",
-    **dict.fromkeys(("save", "savez", "savez_compressed"), "nx.checkpoints.save(path, tree)"),
-}
 
 
 def call_of_numpy(function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], named: type[Any]) -> Any:
@@ -58,7 +40,7 @@ def call_of_numpy(function: Callable[..., Any], args: Any, kwargs: Mapping[str, 
         if names := tuple(dim for dim in x._dims if dim is not None):
             space = getattr(function, "__module__", None) or "numpy"
             op = f"np{space.removeprefix('numpy')}.{function.__name__}"
-            remedy = _remedy(function.__name__, space, names)
+            remedy = hints().numpy_function(function.__name__, space, names) or "Write"
             raise NamedAxesLeftError(
                 f"{op}: {type_text(x)} still has named axes, and NumPy's functions know no names. {remedy} nx.positional(x, "
                 f"[{show_names(names)}]) for an array of positions."
@@ -82,18 +64,3 @@ def _without_wrappers(value: Any, named: type[Any]) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_without_wrappers(entry, named) for entry in value)
     return {key: _without_wrappers(entry, named) for key, entry in value.items()} if type(value) is dict else value
-
-
-def _remedy(name: str, space: str, names: tuple[Hashable, ...]) -> str:
-    """What to write for a function of NumPy, up to the last alternative."""
-    if name in _INSTEAD:
-        return f"Write {_INSTEAD[name].format(names=repr(names))}, or"
-    said = usage(name).strip().removesuffix(".")
-    root = sys.modules["namedax"]
-    home = getattr(root.numpy, space.rpartition(".")[2], None) if "." in space else root.numpy
-    if not said and name in dir(home or root):
-        said = f"Write nx.numpy.{space.rpartition('.')[2]}.{name}"
-    if not said:
-        return "Write"
-    where = f" where axis is one of {show_names(names)}," if "axis" in said else ""
-    return f"{said},{where} or"

@@ -1,7 +1,7 @@
-"""Which dimensions of an array run along the rows and columns of its picture, and which blocks are left out.
+"""The dimensions of an array along the rows and columns of its picture, and the blocks that are left out.
 
-Two dimensions make a sheet. Others that are cut, and cuts into very many parts, make several sheets. Of more blocks than can be told apart the
-first ones and the last are drawn.
+Two dimensions make a sheet. Other sharded dimensions, and dimensions with very many parts, make several sheets. If there are
+too many blocks to distinguish, only the first ones and the last are drawn.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from namedax.drawing.blocks import Dimension
 
 __all__ = ["MOST_BLOCKS", "Arrangement", "Sheet", "arrange"]
 
-MOST_BLOCKS = 64  # more are not drawn one by one,
-_MOST_OF_MANY = 16  # nor more than these, where there are more devices than that
-_LONGEST = 16  # the most rows, and the most columns, of a sheet
-_FIRST = 3  # of a dimension that is not drawn whole
+MOST_BLOCKS = 64  # the maximum number of blocks that are drawn individually
+_MOST_OF_MANY = 16  # the maximum if there are more devices than that
+_LONGEST = 16  # the maximum number of rows, and of columns, of a sheet
+_FIRST = 3  # parts drawn at the start of a dimension that is not drawn completely
 
 
 class Sheet(Record):
-    """A part of an array that is drawn as one grid: the parts along rows and columns (`None` for those left out), and what it is of."""
+    """A part of an array that is drawn as one grid: the parts along rows and columns (`None` for omitted ones), and its label."""
 
     rows: tuple[int | None, ...]
     columns: tuple[int | None, ...]
-    fixed: tuple[tuple[int, int], ...]  # a part of each other dimension that is cut
+    fixed: tuple[tuple[int, int], ...]  # a part of each other sharded dimension
     label: str
 
 
 class Arrangement(Record):
-    """How an array is drawn: the dimension along the rows and that along the columns, if there are, and its sheets."""
+    """The drawing plan of an array: its row and column dimensions, if any, and its sheets."""
 
     row: int | None
     column: int | None
-    across: tuple[int, ...]  # those that tell sheets apart
+    across: tuple[int, ...]  # the dimensions that differ between sheets
     sheets: tuple[Sheet, ...]
     left_out: bool
 
     def block(self, sheet: Sheet, row: int, column: int, ndim: int) -> tuple[int, ...]:
-        """The index of the block at a place of a sheet."""
+        """Return the index of the block at a row and column of a sheet."""
         index = dict(sheet.fixed)
         if self.row is not None:
             index[self.row] = row
@@ -50,7 +50,10 @@ class Arrangement(Record):
 
 
 def arrange(dims: tuple[Dimension, ...], copies: int = 1) -> Arrangement:
-    """The two dimensions that are cut into most parts, or else the largest, make the rows and columns. A block is held by `copies` devices."""
+    """Arrange an array: the two dimensions with the most parts, or else the largest, make the rows and columns.
+
+    Each block is on `copies` devices.
+    """
     order = sorted(range(len(dims)), key=lambda i: (-dims[i].parts, -dims[i].size, i))
     row, column, *_ = *sorted(order[:2]), None, None
     across = tuple(sorted(i for i in order[2:] if dims[i].parts > 1))
@@ -79,7 +82,7 @@ def _shown(parts: int, some: bool) -> tuple[int | None, ...]:
 
 
 def _pieces(dims: tuple[Dimension, ...], dim: int | None, some: bool) -> list[tuple[int | None, ...]]:
-    """The parts of a dimension, in pieces of about equal length that each fit a sheet."""
+    """Split the parts of a dimension into pieces of about equal length that each fit a sheet."""
     if dim is None:
         return [(0,)]
     shown = _shown(dims[dim].parts, some)
@@ -89,12 +92,12 @@ def _pieces(dims: tuple[Dimension, ...], dim: int | None, some: bool) -> list[tu
 
 
 def _range_text(dim: Dimension, first: int, last: int) -> str:
-    """The entries of a dimension that a sheet has."""
+    """Return the range of a dimension that a sheet covers, as text."""
     start, end = dim.entries(first)[0], dim.entries(last)[1]
     return f"{dim.label} {start:,}–{end:,}" if end > start else f"{dim.label} {start:,}"
 
 
 def cells(sheet: Sheet) -> Iterator[tuple[int, int, int | None, int | None]]:
-    """The places of a sheet: row, column, and the parts there (`None` in a row or column that stands for those left out)."""
+    """Yield the cells of a sheet: row, column, and the parts there (`None` in a row or column for omitted parts)."""
     for (i, row), (j, column) in itertools.product(enumerate(sheet.rows), enumerate(sheet.columns)):
         yield i, j, row, column

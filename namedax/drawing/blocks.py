@@ -1,4 +1,4 @@
-"""Which devices hold which block of an array: read off its sharding, or off the place that an assignment gives it."""
+"""The devices that store each block of an array, from its sharding, or from the placement of a layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Dimension", "Holding", "Layout", "holding_of", "layout_of"]
 
 
 class Layout(Record, frozen=False):
-    """A mesh: its axes with their sizes, and the numbers of its devices, in a dimension for each axis. Equal meshes have one layout."""
+    """A mesh: its axes with their sizes, and the array of its device numbers. Equal meshes share one layout."""
 
     axes: tuple[tuple[str, int], ...]
     grid: np.ndarray
@@ -36,9 +36,9 @@ class Layout(Record, frozen=False):
 
 
 class Dimension(Record):
-    """A dimension of an array: what it is called, its size, the mesh axes that cut it, and into how many parts.
+    """A dimension of an array: its label, its size, the mesh axes that shard it, and its number of parts.
 
-    `undivided` has the mesh axes that an assignment gives it and that do not cut it, because its size does not divide over them.
+    `undivided` has the mesh axes of a layout that do not shard it, because its size does not divide over them.
     """
 
     label: str
@@ -48,7 +48,7 @@ class Dimension(Record):
     undivided: tuple[tuple[str, int], ...] = ()
 
     def entries(self, part: int) -> tuple[int, int]:
-        """The first entry of a part, and the last one."""
+        """Return the first and the last index of a part."""
         block = self.size // self.parts
         return part * block, (part + 1) * block - 1
 
@@ -56,9 +56,9 @@ class Dimension(Record):
 class Holding(Record):
     """An array in its blocks.
 
-    `holders` has a dimension for each of the array, as many entries along it as it has parts, and a last one for the devices that hold
-    the same block. `layout` is the mesh, where the array has one; `copies` are mesh axes over which it is the same, `sums` those over
-    which its values are yet to be added up.
+    `holders` has the dimensions of the grid of blocks, and a last one for the devices that store the same block. `layout` is
+    the mesh, if the array has one. `copies` are mesh axes over which it is replicated; `sums` are those over which it is
+    unreduced.
     """
 
     path: str
@@ -78,7 +78,7 @@ class Holding(Record):
 
 @functools.lru_cache(64)
 def layout_of(mesh: Any) -> Layout:
-    """What is drawn of a mesh, possibly an abstract one, whose devices are numbered in order."""
+    """Return the layout of a mesh; the devices of an abstract one are numbered in order."""
     axes = tuple((axis, int(size)) for axis, size in mesh.shape.items())
     if isinstance(mesh, Mesh):
         return _layout(axes, tuple(device.id for device in mesh.devices.flat), mesh.devices.flat[0].platform)
@@ -91,24 +91,24 @@ def _layout(axes: tuple[tuple[str, int], ...], ids: tuple[int, ...], platform: s
 
 
 def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Holding:
-    """How an array lies on devices.
+    """Return the placement of an array on devices.
 
     Args:
       leaf: an array, named or not, or its type.
-      path: what it is called.
-      place: an assignment and a mesh, possibly an abstract one, or `None` to read the array's own sharding.
+      path: its path in the tree.
+      place: a layout and a mesh, possibly an abstract one, or `None` to read the array's own sharding.
 
     Raises:
-      ArgumentTypeError: it is no array.
-      ArgumentError: it is on no devices that are known, and no place is given.
-      PlacementConflictError: the array cannot be placed so.
+      ArgumentTypeError: it is not an array.
+      ArgumentError: its devices are unknown, and no layout is given.
+      PlacementConflictError: the array cannot be placed with this layout.
     """
     what = f"draw: the array {path}" if path else "draw: the array"
     data: Any = leaf.data if isinstance(leaf, NamedArray) else leaf
     if not hasattr(data, "dtype") or not hasattr(data, "shape"):
         if place is None or not isinstance(data, (bool, int, float, complex)):
             raise ArgumentTypeError(
-                f"draw: {path or 'the argument'} is a {type(data).__name__}, which is not an array; draw arrays, their types, or trees of them."
+                f"draw: {path or 'the argument'} is a {type(data).__name__}, not an array. Pass arrays, their types, or trees of them."
             )
         data = np.asarray(data)
     dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
@@ -119,7 +119,7 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
         if sharding is None:
             why = "is being traced" if isinstance(data, jax.core.Tracer) else "is on no device"
             raise ArgumentError(
-                f"{what}, {_type_of(leaf)}, {why}, so that nobody knows who holds its blocks. Say where it would live: "
+                f"{what}, {_type_of(leaf)}, {why}, so the devices of its blocks are unknown. Pass a layout: "
                 "nx.draw(x, axis_resources, mesh)."
             )
     size = math.prod(data.shape) * int(data.dtype.itemsize)
@@ -147,7 +147,10 @@ def _by_names(
     what: str,
     wanted: Sequence[tuple[str, ...]],
 ) -> Holding:
-    """By the mesh axes of each dimension, which also an abstract mesh has; `wanted` are those that an assignment gives it."""
+    """Return the placement by the mesh axes of each dimension, which an abstract mesh has too.
+
+    `wanted` has the mesh axes that a layout gives each dimension.
+    """
     layout = layout_of(sharding.mesh)
     sizes = layout.sizes
     found: list[Dimension] = []
@@ -156,7 +159,10 @@ def _by_names(
         axes = entry_of(sharding.spec.partitions, i)
         for axis in axes:
             if axis not in sizes:
-                raise ArgumentError(f"{what} has {label!r} sharded as {axis!r}, which leaves it open which devices hold what.")
+                raise ArgumentError(
+                    f"{what} has {label!r} sharded as {axis!r}, so the devices of its blocks are unknown. Pass a layout: "
+                    "nx.draw(x, axis_resources, mesh)."
+                )
         used += axes
         parts = math.prod(sizes[axis] for axis in axes)
         undivided = () if axes else tuple((axis, sizes[axis]) for axis in wanted[i])
@@ -174,7 +180,7 @@ def _by_names(
 
 
 def _by_indices(sharding: Any, dims: Dims, shape: tuple[int, ...], known: Mapping[str, Any]) -> Holding:
-    """By the slice that JAX says each device has."""
+    """Return the placement by the slice of each device, as reported by JAX."""
     of_device = {
         device.id: tuple(part.indices(n)[0] for part, n in zip(index, shape, strict=True))
         for device, index in sharding.devices_indices_map(shape).items()

@@ -1,7 +1,8 @@
-"""A sheet of paper: a matplotlib figure measured in inches from its upper left corner.
+"""A canvas: a matplotlib figure measured in inches from its upper left corner.
 
-Text is measured before it is placed, so that what is drawn has room for what it says. Matplotlib is imported when a sheet is made. Figures are
-made without pyplot, so that none stays open and no setting of the user's changes; nor do the user's settings change what is drawn.
+Text is measured before it is placed, so that the drawing has room for its labels. Matplotlib is imported when a canvas is made.
+Figures are made without pyplot, so that none stays open and the user's settings do not change. The user's settings do not
+affect the drawing either.
 """
 
 from __future__ import annotations
@@ -21,18 +22,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Canvas", "height_of", "new_canvas", "svg", "text_height", "text_width"]
 
-FONT = "DejaVu Sans"  # comes with matplotlib
+FONT = "DejaVu Sans"  # included in matplotlib
 _DPI = 120
 
 
 def require_matplotlib(op: str) -> None:
-    """Raises an `ImportError` that says how to install it, where matplotlib is missing."""
+    """Raise an `ImportError` with install instructions if matplotlib is missing."""
     try:
         import matplotlib as _  # noqa: F401
     except ImportError as error:
-        raise ImportError(
-            f"{op}: draws with matplotlib, which is not installed. Install it with `pip install namedax[draw]`."
-        ) from error
+        raise ImportError(f"{op}: matplotlib is not installed. Install it with `pip install namedax[draw]`.") from error
 
 
 @functools.cache
@@ -40,7 +39,7 @@ def _picture_class() -> Any:
     from matplotlib.figure import Figure
 
     class Picture(Figure):
-        """A figure that notebooks show as SVG, whether or not they were told about matplotlib."""
+        """A figure that notebooks show as SVG, without further setup of matplotlib."""
 
         def _repr_svg_(self) -> str:
             return svg(self)
@@ -64,25 +63,25 @@ def _measured(text: str, size: float, weight: str) -> tuple[float, float]:
 
 
 def text_width(text: str, size: float, weight: str = "normal") -> float:
-    """The width of a text in inches, that of the widest line if it has several; `size` is in points."""
+    """Return the width of a text in inches, that of its widest line; `size` is in points."""
     return max((_measured(line, size, weight)[0] for line in text.split("\n")), default=0.0)
 
 
 def text_height(text: str, size: float) -> float:
-    """The height that the lines of a text take, in inches."""
+    """Return the height of the lines of a text, in inches."""
     return (text.count("\n") + 1) * height_of(size)
 
 
 def height_of(size: float) -> float:
-    """The height of a line of text, with the space to the next, in inches."""
+    """Return the height of a line of text, with the space to the next, in inches."""
     return 1.3 * size / 72
 
 
 class Canvas:
-    """Where to draw: axes whose units are inches, to the right and downwards.
+    """A drawing area: axes whose units are inches, to the right and downwards.
 
     Args:
-      axes: the axes, which are drawn on alone.
+      axes: the axes, which are used only by this canvas.
       width: their width in inches.
       height: their height in inches.
     """
@@ -94,11 +93,11 @@ class Canvas:
 
     @property
     def figure(self) -> Any:
-        """The figure that it is a part of."""
+        """The figure that contains the canvas."""
         return self.axes.figure
 
     def rectangle(self, x: float, y: float, width: float, height: float, colour: Colour, **style: Any) -> None:
-        """A filled rectangle with its upper left corner at (x, y)."""
+        """Draw a filled rectangle with its upper left corner at (x, y)."""
         from matplotlib.patches import Rectangle
 
         self.axes.add_artist(
@@ -106,25 +105,25 @@ class Canvas:
         )
 
     def ellipse(self, x: float, y: float, width: float, height: float, colour: Colour) -> None:
-        """A filled ellipse in the rectangle with its upper left corner at (x, y)."""
+        """Draw a filled ellipse in the rectangle with its upper left corner at (x, y)."""
         from matplotlib.patches import Ellipse
 
         middle = x + width / 2, y + height / 2
         self.axes.add_artist(Ellipse(middle, width, height, facecolor=colour, edgecolor=PAPER, linewidth=0.5))
 
     def line(self, xs: Sequence[float], ys: Sequence[float], colour: Colour, width: float = 0.8, **style: Any) -> None:
-        """A line through points, behind everything else."""
+        """Draw a line through points, behind everything else."""
         self.axes.plot(xs, ys, color=colour, linewidth=width, solid_capstyle="butt", zorder=0.5, **style)
 
     def text(self, x: float, y: float, text: str, size: float = 8, colour: Colour = INK, **style: Any) -> None:
-        """A text, from (x, y) to the right and downwards unless `ha` and `va` say otherwise. No character has a special meaning."""
+        """Draw a text from (x, y) to the right and downwards, unless `ha` and `va` differ; no character has a special meaning."""
         weight = style.pop("weight", "normal")
         write(self.axes, x, y, text, fontproperties=_fonts(size, weight), color=colour, **{"va": "top", "ha": "left", **style})
 
     def paragraph(
         self, x: float, y: float, text: str, width: float, size: float = 8, colour: Colour = GREY, **style: Any
     ) -> float:
-        """A text broken into lines of a width. Returns where it ends below."""
+        """Draw a text broken into lines of a width, and return its lower end."""
         for line in lines_of(text, width, size, style.get("weight", "normal")):
             self.text(x, y, line, size, colour, **style)
             y += height_of(size)
@@ -132,22 +131,22 @@ class Canvas:
 
 
 def write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
-    """Text on axes in which no character has a special meaning."""
+    """Draw text on axes; no character has a special meaning."""
     axes.text(x, y, text, parse_math=False, usetex=False, **style)
 
 
 def style_of(size: float, weight: str = "normal") -> Any:
-    """The font of labels that matplotlib places."""
+    """Return the font of labels that matplotlib places."""
     return _fonts(size, weight)
 
 
 def lines_of(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
-    """The lines into which a text is broken, to be no wider than `width` inches."""
+    """Break a text into lines of at most `width` inches."""
     return broken(text, width, lambda line: text_width(line, size, weight))
 
 
 def new_canvas(width: float, height: float, op: str) -> Canvas:
-    """A canvas that is a whole new figure.
+    """Return a canvas that is a complete new figure.
 
     Raises:
       ImportError: matplotlib is not installed.
@@ -159,14 +158,14 @@ def new_canvas(width: float, height: float, op: str) -> Canvas:
 
 
 def canvas_on(axes: Axes) -> Canvas:
-    """A canvas on axes that there are, with their size on paper."""
+    """Return a canvas on existing axes, with their size on paper."""
     box = axes.get_window_extent()
     dpi = axes.figure.dpi
     return Canvas(axes, box.width / dpi, box.height / dpi)
 
 
 def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -> Axes:
-    """Axes with a scale of their own on a part of a canvas, at (x, y) downwards from its upper left corner."""
+    """Return axes with their own scale on a part of a canvas, at (x, y) downwards from its upper left corner."""
     place = (x / canvas.width, 1 - (y + height) / canvas.height, width / canvas.width, height / canvas.height)
     with _default_settings():
         axes: Axes = canvas.figure.add_axes(place)
@@ -181,14 +180,14 @@ def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -
 
 
 def _default_settings() -> Any:
-    """A context in which matplotlib has its own settings and not the user's."""
+    """Return a context in which matplotlib has its default settings and not the user's."""
     import matplotlib.style
 
     return matplotlib.style.context("default")
 
 
 def svg(figure: Figure) -> str:
-    """A figure as SVG text, from `<svg` on, to stand in an HTML page.
+    """Return a figure as SVG text, from `<svg` on, for an HTML page.
 
     Raises:
       ImportError: matplotlib is not installed.
@@ -200,7 +199,7 @@ def svg(figure: Figure) -> str:
     with (
         _default_settings(),
         matplotlib.rc_context({"svg.hashsalt": "namedax", "svg.fonttype": "path"}),
-    ):  # the same text each time
+    ):  # deterministic output
         figure.savefig(text, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
-    # In a page that is narrower it becomes smaller, as a whole.
+    # On a narrower page the picture shrinks as a whole.
     return re.sub(r"^.*?<svg\b", '<svg style="max-width:100%;height:auto"', text.getvalue(), count=1, flags=re.DOTALL)

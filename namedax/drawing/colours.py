@@ -1,4 +1,4 @@
-"""The colours of pictures: a device has one, and so has each kind of step."""
+"""The colors of pictures: one for each device, and one for each kind of step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LIGHTEST = 0.58
 
 
 class DeviceColours:
-    """A colour for each device, by its number. With more than eight, neighbours are shades of one hue.
+    """A color for each device, by its number. With more than eight devices, neighbors are shades of one hue.
 
     Args:
       ids: the numbers of all devices.
@@ -51,12 +51,12 @@ def _lighter(colour: Colour, by: float) -> Colour:
 
 
 def ink_on(colour: Colour) -> Colour:
-    """White or dark, whichever reads better on a colour."""
+    """Return white or dark, the more readable one on a color."""
     red, green, blue = colour
     return PAPER if 0.299 * red + 0.587 * green + 0.114 * blue < 0.62 else INK
 
 
-# A kind of collective has its colour in every picture; XLA's words for them are in `namedax.hlo`.
+# A kind of collective has the same color in every picture; `namedax.hlo` has the kinds.
 _COLLECTIVES = {
     "all-reduce": PALETTE[2],
     "all-gather": PALETTE[1],
@@ -67,12 +67,12 @@ _COLLECTIVES = {
     "collective-broadcast": _rgb("#9C6B4E"),
 }
 _OPERATIONS = (PALETTE[0], PALETTE[3], _rgb("#34495E"), _rgb("#9AC0E0"), _rgb("#2E7F78"))
-#: Of kinds that have no colour of their own.
+#: The color of kinds without their own color.
 OTHERS = FAINT
 
 
 def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
-    """A colour for each kind of step. Operations of the device have theirs by order, and those after the first five share one.
+    """Return a color for each kind of step; operations get theirs in order, and those after the first five share one.
 
     >>> list(colours_of_kinds(["dot_general", "all-reduce"])) == ["dot_general", "all-reduce"]
     True

@@ -1,4 +1,4 @@
-"""`draw_front`: layouts by what they take in time and in memory, and those that nothing else beats in both."""
+"""`draw_front`: layouts by time and memory, with the Pareto front."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_front"]
 
-_WIDTH, _MARGIN, _LEFT, _PLOT = 9.0, 0.25, 0.75, 3.2  # inches
-_MOST = 10  # that are numbered
-_DECADES = 20  # a logarithmic scale, where the largest is so many times the smallest
+_WIDTH, _MARGIN, _LEFT, _PLOT = 9.0, 0.25, 0.75, 3.2  # in inches
+_MOST = 10  # the maximum number of numbered points
+_DECADES = 20  # the ratio of largest to smallest value from which a scale is logarithmic
 
 Point = tuple[float, float, str, bool]
 
 
 def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
-    """Draws candidates by memory and time. Those on the front are joined by a line, numbered from the fastest on, and listed.
+    """Draw candidates by memory and time; those on the front are connected by a line, numbered from the fastest on, and listed.
 
     Args:
-      points: of each candidate: the time in seconds, the memory in bytes, what it is called, and whether it is on the front.
-      memory: the bytes that there are, drawn as a line.
+      points: for each candidate: the time in seconds, the memory in bytes, its label, and whether it is on the front.
+      memory: the memory limit in bytes, drawn as a line; default: none.
 
     Returns:
-      A figure, as of `nx.draw`.
+      A figure, like that of `nx.draw`.
 
     Raises:
       ArgumentError: there is no candidate.
@@ -41,15 +41,15 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
     >>> figure = draw_front([(1e-3, 2**30, "{'batch': 'x'}", True), (2e-3, 2**31, "{}", False)])
     """
     if not points:
-        raise ArgumentError("draw_front: there is no candidate to draw; a plan has at least one.")
+        raise ArgumentError("draw_front: there is no candidate to draw. Pass at least one point.")
     front = sorted((point for point in points if point[3]), key=lambda point: (point[0], point[1]))
     numbered = [front[round(i * (len(front) - 1) / (_MOST - 1))] for i in range(_MOST)] if len(front) > _MOST else front
     entries = [Entry(label, PALETTE[0], (time_text(time), size_text(round(size)))) for time, size, label, _ in numbered]
     inner = _WIDTH - 2 * _MARGIN
     title = f"{count_of(len(points), 'candidate')}, {len(front)} on the front"
-    sentence = "A blue one is on the front: no other is both faster and smaller."
+    sentence = "Blue candidates are on the front: no other is both faster and smaller."
     if memory is not None:
-        sentence += f" The dashed line is the memory that there is, {size_text(round(memory))}."
+        sentence += f" The dashed line is the memory limit, {size_text(round(memory))}."
     if len(numbered) < len(front):
         sentence += f" {len(numbered)} of them are listed."
     head = height_of(12) + len(lines_of(sentence, inner, 8.5)) * height_of(8.5) + 0.2
@@ -67,7 +67,7 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
 
 
 def _plot(axes: Any, points: Sequence[Point], front: Sequence[Point], memory: float | None) -> tuple[float, float]:
-    """The candidates, memory to the right and time upwards. Returns the bytes and the seconds of the units."""
+    """Plot the candidates, memory to the right and time upwards, and return the bytes and the seconds of the units."""
     from matplotlib.ticker import FuncFormatter
 
     sizes = [size for _, size, *_ in points] + ([] if memory is None else [memory])
@@ -99,6 +99,6 @@ def _plot(axes: Any, points: Sequence[Point], front: Sequence[Point], memory: fl
 
 
 def _on_paper(canvas: Canvas, axes: Any, x: float, y: float) -> tuple[float, float]:
-    """Where a point of a plot is, in inches of the canvas."""
+    """Return the position of a point of a plot, in inches of the canvas."""
     right, up = axes.transData.transform((x, y)) / canvas.figure.dpi
     return right, canvas.height - up

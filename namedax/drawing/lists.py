@@ -1,6 +1,6 @@
-"""Numbers on a picture, and the list that says what they stand for: what is too long to be written where it is meant.
+"""Numbers in a picture, and the list that explains them, for text that is too long for its place.
 
-Also what a step of a program is called there.
+The module also has the text for a step of a program.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from namedax.drawing.words import shortened
 __all__ = ["Entry", "draw_legend", "draw_list", "draw_marks", "legend_height", "list_height", "step_text"]
 
 TEXT = 8.0
-_FIGURE, _SQUARE = 0.95, 0.11  # the width of a column of figures, and of a coloured square
-_MARK = 0.2  # from number to number, at least
+_FIGURE, _SQUARE = 0.95, 0.11  # the width of a column of figures, and of a colored square
+_MARK = 0.2  # the minimum distance between numbers
 
 
 class Entry(Record):
-    """A line of a list: what it stands for, its colour, and figures that stand in columns."""
+    """A line of a list: its text, its color, and figures in columns."""
 
     text: str
     colour: Colour
@@ -29,7 +29,7 @@ class Entry(Record):
 
 
 def step_text(step: Step) -> str:
-    """What a step is, for which names, and where it comes from."""
+    """Return the text of a step: its kind, its names, and its origin."""
     words = [step.kind]
     names = ", ".join(step.names)
     if step.operation:
@@ -52,12 +52,12 @@ def _lines(entry: Entry, width: float) -> list[str]:
 
 
 def list_height(entries: Sequence[Entry], width: float) -> float:
-    """How much room a list needs downwards."""
+    """Return the height of a list."""
     return sum(max(len(_lines(entry, width)), 1) for entry in entries) * height_of(TEXT)
 
 
 def draw_list(canvas: Canvas, x: float, y: float, width: float, entries: Sequence[Entry], numbered: bool = True) -> float:
-    """Draws a list, numbered from 1. Returns where it ends below."""
+    """Draw a list, numbered from 1, and return its lower end."""
     for i, entry in enumerate(entries):
         if numbered:
             canvas.text(x + 0.16, y, str(i + 1), TEXT, INK, ha="right", weight="bold")
@@ -85,12 +85,12 @@ def _legend_places(entries: Sequence[tuple[str, Colour]], width: float) -> list[
 
 
 def legend_height(entries: Sequence[tuple[str, Colour]], width: float) -> float:
-    """How much room a legend needs downwards."""
+    """Return the height of a legend."""
     return _legend_places(entries, width)[-1][1] + height_of(TEXT) if entries else 0.0
 
 
 def draw_legend(canvas: Canvas, x: float, y: float, width: float, entries: Sequence[tuple[str, Colour]]) -> None:
-    """Words with their colours, side by side."""
+    """Draw texts with their colors, side by side."""
     for (text, colour), (right, down) in zip(entries, _legend_places(entries, width), strict=True):
         canvas.rectangle(x + right, y + down + 0.008, _SQUARE, _SQUARE, colour)
         canvas.text(x + right + 0.17, y + down, text, TEXT)
@@ -100,7 +100,7 @@ def draw_legend(canvas: Canvas, x: float, y: float, width: float, entries: Seque
 
 
 def _spread(wanted: Sequence[float], low: float, high: float) -> list[float]:
-    """Places in order, near those that are wanted and at least `_MARK` apart."""
+    """Return positions in order, near the wanted ones and at least `_MARK` apart."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     places = [0.0] * len(wanted)
     least = low
@@ -112,7 +112,7 @@ def _spread(wanted: Sequence[float], low: float, high: float) -> list[float]:
 
 
 def draw_marks(canvas: Canvas, points: Sequence[tuple[float, float]], y: float, low: float, high: float) -> None:
-    """Numbers in a line at height `y` between `low` and `high`, each with a line to the point that it stands for, counted from 1."""
+    """Draw numbers from 1 in a line at height `y` between `low` and `high`, each with a line to its point."""
     for i, (place, (x, end)) in enumerate(zip(_spread([x for x, _ in points], low, high), points, strict=True)):
         canvas.line([place, x, x], [y, y + 0.4 * (end - y), end], FAINT, 0.7)
         canvas.ellipse(place - 0.085, y - 0.085, 0.17, 0.17, INK)

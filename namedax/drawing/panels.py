@@ -1,7 +1,7 @@
-"""A panel: an array in its blocks, or a mesh in its devices, with the captions that say what runs where.
+"""A panel: an array in its blocks, or a mesh in its devices, with captions.
 
-A block has the colour of the device that holds it and says which; one that several hold is a stack. A panel is as large as its labels need,
-and where its place is given instead, labels that do not fit are shortened to a count, or left out.
+A block has the color of its device and is labeled with it; a block on several devices is a stack. A panel is as large as its
+labels require. If its size is given instead, labels that do not fit are shortened to a count, or left out.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from namedax.hlo import size_text
 __all__ = ["Panel", "draw_panel", "fill", "mesh_panel", "panel_of"]
 
 TITLE, TEXT = 10.0, 8.0
-_SMALLEST = 6.0  # of a label on axes that are given
-_PAD, _SLIT, _SHIFT = 0.07, 0.024, 0.032  # around a label, between blocks, and from sheet to sheet of a stack
-_DEEPEST = 8  # sheets of a stack
-_GAP, _BETWEEN = 0.2, 0.22  # in place of blocks that are left out, and between sheets
+_SMALLEST = 6.0  # the smallest label size on given axes
+_PAD, _SLIT, _SHIFT = 0.07, 0.024, 0.032  # around a label, between blocks, and between the sheets of a stack
+_DEEPEST = 8  # the maximum number of sheets in a stack
+_GAP, _BETWEEN = 0.2, 0.22  # in place of omitted blocks, and between sheets
 _WIDEST, _TITLE_WIDEST, _NARROWEST_LABEL = 6.0, 3.4, 0.6
 
 
 class Cell(Record):
-    """The size of the blocks of a panel, and how their labels are broken."""
+    """The size of the blocks of a panel, and the line width of their labels."""
 
     width: float
     height: float
@@ -37,7 +37,7 @@ class Cell(Record):
 
 
 class Panel(Record):
-    """What is drawn of one array or mesh, and its size in inches."""
+    """The drawing of one array or mesh, and its size in inches."""
 
     held: Holding
     how: Arrangement
@@ -49,7 +49,7 @@ class Panel(Record):
 
 
 def axis_text(dim: Dimension) -> str:
-    """A dimension and its mesh axes: `batch: 128 over x=4`, or `batch: 130 does not divide over x=4`."""
+    """Return a dimension and its mesh axes as text: `batch: 128 over x=4`, or `batch: 130 does not divide over x=4`."""
     over = ", ".join(f"{axis}={size}" for axis, size in dim.mesh_axes)
     if over:
         return f"{dim.label}: {dim.size:,} over {over}"
@@ -60,7 +60,7 @@ def axis_text(dim: Dimension) -> str:
 
 
 def panel_of(held: Holding) -> Panel:
-    """The panel of an array."""
+    """Return the panel of an array."""
     how = arrange(held.dims, held.holders.shape[-1])
     title = shortened(held.path or held.type, _TITLE_WIDEST, lambda text: text_width(text, TITLE, "bold"))
     captions = [(title, TITLE, INK, "bold")]
@@ -77,12 +77,12 @@ def panel_of(held: Holding) -> Panel:
 
 
 def _mark(how: Arrangement, dim: int) -> str:
-    """Where a dimension runs: along the rows, along the columns, from sheet to sheet, or nowhere."""
+    """Return a mark for the direction of a dimension: along rows, along columns, across sheets, or none."""
     return "↓ " if dim == how.row else "→ " if dim == how.column else "▤ " if dim in how.across else "   "
 
 
 def mesh_panel(layout: Layout) -> Panel:
-    """The panel of a mesh: which device stands where."""
+    """Return the panel of a mesh, with the position of each device."""
     dims = tuple(Dimension(axis, size, (), size) for axis, size in layout.axes)
     held = Holding("mesh", "", 0, dims, layout.grid[..., None], layout)
     how = arrange(dims)
@@ -91,7 +91,7 @@ def mesh_panel(layout: Layout) -> Panel:
     return _sized(held, how, tuple(captions), is_mesh=True)
 
 
-# --- how large it is --------------------------------------------------------------------------------------------------
+# --- size -------------------------------------------------------------------------------------------------------------
 
 
 def _sized(held: Holding, how: Arrangement, captions: tuple[tuple[str, float, Colour, str], ...], is_mesh: bool) -> Panel:
@@ -106,7 +106,7 @@ def _head(captions: tuple[tuple[str, float, Colour, str], ...]) -> float:
 
 
 def _cell(held: Holding, how: Arrangement, is_mesh: bool) -> Cell:
-    """Blocks as large as their labels need, and at least so large that an array has a size that suits its shape."""
+    """Return blocks as large as their labels require, and large enough to match the shape of the array."""
     labels = {devices_text(ids.tolist()) for _, _, ids in _shown_blocks(held, how)}
     stack = _SLIT + _SHIFT * (min(held.holders.shape[-1], _DEEPEST) - 1)
     rows, columns = (max(len(part) for part in parts) for parts in zip(*((s.rows, s.columns) for s in how.sheets), strict=True))
@@ -129,7 +129,7 @@ def _cell(held: Holding, how: Arrangement, is_mesh: bool) -> Cell:
 
 
 def _proportions(held: Holding, how: Arrangement) -> tuple[float, float]:
-    """The size on paper of an array whose labels need little: long ones are longer, not in full proportion."""
+    """Return the size on paper of an array with short labels; long arrays are longer, but not in full proportion."""
     if how.row is None:
         return 0.6, 0.45
     if how.column is None:
@@ -141,7 +141,7 @@ def _proportions(held: Holding, how: Arrangement) -> tuple[float, float]:
 
 
 def _shown_blocks(held: Holding, how: Arrangement) -> list[tuple[Sheet, tuple[int, int], np.ndarray]]:
-    """Every block that is drawn: its sheet, its place there, and who holds it."""
+    """Return every drawn block: its sheet, its position there, and its devices."""
     return [
         (sheet, (i, j), held.holders[how.block(sheet, row, column, len(held.dims))])
         for sheet in how.sheets
@@ -151,7 +151,7 @@ def _shown_blocks(held: Holding, how: Arrangement) -> list[tuple[Sheet, tuple[in
 
 
 def _edges(parts: tuple[int | None, ...], length: float) -> list[float]:
-    """Where the rows or columns of a sheet begin, and where the last one ends."""
+    """Return the edges of the rows or columns of a sheet."""
     edges = [0.0]
     for part in parts:
         edges.append(edges[-1] + (_GAP if part is None else length))
@@ -159,7 +159,7 @@ def _edges(parts: tuple[int | None, ...], length: float) -> list[float]:
 
 
 def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], float, float]:
-    """Where the sheets of a panel are, below one another and side by side, and the size of all of them."""
+    """Place the sheets of a panel side by side and below one another, and return their positions and the total size."""
     label = height_of(TEXT) if len(how.sheets) > 1 else 0.0
     widths = [max(_edges(s.columns, cell.width)[-1], text_width(s.label, TEXT) if label else 0.0) for s in how.sheets]
     lines = min(math.ceil((sum(widths) + _BETWEEN * (len(widths) - 1)) / _WIDEST), len(widths))
@@ -175,11 +175,11 @@ def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], fl
     return places, widest, lowest
 
 
-# --- drawing it -------------------------------------------------------------------------------------------------------
+# --- drawing ----------------------------------------------------------------------------------------------------------
 
 
 def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: DeviceColours) -> None:
-    """Draws a panel with its upper left corner at (x, y)."""
+    """Draw a panel with its upper left corner at (x, y)."""
     for text, size, colour, weight in panel.captions:
         canvas.text(x, y, text, size, colour, weight=weight)
         y += height_of(size)
@@ -194,7 +194,7 @@ def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: Device
 
 
 def fill(canvas: Canvas, held: Holding, colours: DeviceColours) -> None:
-    """Draws the blocks of an array, without captions, over a whole canvas; several sheets side by side."""
+    """Draw the blocks of an array, without captions, over a whole canvas; several sheets side by side."""
     how = arrange(held.dims, held.holders.shape[-1])
     width = (canvas.width + 0.08) / len(how.sheets)
     for i, sheet in enumerate(how.sheets):
@@ -220,7 +220,7 @@ def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, 
 
 
 def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: DeviceColours) -> None:
-    """A block, in front of the same block on other devices."""
+    """Draw a block, in front of the same block on other devices."""
     count = min(len(ids), _DEEPEST)
     sheets = [ids[round(i * (len(ids) - 1) / max(count - 1, 1))] for i in range(count)]
     behind = count - 1
@@ -240,7 +240,7 @@ def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int]
 
 
 def _broken(text: str, width: float, size: float = TEXT) -> str:
-    """A label in as few lines as a width allows, of about equal length."""
+    """Break a label into as few lines as a width allows, of about equal length."""
     lines = lines_of(text, width, size, "bold")
     for part in (1.0, 1.1, 1.2, 1.4):
         evenly = lines_of(text, min(width, part * text_width(text, size, "bold") / len(lines)), size, "bold")
@@ -250,7 +250,7 @@ def _broken(text: str, width: float, size: float = TEXT) -> str:
 
 
 def _fitting(ids: list[int], width: float, height: float) -> tuple[str, float]:
-    """The label that fits into a block, and its size: its devices, or else their number, or else nothing."""
+    """Return the label that fits into a block, and its size: its devices, or else their number, or else nothing."""
     for text in (devices_text(ids), f"×{len(ids)}"):
         for size in (TEXT, 7.0, _SMALLEST):
             label = _broken(text, width - 0.02, size)

@@ -1,4 +1,4 @@
-"""`draw_timeline`: when a device computes and when it sends, from the schedule that a machine gives."""
+"""`draw_timeline`: a timeline of computation and communication, from the schedule of a machine."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_timeline"]
 
-_WIDTH, _MARGIN, _LEFT, _RIGHT = 11.0, 0.25, 1.25, 0.3  # inches
+_WIDTH, _MARGIN, _LEFT, _RIGHT = 11.0, 0.25, 1.25, 0.3  # in inches
 _PLOT = _WIDTH - 2 * _MARGIN - _LEFT - _RIGHT
-_FINEST = 0.012  # inches: what is shorter is drawn together with its neighbours
+_FINEST = 0.012  # in inches: shorter steps are merged with their neighbors
 _LONGEST = 8
 
 Scheduled = tuple[Step, float, float]
 
 
 class Bar(Record):
-    """What is drawn as one: a step, or neighbours that are too short to be seen (`step` is `None`)."""
+    """A bar of the timeline: one step, or several steps that are too short to be visible (`step` is `None`)."""
 
     start: float
     end: float
@@ -36,17 +36,17 @@ class Bar(Record):
 
 
 def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
-    """Draws when a device computes and when it communicates.
+    """Draw a timeline of a device's computation and communication.
 
-    The longest steps are numbered and listed. Steps too short to be seen are drawn together with their neighbours, so that thousands of them
-    stay readable.
+    The longest steps are numbered and listed. Steps too short to be visible are merged with their neighbors, so that thousands
+    of them stay readable.
 
     Args:
       schedule: (step, start, end) of each step, in seconds: the `schedule` of `nx.machines.Machine.time`.
-      title: the title; default: how long it all takes.
+      title: the title; default: the total time.
 
     Returns:
-      A figure, as of `nx.draw`.
+      A figure, like that of `nx.draw`.
 
     Raises:
       ArgumentError: a step ends before it starts.
@@ -61,7 +61,7 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
     for step, start, end in steps:
         if not start <= end:
             raise ArgumentError(
-                f"draw_timeline: {step_text(step)} starts at {start!r} s and ends at {end!r} s, which is before."
+                f"draw_timeline: {step_text(step)} starts at {start!r} s but ends at {end!r} s. Pass (step, start, end) with start <= end."
             )
     total = max((end for *_, end in steps), default=0.0)
     times = _times_of_kinds(steps)
@@ -100,7 +100,7 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
 
 
 def _times_of_kinds(steps: Sequence[Scheduled]) -> dict[str, float]:
-    """How long each kind takes, those that take longest first."""
+    """Return the time of each kind, the longest first."""
     times: dict[str, float] = {}
     for step, start, end in steps:
         times[step.kind] = times.get(step.kind, 0.0) + end - start
@@ -122,7 +122,7 @@ def _figures(seconds: float, total: float) -> tuple[str, str]:
 
 
 def _union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Spans of time without overlaps, in order."""
+    """Return spans of time without overlaps, in order."""
     found: list[tuple[float, float]] = []
     for start, end in sorted(spans):
         if found and start <= found[-1][1]:
@@ -137,9 +137,9 @@ def _length(spans: Sequence[tuple[float, float]]) -> float:
 
 
 def _sentence(lanes: dict[str, list[Scheduled]], bars: dict[str, list[Bar]], total: float) -> str:
-    """What the picture says in numbers."""
+    """Summarize the picture in numbers."""
     if not total:
-        return "There is nothing that takes time."
+        return "No step takes any time."
     computing, communicating = (_union((start, end) for _, start, end in ones) for ones in lanes.values())
     both = _length(computing) + _length(communicating) - _length(_union([*computing, *communicating]))
     words = f"Computing {time_text(_length(computing))} ({_length(computing) / total:.0%})"
@@ -148,12 +148,12 @@ def _sentence(lanes: dict[str, list[Scheduled]], bars: dict[str, list[Bar]], tot
         words += f", {time_text(both)} of them at the same time"
     words += "."
     if any(bar.step is None for ones in bars.values() for bar in ones):
-        words += f" Steps shorter than {time_text(total * _FINEST / _PLOT)} are drawn together, in the colour of what takes most of that time."
+        words += f" Steps shorter than {time_text(total * _FINEST / _PLOT)} are drawn together, in the color of the kind with most of that time."
     return words
 
 
 def _merged(steps: Sequence[Scheduled], shortest: float) -> list[Bar]:
-    """Bars that can be seen: steps that are shorter are joined with their neighbours until they can."""
+    """Return visible bars: shorter steps are merged with their neighbors."""
     bars: list[Bar] = []
     pending: list[Scheduled] = []
 
@@ -181,7 +181,7 @@ def _merged(steps: Sequence[Scheduled], shortest: float) -> list[Bar]:
 
 
 def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], total: float) -> None:
-    """The two lanes, computing above, with the names of operations where they fit."""
+    """Plot the two lanes, computing above, with the names of operations where they fit."""
     unit, size = time_unit(total / 2)
     axes.set(xlim=(0, max(total, 1e-12) / size), ylim=(2, 0))
     for lane, ones in enumerate(bars.values()):
@@ -210,7 +210,7 @@ def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], tot
 
 
 def _fitting(step: Step, width: float) -> str:
-    """What a bar says: as much as fits."""
+    """Return the longest text that fits into a bar."""
     texts = [step.operation, step.kind] if step.operation else [step.kind]
     if step.operation and step.names and "{" not in step.operation:
         texts.insert(0, f"{step.operation} {{{', '.join(step.names)}}}")

@@ -1,4 +1,4 @@
-"""`draw_collectives`: what a device sends over each mesh axis, and which operations cause it."""
+"""`draw_collectives`: the bytes that a device sends over each mesh axis, and the operations that cause them."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_collectives"]
 
-_WIDTH, _MARGIN, _LEFT, _BAR = 10.5, 0.25, 2.1, 0.22  # inches: of the page, around it, of the mesh axes' names, of a bar
-_MOST = 6  # causes of a mesh axis
+_WIDTH, _MARGIN, _LEFT, _BAR = 10.5, 0.25, 2.1, 0.22  # in inches: the page, its margin, the names of mesh axes, and a bar
+_MOST = 6  # the maximum number of causes of a mesh axis
 _DOTS = 8
 
 Axes = tuple[str, ...]
 
 
 def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str, int], machine: Any = None) -> Figure:
-    """Draws what one device sends over each mesh axis, by kind of collective, with the operations that cause most.
+    """Draw the bytes that one device sends over each mesh axis, by kind of collective, with the main causes.
 
-    A bar is as long as the bytes that a device must send at least on a ring, loops multiplied out. What goes over several mesh axes at once
-    has a bar of its own.
+    The length of a bar is the minimum number of bytes that a device sends on a ring, loops multiplied out. Collectives over
+    several mesh axes at once have a separate bar.
 
     Args:
-      collectives: of a report.
+      collectives: the collectives of a report.
       mesh_shape: the size of every mesh axis.
-      machine: an `nx.machines.Machine`, to say what each bar takes, one collective after the other.
+      machine: an `nx.machines.Machine` for the time of each bar, one collective after the other; default: none.
 
     Returns:
-      A figure, as of `nx.draw`.
+      A figure, like that of `nx.draw`.
 
     Raises:
-      MeshError: a collective goes over a mesh axis that `mesh_shape` lacks; or the machine does not know one.
+      MeshError: a collective uses a mesh axis that `mesh_shape` lacks; or the machine has no link for one.
       ImportError: matplotlib is not installed.
 
     >>> from namedax.drawing.traffic import draw_collectives
@@ -55,7 +55,7 @@ def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str,
         f"Mesh {', '.join(f'{axis}={size}' for axis, size in mesh_shape.items())}." if mesh_shape else "There is no mesh."
     )
     if total:
-        sentence += " The least that a device must send on a ring, all runs of loops together."
+        sentence += " The minimum bytes that a device sends on a ring, over all runs of loops."
         if machine is not None:
             sentence += f" Times are those of {machine.name}, one collective after the other."
     legend = [(_kind_text(kind, collectives), colours[kind]) for kind in kinds]
@@ -85,14 +85,14 @@ def _sent(collective: Collective) -> int:
 
 
 def _groups(collectives: Sequence[Collective], mesh_shape: Mapping[str, int]) -> dict[Axes, list[Collective]]:
-    """The collectives by the mesh axes that they go over; every mesh axis alone has a group, possibly an empty one."""
+    """Group the collectives by their mesh axes; every mesh axis alone has a group, possibly an empty one."""
     groups: dict[Axes, list[Collective]] = {(axis,): [] for axis in mesh_shape}
     order = list(mesh_shape)
     for collective in collectives:
         for axis in collective.mesh_axes:
             if axis not in mesh_shape:
                 raise MeshError(
-                    f"draw_collectives: {collective.kind} goes over mesh axis {axis!r}, which the mesh does not have; its axes are "
+                    f"draw_collectives: {collective.kind} uses mesh axis {axis!r}, which the mesh does not have. Choose from "
                     f"{show_names(order)}.{did_you_mean(axis, order)}"
                 )
         axes = tuple(sorted(collective.mesh_axes, key=order.index))
@@ -106,7 +106,7 @@ def _kind_text(kind: str, collectives: Sequence[Collective]) -> str:
 
 
 def _causes(group: Sequence[Collective], colours: Mapping[str, Colour]) -> list[Entry]:
-    """What causes most, and a line about the others."""
+    """Return the main causes, and a line about the others."""
     by: dict[tuple[str, str], list[Collective]] = {}
     for collective in group:
         by.setdefault((collective.kind, step_text(collective)), []).append(collective)
@@ -125,7 +125,7 @@ def _figures(these: Sequence[Collective]) -> tuple[str, str]:
 
 
 def _draw_axes(canvas: Canvas, y: float, axes: Axes, mesh_shape: Mapping[str, int], share: float) -> None:
-    """The mesh axes of a row: their names, and devices in a line that is as thick as what goes over it."""
+    """Draw the mesh axes of a row: their names, and devices on a line whose thickness shows the bytes."""
     size = 1
     for axis in axes:
         size *= mesh_shape[axis]
@@ -150,7 +150,7 @@ def _share_text(share: float) -> str:
 def _draw_bar(
     canvas: Canvas, y: float, group: Sequence[Collective], colours: Mapping[str, Colour], share: float, total: int, took: str
 ) -> None:
-    """What is sent, by kind, and in words at its end."""
+    """Draw the bytes by kind, and as text at the end of the bar."""
     sent = sum(map(_sent, group))
     words = "nothing" if not sent else f"{size_text(sent)} ({_share_text(sent / total)})" + (f", {took}" if took else "")
     x = _MARGIN + _LEFT

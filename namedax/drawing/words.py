@@ -1,4 +1,4 @@
-"""What pictures say in words: lists of devices, times, and lines that are broken or shortened to a width."""
+"""Text in pictures: lists of devices, times, and lines that are broken or shortened to a width."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST_LIST = 130  # characters: 32 devices of up to 64
 
 
 def devices_text(ids: Sequence[int]) -> str:
-    """The numbers of devices, as short as they can be said exactly; of many the ends, and how many they are.
+    """Return the numbers of devices in the shortest exact form; for many devices, the ends and the count.
 
     >>> devices_text([0, 1]), devices_text(range(8)), devices_text(range(0, 64, 4)), devices_text([0, 1, 2, 8, 9, 10])
     ('0, 1', '0–7', '0, 4, … 60', '0–2, 8–10')
@@ -29,7 +29,7 @@ def devices_text(ids: Sequence[int]) -> str:
 
 
 def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """The first and last of every run of consecutive numbers."""
+    """Return the first and last of every run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for number in ids:
         if runs and number == runs[-1][1] + 1:
@@ -40,7 +40,7 @@ def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def count_of(number: int, what: str) -> str:
-    """A number of things, in English.
+    """Return a number of things, in English.
 
     >>> count_of(1, "device"), count_of(4096, "device")
     ('1 device', '4,096 devices')
@@ -49,7 +49,7 @@ def count_of(number: int, what: str) -> str:
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """The unit in which a time reads best, and how many seconds it has."""
+    """Return the most readable unit for a time, and its size in seconds."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return unit, size
@@ -57,7 +57,7 @@ def time_unit(seconds: float) -> tuple[str, float]:
 
 
 def time_text(seconds: float) -> str:
-    """A time as a person writes it.
+    """Return a time as readable text.
 
     >>> time_text(0.0000123), time_text(1.5), time_text(0.0), time_text(0.31)
     ('12.3 µs', '1.50 s', '0 ns', '310 ms')
@@ -69,7 +69,7 @@ def time_text(seconds: float) -> str:
 
 
 def broken(text: str, width: float, measure: Callable[[str], float]) -> list[str]:
-    """Lines of a text that is broken at its spaces, none wider than `width` if its words are not."""
+    """Break a text at its spaces into lines no wider than `width`, unless a single word is wider."""
     lines: list[str] = []
     for word in text.split():
         if lines and measure(f"{lines[-1]} {word}") <= width:
@@ -80,7 +80,7 @@ def broken(text: str, width: float, measure: Callable[[str], float]) -> list[str
 
 
 def shortened(text: str, width: float, measure: Callable[[str], float]) -> str:
-    """A text whose beginning is left out as far as needed: the end of a path says most."""
+    """Shorten a text at its beginning as needed: the end of a path is the most informative part."""
     if measure(text) <= width:
         return text
     first = next((i for i in range(1, len(text)) if measure("…" + text[i:]) <= width), len(text))

@@ -1,6 +1,7 @@
-"""How long a collective takes: the formulas of rings, lines and switches, and of several of them together.
+"""Times of collectives: formulas for rings, lines and switches, and for combinations of them.
 
-With `n` devices, `B` bytes of payload, a bandwidth of `W` bytes per second in both directions together and a latency of `L` seconds:
+With `n` devices, `B` bytes of payload, a bandwidth of `W` bytes per second in both directions together and a latency of `L`
+seconds:
 
     kind                            on a ring                             through a switch
     all-gather, reduce-scatter      (n - 1) / n * B / W + n // 2 * L      (n - 1) / n * B / W + ceil(log2 n) * L
@@ -10,16 +11,18 @@ With `n` devices, `B` bytes of payload, a bandwidth of `W` bytes per second in b
     collective-permute              B / (W / 2) + L                       B / W + L
     collective-broadcast            B / W + n // 2 * L                    B / W + ceil(log2 n) * L
 
-On a ring a collective sends half of what it has to in each direction; a permutation by one place sends all of it in one. In an
-all-to-all each device's parts for the others go `n / 4` hops on average. On a line `W / 2` stands for `W`, and `n - 1` hops for `n // 2`:
-what an end needs of the other end goes through every link, in one direction. A switch is taken to be used by doubling, which sends as
-much as a ring does in fewer rounds.
+On a ring a collective sends half of its bytes in each direction; a permutation to the next device sends all of them in one. In
+an all-to-all each device's blocks for the others travel `n / 4` hops on average. On a line, `W / 2` replaces `W`, and `n - 1`
+hops replace `n // 2`: data from one end for the other end passes through every link, in one direction. Collectives through a
+switch are assumed to use recursive doubling, which sends as many bytes as a ring in fewer rounds.
 
-Several mesh axes of one torus are used at once: an all-gather has the sum of their bandwidths and of their hops; in an all-to-all each
-axis carries its own part, and the longest takes the longest. Several mesh axes through one switch are one group of devices. Where the links
-differ (chips within pods, GPUs within nodes), the collective goes from level to level: an all-gather over the slow network first, while
-blocks are small, then over the fast one, a reduce-scatter the other way round, an all-reduce down and up. The order that takes the least
-is taken.
+Several mesh axes of one torus are used at once. An all-gather has the sum of their bandwidths and of their hops. In an
+all-to-all each axis carries its own part, and the longest axis takes the longest time. Several mesh axes through one switch are
+one group of devices.
+
+If the links differ (chips within pods, GPUs within nodes), the collective runs level by level. An all-gather runs over the slow
+network first, while blocks are small, then over the fast one. A reduce-scatter runs the other way round, and an all-reduce down
+and up. The fastest order is used.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ __all__ = ["seconds_of"]
 
 
 def seconds_of(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
-    """How long a collective takes, once.
+    """Return the seconds of one run of a collective.
 
     Args:
       kind: one of `nx.hlo.KINDS`.
       payload: the bytes of one device: the larger side, as in `nx.hlo.Collective`.
-      levels: what it goes through.
+      levels: the levels of links that it uses.
 
     Returns:
       Seconds.
@@ -63,12 +66,12 @@ def seconds_of(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
     if kind == "collective-broadcast":
         return sum(payload / _bandwidth(level) + _hops(level) * level.link.latency for level in levels)
     raise ArgumentError(
-        f"Machine.time: {kind!r} is not a kind of collective; nx.hlo.KINDS has them.{did_you_mean(kind, KINDS)}"
+        f"Machine.time: {kind!r} is not a kind of collective. Choose from nx.hlo.KINDS.{did_you_mean(kind, KINDS)}"
     )
 
 
 def _gather(payload: float, levels: tuple[Level, ...]) -> float:
-    """Of an all-gather, whose result is the payload; a reduce-scatter is the same backwards."""
+    """Return the seconds of an all-gather, whose result is the payload; a reduce-scatter is the same in reverse."""
 
     def seconds(order: tuple[Level, ...]) -> float:
         total, held = 0.0, payload / math.prod(level.count for level in order)
@@ -97,20 +100,20 @@ def _shift(payload: float, level: Level) -> float:
 
 
 def _along(level: Level, size: int) -> float:
-    """The bandwidth along one axis of a ring or a line."""
+    """Return the bandwidth along one axis of a ring or a line."""
     whole = level.link.bandwidth * level.share
     return whole if level.link.closed(size) else whole / 2
 
 
 def _bandwidth(level: Level) -> float:
-    """The bandwidth of a device for what goes to all others."""
+    """Return the bandwidth of a device for data that goes to all other devices."""
     if level.link.kind == "switch":
         return level.link.bandwidth * level.share
     return sum(_along(level, n) for n in level.sizes)
 
 
 def _hops(level: Level) -> int:
-    """How many messages one waits for the other."""
+    """Return the number of messages that depend on each other."""
     if level.link.kind == "switch":
         return math.ceil(math.log2(level.count))
     return sum(n // 2 if level.link.closed(n) else n - 1 for n in level.sizes)

@@ -1,4 +1,4 @@
-"""A machine: what one device computes, holds and sends in a second, and what steps of a program take on it."""
+"""A machine: the computation, memory and bandwidth of one device, and the estimated times of a program's steps."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ __all__ = ["Machine"]
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """One device of a machine, and what connects it to the others.
+    """One device of a machine, and its links to the others.
 
     Attributes:
-      flops: peak operations per second by element type, `{"bfloat16": 197e12}`. A multiplication and an addition are two. See `peak` for
-        types that are not listed.
-      memory: bytes.
-      bandwidth: bytes per second between memory and arithmetic.
-      links: what each mesh axis goes over, `{"data": Link(...)}`. The key `...` is all axes that are not listed. A tuple of mesh axes is a
-        collective over exactly these, where it is measured; otherwise it follows from those of its axes.
-      overlap: whether collectives are hidden behind computation as far as there is any. Without it only those of a ring are (the
-        documentation of `namedax.machines.schedule` says when).
-      name: for messages.
-      launch: seconds that it takes to start an operation. One on a few numbers (64 bytes) is taken to be part of another.
+      flops: peak operations per second by dtype, `{"bfloat16": 197e12}`. A multiply-add counts as two. See `peak` for dtypes
+        that are not listed.
+      memory: the memory in bytes.
+      bandwidth: the bytes per second between memory and arithmetic.
+      links: the link of each mesh axis, `{"data": Link(...)}`. The key `...` stands for all axes that are not listed. A tuple
+        of mesh axes is a measured link for collectives over exactly these axes; without it, the time follows from the links of
+        the axes.
+      overlap: whether collectives overlap with all available computation. Otherwise only the collectives of a ring do (see
+        `namedax.machines.schedule`). Default: False.
+      name: the name in messages; default: `"this machine"`.
+      launch: the seconds to start an operation. An operation on a few numbers (64 bytes) is assumed to be fused with another.
+        Default: 0.
 
     Raises:
-      ArgumentError: a figure that is not positive, an element type or a link that is none.
+      ArgumentError: a figure is not positive, or a dtype or a link is invalid.
 
     >>> import namedax as nx
     >>> machine = nx.machines.Machine(
@@ -57,12 +59,12 @@ class Machine:
     def __post_init__(self) -> None:
         if not isinstance(self.flops, Mapping) or not self.flops:
             raise ArgumentError(
-                f"Machine: flops={self.flops!r} must say the peak operations per second by element type, such as {{'bfloat16': 197e12}}."
+                f"Machine: flops={self.flops!r} must map dtypes to peak operations per second, such as {{'bfloat16': 197e12}}."
             )
         for name, value in self.flops.items():
             if _element_type(name) is None:
                 raise ArgumentError(
-                    f"Machine: flops has the key {name!r}, which is not an element type; write its name, 'bfloat16'."
+                    f"Machine: flops has the key {name!r}, which is not a dtype. Use a name such as 'bfloat16'."
                 )
             positive("Machine", f"flops[{name!r}]", value, "operations per second")
         positive("Machine", "memory", self.memory, "bytes")
@@ -73,18 +75,18 @@ class Machine:
             raise ArgumentError(f"Machine: overlap={self.overlap!r} must be True or False.")
         if not isinstance(self.links, Mapping) or not all(isinstance(link, Link) for link in self.links.values()):
             raise ArgumentError(
-                f"Machine: links={self.links!r} must say what each mesh axis goes over, {{'data': nx.machines.Link(...)}}; the key ... "
-                "stands for all others."
+                f"Machine: links={self.links!r} must map mesh axes to links, such as {{'data': nx.machines.Link(...)}}. The key ... "
+                "stands for all other axes."
             )
-        # Copies, which no one else changes.
+        # Private copies, so that later changes by the caller have no effect.
         object.__setattr__(self, "flops", {_element_type(name).name: float(value) for name, value in self.flops.items()})
         object.__setattr__(self, "links", dict(self.links))
 
     def with_links(self, links: Links) -> Machine:
-        """The machine with other links for these mesh axes.
+        """Return the machine with other links for these mesh axes.
 
         Args:
-          links: by mesh axis; `...` stands for all that are not listed.
+          links: the links by mesh axis; `...` stands for all that are not listed.
 
         >>> import namedax as nx
         >>> pods = nx.machines.v5p.with_links({"pod": nx.machines.DCN_V5P})
@@ -94,17 +96,17 @@ class Machine:
         return dataclasses.replace(self, links={**self.links, **links})
 
     def layout(self, mesh: Any) -> dict[str, tuple[tuple[int, Link], ...]]:
-        """What the mesh axes go over: the last ones fill the links that join few devices, the others go beyond.
+        """Return the links of the mesh axes: the last axes fill the links that connect few devices, the others use the links beyond.
 
         Args:
           mesh: a mesh, or a dict of the sizes of its axes.
 
         Returns:
-          For each mesh axis how many devices along it which link joins, from the slowest link to the fastest; nothing for an axis of one
-          device. Mesh axes of one size with equal layouts are interchangeable.
+          For each mesh axis, the number of devices along it for each link, from the slowest link to the fastest; empty for an
+          axis of one device. Mesh axes of one size with equal layouts are interchangeable.
 
         Raises:
-          MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
+          MeshError: the machine has no link for a mesh axis, or the mesh does not fit on it.
 
         >>> import namedax as nx
         >>> layout = nx.machines.h100.layout({"data": 16, "model": 4})
@@ -115,15 +117,15 @@ class Machine:
         return placed(self.links, sizes, sizes, self.name)
 
     def peak(self, dtype: Any) -> float:
-        """The operations per second of an element type.
+        """Return the operations per second of a dtype.
 
-        One that is not listed counts as the narrowest listed type of its kind (floating-point numbers or integers) that is at least as wide; of
-        several the slowest. If it is wider than all, a product of numbers `k` times as wide is `k * k` products of the widest.
-        Complex numbers have a quarter of the rate of their parts. A type of which no kind is listed is taken among all that are. `Times`
-        says in its `assumptions` where this mattered.
+        A dtype that is not listed counts as the narrowest listed dtype of its kind (floating-point or integer) that is at least
+        as wide; among several, the slowest. If it is wider than all, a product of numbers `k` times as wide counts as `k * k`
+        products of the widest. Complex numbers have a quarter of the rate of their parts. If no dtype of its kind is listed,
+        all listed dtypes are considered. `Times.assumptions` lists the cases that mattered.
 
         Args:
-          dtype: an element type or its name.
+          dtype: a dtype or its name.
 
         >>> import namedax as nx
         >>> nx.machines.v5e.peak("float16") == nx.machines.v5e.peak("bfloat16")
@@ -134,24 +136,24 @@ class Machine:
         return self._rate(str(dtype) if isinstance(dtype, str) else jnp.dtype(dtype).name)[0]
 
     def time_of(self, step: Step, mesh: Any = None) -> float:
-        """How long one step takes, in seconds, over all runs of the loops around it.
+        """Return the time of one step, in seconds, over all runs in its surrounding loops.
 
         Args:
-          step: a collective or an operation, of a report's `steps`.
-          mesh: the mesh of the program, or a dict of the sizes of its axes. Needed by collectives if several mesh axes are meant, or a link
-            joins a certain number of devices only.
+          step: a collective or an operation, from a report's `steps`.
+          mesh: the mesh of the program, or a dict of the sizes of its axes. Collectives need it if they use several mesh axes,
+            or if a link connects a limited number of devices. Default: None.
 
         Raises:
           ArgumentTypeError: it is neither.
-          MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
+          MeshError: the machine has no link for a mesh axis, or the mesh does not fit on it.
         """
         return self._costs(mesh)(step).seconds
 
     def time(self, steps: Iterable[Step], mesh: Any = None) -> Times:
-        """How long steps take, one after the other or side by side.
+        """Return the times of steps, one after the other or overlapping.
 
         Args:
-          steps: of a report: collectives and operations in the order of the program.
+          steps: the collectives and operations of a report, in program order.
           mesh: as in `time_of`.
 
         Returns:
@@ -159,14 +161,14 @@ class Machine:
 
         Raises:
           ArgumentTypeError: a step is neither a collective nor an operation.
-          MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
+          MeshError: the machine has no link for a mesh axis, or the mesh does not fit on it.
         """
         return schedule(list(steps), self._costs(mesh), self.overlap)
 
     def _costs(self, mesh: Any) -> Callable[[Step], Cost]:
-        """What a step costs on this mesh."""
+        """Return a function from a step to its cost on this mesh."""
         sizes = sizes_of(mesh)
-        # A program has thousands of steps, of few kinds.
+        # Cached, because a program has thousands of steps of few kinds.
         rate = functools.cache(self._rate)
         levels = functools.cache(lambda axes, size: levels_of(self.links, axes, size, sizes, self.name))
         return lambda step: self._cost(step, rate, levels)
@@ -184,12 +186,12 @@ class Machine:
             levels = levels_over(step.mesh_axes, step.group_size)
             return Cost(step.trips * seconds_of(step.kind, step.bytes, levels), "communication")
         raise ArgumentTypeError(
-            f"Machine.time: takes the steps of a report, collectives and operations; got {type(step).__name__}. "
-            "Write machine.time(report.steps, report.mesh)."
+            f"Machine.time: a step must be a collective or an operation of a report; got {type(step).__name__}. "
+            "Use machine.time(report.steps, report.mesh)."
         )
 
     def _rate(self, dtype: str) -> tuple[float, str]:
-        """Operations per second, and what was assumed."""
+        """Return the operations per second, and the assumption behind them."""
         if dtype in self.flops:
             return self.flops[dtype], ""
         mine = _element_type(dtype)

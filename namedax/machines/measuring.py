@@ -1,8 +1,8 @@
-"""The present machine, measured: how fast its devices multiply, move memory and send along each mesh axis.
+"""Measurement of the present machine: the speed of its devices in products, memory transfers and communication along each mesh axis.
 
-All devices are busy at once in every measurement, since that is how programs run: simulated devices share the cores of one processor,
-and each has only its part. What is measured is one program that repeats the same thing in a loop, so that the difference between a few and
-many repetitions is free of what a call costs. Of several interleaved rounds the median counts.
+All devices are busy at once in every measurement, as in real programs: simulated devices share the cores of one processor, and
+each gets only its part. Each measured program repeats the same operation in a loop, so the difference between a few and many
+repetitions does not include the cost of a call. The result is the median of several interleaved rounds.
 """
 
 from __future__ import annotations
@@ -34,36 +34,37 @@ from namedax.resources.mesh import concrete_mesh
 __all__ = ["measure"]
 
 _ROUNDS = 7
-_LONG_ENOUGH = 4e-3  # seconds, much more than a call costs
+_LONG_ENOUGH = 4e-3  # seconds, much more than the cost of a call
 _MOST_REPETITIONS = 512
 
 
 @checks_signature
 def measure(mesh: Mesh | None = None) -> Machine:
-    """Measures the devices of a mesh. Takes a few seconds.
+    """Measure the devices of a mesh. This takes a few seconds.
 
-    Matrix products in `float32` and `bfloat16` (square ones that double until their rate no longer grows), an elementwise operation on arrays
-    larger than caches, the start of an operation, and along each mesh axis, and each set of them, an all-gather and an all-reduce, along
-    one axis a permutation too, in two sizes, from which bandwidth and latency follow by least squares. Every process of a mesh has to call it.
+    The measurement runs matrix products in `float32` and `bfloat16` (square ones that double in size until their rate no longer
+    grows), an elementwise operation on arrays larger than caches, and the start of an operation. Along each mesh axis, and each
+    set of them, it runs an all-gather and an all-reduce, and along one axis also a permutation, in two sizes. Bandwidth and
+    latency follow by least squares. Every process of a mesh has to call this function.
 
     Args:
-      mesh: a mesh with devices; by default that of `jax.set_mesh`, and otherwise all devices along one axis, whose link then stands for
-        every mesh axis.
+      mesh: a mesh with devices; default: that of `jax.set_mesh`, and otherwise all devices along one axis, whose link then
+        stands for every mesh axis.
 
     Returns:
       The machine. On simulated devices its `memory` is their part of the machine's.
 
     Raises:
-      ArgumentTypeError: the mesh is abstract, or no mesh.
+      ArgumentTypeError: the mesh is abstract, or not a mesh.
     """
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentTypeError(
-            f"machines.measure: takes a mesh with devices, jax.make_mesh(...); got {type(mesh).__name__}. For machines that are "
-            "not here there are entries such as nx.machines.v5e."
+            f"machines.measure: mesh must have devices, as from jax.make_mesh(...); got {type(mesh).__name__}. For other "
+            "machines use an entry such as nx.machines.v5e."
         )
     found = mesh or concrete_mesh(None)
     here = found or Mesh(np.array(jax.devices()), ("all",))
-    with jax.set_mesh(here):  # another that surrounds the call may have other axes
+    with jax.set_mesh(here):  # a surrounding mesh may have other axes
         machine = _measured(here)
     if found is None and machine.links:
         return dataclasses.replace(machine, links={...: machine.links["all"]})
@@ -85,7 +86,7 @@ def _measured(mesh: Mesh) -> Machine:
 
 
 class _Repeated(Record):
-    """A program that repeats something as often as it is told, on all devices at once."""
+    """A program that repeats an operation a given number of times, on all devices at once."""
 
     run: Any
     data: Any
@@ -97,13 +98,13 @@ class _Repeated(Record):
 
 
 def _repeated(mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dtype: str = "float32") -> _Repeated:
-    """The program that applies `body` again and again to an array of each device."""
+    """Return the program that repeatedly applies `body` to an array of each device."""
     every = PartitionSpec(mesh.axis_names)
 
     def run(data: Any, repetitions: Any) -> Any:
         return lax.fori_loop(0, repetitions, lambda _, x: body(x[0])[None], data)
 
-    # What goes around the loop differs from device to device as far as JAX knows; what it is does not matter here.
+    # For JAX the loop carry varies over devices; its values do not matter here.
     mapped = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=(every, PartitionSpec()), out_specs=every, check_vma=False))
     sharding = jax.NamedSharding(mesh, every)
     data = jax.jit(lambda: jnp.full((mesh.devices.size, *shape), 1 / 1024, dtype), out_shardings=sharding)()
@@ -111,7 +112,7 @@ def _repeated(mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dt
 
 
 def _times(programs: Sequence[_Repeated]) -> list[float]:
-    """The seconds of one repetition of each: from medians of interleaved rounds."""
+    """Return the seconds of one repetition of each program, from medians of interleaved rounds."""
     counts = []
     for program in programs:
         program.seconds(1)  # compiles
@@ -127,16 +128,16 @@ def _times(programs: Sequence[_Repeated]) -> list[float]:
 
 
 def _once(times: Sequence[tuple[float, float]], count: int) -> float:
-    """The seconds of one repetition, from those of one and those of `count + 1`."""
+    """Return the seconds of one repetition, from the times of 1 and of `count + 1` repetitions."""
     one, many = (statistics.median(column) for column in zip(*times, strict=True))
-    # It took `many / (count + 1)` at most, and little less: a call costs less than what is repeated takes. A difference that says far
-    # less than that is made of what else the machine did meanwhile.
+    # The upper bound is `many / (count + 1)`, and the true value is little less, because a call costs less than the repeated
+    # operation. A much smaller difference is noise from other work on the machine.
     most = many / (count + 1)
     return max(most / 4, min(most, (many - one) / count))
 
 
 def _peak(mesh: Mesh, dtype: str) -> float:
-    """Operations per second in matrix products, at the size where they are fastest."""
+    """Return the operations per second in matrix products, at the fastest size."""
     best, size = 0.0, 256
     while True:
         (seconds,) = _times([_repeated(mesh, lambda x: x @ x, (size, size), dtype)])
@@ -153,7 +154,7 @@ def _memory_bandwidth(mesh: Mesh) -> float:
 
 
 def _launch(mesh: Mesh) -> float:
-    """What one more operation takes that computes next to nothing."""
+    """Return the time of one additional operation with almost no computation."""
 
     def products(count: int) -> Callable[[Any], Any]:
         def body(x: Any) -> Any:
@@ -176,7 +177,7 @@ def _memory(device: Any, devices: int) -> float:
 
 def _links(mesh: Mesh, groups: Sequence[tuple[str, ...]]) -> dict[Any, Link]:
     platform = mesh.devices.flat[0].platform
-    # Simulated devices share one memory: it is the same to them which axis they are along, and measuring it once is less noisy.
+    # Simulated devices share one memory: all axes are alike, and a single measurement is less noisy.
     alike = platform == "cpu" and jax.process_count() == 1
     measured: dict[Any, Link] = {}
     for group in groups:
@@ -188,7 +189,7 @@ def _links(mesh: Mesh, groups: Sequence[tuple[str, ...]]) -> dict[Any, Link]:
 
 
 def _link(mesh: Mesh, axes: tuple[str, ...], kind: Kind) -> Link:
-    """Bandwidth and latency of collectives over these mesh axes."""
+    """Measure the bandwidth and latency of collectives over these mesh axes."""
     n = math.prod(mesh.shape[axis] for axis in axes)
     sizes = (2**14, 2**20) if mesh.devices.flat[0].platform == "cpu" else (2**16, 2**24)
     cases = [(name, body, size) for size in sizes for name, body in _collectives(axes, n)]
@@ -203,7 +204,7 @@ def _link(mesh: Mesh, axes: tuple[str, ...], kind: Kind) -> Link:
 
 
 def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, Callable[[Any], Any]]]:
-    """Collectives whose payload is the array that is given, and which give back one of its size."""
+    """Yield collectives whose payload is the given array, and which return one of its size."""
 
     def gather(x: Any) -> Any:
         mine = lax.axis_index(axes)
@@ -217,7 +218,7 @@ def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, Callable[
 
 
 def _least_squares(rows: Any) -> tuple[float, float]:
-    """The two non-negative numbers whose products with the columns are nearest to one."""
+    """Return the two non-negative coefficients whose combination of the columns is nearest to one."""
     ones = np.ones(len(rows))
     both, *_ = np.linalg.lstsq(rows, ones, rcond=None)
     if (both >= 0).all():

@@ -1,4 +1,4 @@
-"""Which links the mesh axes of a collective go over: the mesh laid out on the machine."""
+"""The placement of a mesh on a machine: the links that the mesh axes of a collective use."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from namedax.machines.links import Link
 
 __all__ = ["Level", "Links", "levels_of", "placed", "sizes_of"]
 
-#: By mesh axis; by several mesh axes together; `...` is all others.
+#: Links by mesh axis, or by several mesh axes together; `...` stands for all others.
 Links = Mapping[Any, Link]
 
 
 class Level(Record):
-    """Devices that one link joins.
+    """Devices that one link connects.
 
     Attributes:
-      sizes: how many along each of its axes: one for a ring or a line, two for a torus of two axes.
-      link: what joins them.
-      share: the part of the bandwidth that each axis has, where more mesh axes than the torus has dimensions share it.
+      sizes: the number of devices along each of its axes: one number for a ring or a line, two for a torus of two axes.
+      link: the link between them.
+      share: the fraction of the bandwidth of each axis, if more mesh axes than the torus has dimensions share it; default: 1.
     """
 
     sizes: tuple[int, ...]
@@ -32,36 +32,36 @@ class Level(Record):
 
     @property
     def count(self) -> int:
-        """How many devices."""
+        """The number of devices."""
         return math.prod(self.sizes)
 
 
 def sizes_of(mesh: Any) -> dict[str, int] | None:
-    """The sizes of a mesh, which may be one, an abstract one, or a dict of sizes."""
+    """Return the sizes of a mesh, which may be concrete, abstract, or a dict of sizes."""
     if mesh is None:
         return None
     sizes = dict(getattr(mesh, "shape", mesh))
     for axis, size in sizes.items():
         if not isinstance(size, int) or size < 1:
-            raise MeshError(f"Machine.time: the mesh axis {axis!r} has the size {size!r}; it must be a positive integer.")
+            raise MeshError(f"Machine.time: the size of the mesh axis {axis!r} must be a positive integer, got {size!r}.")
     return sizes
 
 
 def levels_of(
     links: Links, axes: tuple[str, ...], group_size: int, mesh: Mapping[str, int] | None, machine: str
 ) -> tuple[Level, ...]:
-    """The levels that a collective over `axes` goes through.
+    """Return the levels of links that a collective over `axes` uses.
 
     Args:
-      links: of the machine.
+      links: the links of the machine.
       axes: the mesh axes of the collective.
       group_size: the number of devices that take part together.
-      mesh: the sizes of all mesh axes, from the slowest to the fastest, or `None` where they are not known.
+      mesh: the sizes of all mesh axes, from the slowest to the fastest, or `None` if they are unknown.
       machine: its name, for messages.
 
     Raises:
-      MeshError: the machine has no link for an axis, the mesh lacks it, or its devices cannot be laid out.
-      ArgumentError: the mesh is not known, and has to be.
+      MeshError: the machine has no link for an axis, the mesh lacks it, or the mesh does not fit on the machine.
+      ArgumentError: the mesh is required but unknown.
     """
     for key, link in links.items():
         if isinstance(key, tuple) and len(key) > 1 and set(key) == set(axes):
@@ -69,18 +69,16 @@ def levels_of(
     if mesh is None:
         if len(axes) > 1 or _link_of(links, axes[0], machine).reach is not None:
             raise ArgumentError(
-                f"Machine.time: {machine} has to know the whole mesh to say which links a collective over {show_names(axes)} goes "
-                "over; give mesh=, a mesh or a dict of sizes such as {'data': 16, 'model': 16}."
+                f"Machine.time: the links of {machine} for a collective over {show_names(axes)} depend on the whole mesh. "
+                "Pass mesh=, a mesh or a dict of sizes such as {'data': 16, 'model': 16}."
             )
         mesh = {axes[0]: group_size}
     if missing := [axis for axis in axes if axis not in mesh]:
-        raise MeshError(f"Machine.time: a collective goes over {show_names(missing)}, and the mesh has {show_names(mesh)}.")
+        raise MeshError(f"Machine.time: a collective runs over {show_names(missing)}, but the mesh has {show_names(mesh)}.")
     over = placed(links, mesh, axes, machine)
     parts = [part for axis in axes for part in over[axis]]
     whole = math.prod(mesh[axis] for axis in axes)
-    if (
-        group_size != whole
-    ):  # groups within an axis: of what joins them, all that is known is that it is no faster than the slowest
+    if group_size != whole:  # groups within an axis: their link is unknown, so the slowest is assumed
         slowest = min((link for _, link in parts), key=lambda link: link.bandwidth, default=None)
         return () if slowest is None else (Level((group_size,), slowest, _share(over, slowest)),)
     together: dict[Link, list[int]] = collections.defaultdict(list)
@@ -93,8 +91,8 @@ def _link_of(links: Links, axis: str, machine: str) -> Link:
     link = links.get(axis, links.get(...))
     if link is None:
         raise MeshError(
-            f"Machine.time: {machine} has no link for the mesh axis {axis!r}; it has links for {show_names(links)}. Say which network "
-            f"it goes over: machine.with_links({{{axis!r}: nx.machines.Link(...)}})."
+            f"Machine.time: {machine} has no link for the mesh axis {axis!r}; it has links for {show_names(links)}. Specify "
+            f"the link with machine.with_links({{{axis!r}: nx.machines.Link(...)}})."
         )
     return link
 
@@ -102,12 +100,12 @@ def _link_of(links: Links, axis: str, machine: str) -> Link:
 def placed(
     links: Links, mesh: Mapping[str, int], used: Collection[str], machine: str
 ) -> dict[str, tuple[tuple[int, Link], ...]]:
-    """By mesh axis: how many devices along it which link joins. The last axes fill the fastest links, as meshes are made.
+    """Return, by mesh axis, the number of devices for each link; the last axes fill the fastest links, as in `jax.make_mesh`.
 
     Args:
-      links: of the machine.
+      links: the links of the machine.
       mesh: the sizes of all mesh axes.
-      used: those that need a link.
+      used: the mesh axes that need a link.
       machine: its name, for messages.
     """
     left: dict[Link, int] = {}
@@ -125,9 +123,9 @@ def _along(axis: str, size: int, link: Link, left: dict[Link, int], machine: str
     inner = min(size, room)
     if size % inner:
         raise MeshError(
-            f"Machine.time: {size} devices along the mesh axis {axis!r} do not fall into groups of {room}, which is what {machine} has "
-            f"left of the {link.reach} devices that one {link.kind} joins. Choose a size that {room} divides, or say which network the "
-            f"axis goes over: machine.with_links({{{axis!r}: nx.machines.Link(...)}})."
+            f"Machine.time: {size} devices along the mesh axis {axis!r} do not split into groups of {room}, the number that {machine} has "
+            f"left of the {link.reach} devices on one {link.kind}. Choose a multiple of {room}, or specify the link of the "
+            f"axis with machine.with_links({{{axis!r}: nx.machines.Link(...)}})."
         )
     left[link] = room // inner
     within = ((inner, link),) if inner > 1 else ()
@@ -135,8 +133,8 @@ def _along(axis: str, size: int, link: Link, left: dict[Link, int], machine: str
         return within
     if link.beyond is None:
         raise MeshError(
-            f"Machine.time: {machine} joins {link.reach} devices by one {link.kind}, and the mesh has more along {axis!r} and the axes "
-            f"after it. Say which network is between: machine.with_links({{{axis!r}: nx.machines.Link(...)}}), or beyond= of the link."
+            f"Machine.time: {machine} connects {link.reach} devices by one {link.kind}, but the mesh has more along {axis!r} and the axes "
+            f"after it. Specify the link between groups: machine.with_links({{{axis!r}: nx.machines.Link(...)}}), or beyond= of the link."
         )
     return _along(axis, size // inner, link.beyond, left, machine) + within
 

@@ -1,15 +1,15 @@
-"""Steps one after the other, or side by side where one runs on the network while the other computes.
+"""Schedules of steps: one after the other, or overlapping if communication and computation run at the same time.
 
-A device computes one operation after the other, and a collective has to end before what comes after it, unless it is known to run beside
-operations:
+A device executes one operation after the other. A collective has to end before the next operation, unless it is known to
+overlap with operations:
 
-- **A ring** (collective matmul, `overlap=True` in `nx.einsum` and `nx.dot`; attention along a sharded axis): consecutive steps of one
-  operation of the model, from one line, with more products than permutations. Each product uses the block that is there while the next one is
-  sent, so `K` permutations that take `p` and `R` rounds of computation that take `c`, on average, take `(R - K) * c + K * max(c, p)`. What
-  is sent after the last product has nothing to run beside.
-- **A machine with `overlap=True`**: all collectives between consecutive operations that run equally often are taken to be hidden behind
-  them, as far as there is enough to compute. Records do not say what waits for what, so this is the least that a step can take. Nothing
-  runs beside what runs more or less often: a sum after a loop waits for the loop.
+- **A ring** (collective matmul, `overlap=True` in `nx.einsum` and `nx.dot`; attention along a sharded axis): consecutive steps
+  of one operation of the model, from one line, with more products than permutations. Each product uses the current block while
+  the next one is sent. With `K` permutations of `p` seconds and `R` rounds of `c` seconds of computation, on average, the ring
+  takes `(R - K) * c + K * max(c, p)`. Communication after the last product does not overlap.
+- **A machine with `overlap=True`**: all collectives between consecutive operations with the same number of runs overlap with
+  these operations, up to the amount of computation. Records do not contain dependencies, so this is a lower bound of the step
+  time. Steps with different numbers of runs do not overlap: a sum after a loop waits for the loop.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from namedax.analysis.records import Collective, Operation, Step
 
 __all__ = ["Cost", "Timed", "Times", "is_small", "schedule"]
 
-# Bytes, and operations. What computes so little is part of something else, which XLA makes of both.
+# Bytes, and operations. A smaller operation is assumed to be fused with another one by XLA.
 _FEW = 64
 
 
 def is_small(step: Step) -> bool:
-    """Whether a step is an operation on a few numbers, such as an index."""
+    """Return True if a step is an operation on a few numbers, such as an index."""
     return isinstance(step, Operation) and step.bytes <= _FEW and step.flops <= _FEW
 
 
 class Cost(NamedTuple):
-    """What one step takes, over all runs of the loops around it.
+    """The cost of one step, over all runs in its surrounding loops.
 
     Attributes:
-      seconds: how long.
-      bound: `"compute"`, `"memory"` or `"communication"`: what it waits for.
-      assumption: what had to be assumed, in words, or nothing.
+      seconds: the time.
+      bound: the bottleneck: `"compute"`, `"memory"` or `"communication"`.
+      assumption: the assumption behind the time, as text; empty if there is none.
     """
 
     seconds: float
@@ -47,12 +47,12 @@ class Cost(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """A step in time: a bar of a timeline. Times are in seconds from the beginning.
+    """A step in a schedule, drawn as a bar of a timeline. Times are in seconds from the beginning.
 
     Attributes:
       step: the collective or operation.
-      start: when it begins.
-      end: when all of its runs have ended.
+      start: the start of the first run.
+      end: the end of the last run.
     """
 
     step: Step
@@ -62,16 +62,17 @@ class Timed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """How long a step of a program takes on one device, in seconds.
+    """The estimated times of a step of a program on one device, in seconds.
 
     Attributes:
-      total: from beginning to end: `compute + memory + communication - hidden`.
-      compute: in operations that wait for arithmetic.
-      memory: in operations that wait for memory.
-      communication: in collectives, hidden or not.
-      hidden: of what runs at the same time, that which the total does not show.
-      schedule: every step with its start and end, in the order of the program.
-      assumptions: what the machine does not say and had to be assumed, in words, where it made more than a thousandth of the total.
+      total: the total time: `compute + memory + communication - hidden`.
+      compute: the time of operations limited by arithmetic.
+      memory: the time of operations limited by memory bandwidth.
+      communication: the time of collectives, hidden or not.
+      hidden: the overlapping time, which is not in the total.
+      schedule: every step with its start and end, in program order.
+      assumptions: assumptions about figures that the machine lacks, as text, if they contribute more than a thousandth of the
+        total.
 
     >>> print(Times(0.5, compute=0.25, memory=0.125, communication=0.25, hidden=0.125))
     500 ms: 250 ms computing, 125 ms moving memory, 250 ms communicating, 125 ms of them at the same time
@@ -101,12 +102,12 @@ def _text(seconds: float) -> str:
 
 
 def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool) -> Times:
-    """Puts steps into time.
+    """Schedule steps in time.
 
     Args:
-      steps: in the order of the program.
-      cost: what each takes.
-      overlap: whether collectives are hidden behind operations as far as possible.
+      steps: the steps in program order.
+      cost: returns the cost of a step.
+      overlap: whether collectives overlap with operations as much as possible.
     """
     costs = [(step, cost(step)) for step in steps]
     now, timed = 0.0, list[Timed]()
@@ -125,7 +126,7 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
         now += length
     by = {bound: sum(c.seconds for _, c in costs if c.bound == bound) for bound in ("compute", "memory", "communication")}
     hidden = sum(by.values()) - now
-    hidden = 0.0 if hidden < 1e-9 * now else hidden  # what is only rounding
+    hidden = 0.0 if hidden < 1e-9 * now else hidden  # rounding only
     return Times(now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now))
 
 
@@ -140,7 +141,7 @@ def _that_matter(costs: Costs, total: float) -> tuple[str, ...]:
 
 
 def _groups(costs: Costs, overlap: bool) -> Iterator[tuple[Costs, float]]:
-    """Consecutive steps that belong together, with how long they take together."""
+    """Yield groups of consecutive steps, with the time of each group."""
     if overlap:
         for _, same in itertools.groupby(costs, lambda pair: pair[0].trips):
             group = list(same)
@@ -158,7 +159,7 @@ def _groups(costs: Costs, overlap: bool) -> Iterator[tuple[Costs, float]]:
 
 
 def _lines(costs: Costs) -> Iterator[Costs]:
-    """Consecutive steps of one line, in parts without a collective that all devices wait for, or one such collective."""
+    """Yield consecutive steps of one line, split at collectives that all devices wait for."""
     keys: list[tuple[object, ...]] = []
     for step, _ in costs:
         blocks = isinstance(step, Collective) and step.kind != "collective-permute"
@@ -173,13 +174,13 @@ def _is_product(step: Step) -> bool:
 
 
 def _ring_length(group: Costs) -> float | None:
-    """How long a ring takes, or `None` if the steps are not one."""
+    """Return the time of a ring, or `None` if the steps are not a ring."""
     runs = [key for key, _ in itertools.groupby((type(step), step.trips) for step, _ in group)]
-    slots = sum(trips for kind, trips in runs if kind is Collective)  # what is sent together is sent in the same round
+    slots = sum(trips for kind, trips in runs if kind is Collective)  # consecutive collectives share a round
     products = sum(step.trips for step, _ in group if _is_product(step))
     if not slots or products <= slots:
         return None
-    once = min(step.trips for step, _ in group if step.trips)  # how often the whole ring runs
+    once = min(step.trips for step, _ in group if step.trips)  # the number of runs of the whole ring
     rounds = slots + once
     computed = sum(c.seconds for step, c in group if isinstance(step, Operation)) / rounds
     sent = sum(c.seconds for step, c in group if isinstance(step, Collective)) / slots

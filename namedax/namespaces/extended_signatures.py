@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
 from namedax.operands.axes import is_axis_name, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree_leaves import data_of
 from namedax.ops import elementwise
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -54,7 +54,7 @@ def where(
     axis: Axis = None,
     out_axis: Hashable | None = None,
 ) -> tuple[Array, ...]: ...
-@checked_operation
+@operation(explicit=Explicit.ALIGNED)
 def where(
     condition: Any,
     x: Any = None,
@@ -106,7 +106,7 @@ def where(
     return Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")(condition)
 
 
-@checked_operation
+@operation()
 def take_along_axis(
     x: Any,
     indices: Any,
@@ -165,7 +165,7 @@ def _cumulative(
     return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axis=longer)
 
 
-@checked_operation
+@operation()
 def cumulative_sum(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -194,7 +194,7 @@ def cumulative_sum(
     return _cumulative("cumulative_sum", x, axis, dtype, include_initial, out_axis, neutral=0)
 
 
-@checked_operation
+@operation()
 def cumulative_prod(
     x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
 ) -> LikeArguments:
@@ -214,7 +214,7 @@ class _Joined(Record):
     axis: Hashable
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> LikeArguments:

@@ -21,7 +21,6 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
 from namedax.core.docstrings import joined
-from namedax.core.explicit_fallback import guarded
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -36,6 +35,7 @@ from namedax.namespaces.mirror import public
 from namedax.operands.axes import holds_names
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import Explicit, operation
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.collectives.reducing import _map, _names, _size, global_index
 from namedax.ops.indexing.take import take
@@ -172,7 +172,7 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
     return grouped
 
 
-@guarded("all_gather")
+@operation(name="all_gather", explicit=Explicit.AS_JAX)
 def all_gather(
     x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
 ) -> Any:
@@ -210,7 +210,7 @@ all_gather.__doc__ = joined(
 )
 
 
-@guarded("psum_scatter")
+@operation(name="psum_scatter", explicit=Explicit.AS_JAX)
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
 ) -> Any:
@@ -239,7 +239,7 @@ psum_scatter.__doc__ = joined(
 )
 
 
-@guarded("all_to_all")
+@operation(name="all_to_all", explicit=Explicit.AS_JAX)
 def all_to_all(
     x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
 ) -> Any:
@@ -274,7 +274,7 @@ all_to_all.__doc__ = joined(
 # --- besides the collectives ---------------------------------------------------------------------------------------------
 
 
-@guarded("pswapaxes")
+@operation(name="pswapaxes", explicit=Explicit.AS_JAX)
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = None) -> Any:
     """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given.
 

@@ -21,7 +21,7 @@ from namedax.core.array import NamedArray
 from namedax.core.bool_arguments import check_flags, flags_of
 from namedax.core.call_errors import bound, refuse_miscall
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import fallback, mark_operation, refused
+from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
@@ -99,21 +99,19 @@ def mirror(
             except Exception as error:
                 refuse_miscall(own.__name__, theirs, args, kwargs, error)
                 raise
-        if refused and face in refused and (done := fallback(None, face, args, kwargs)) is not None:
-            return done[0]
         try:
             return plan.call(own, args, kwargs)
         except Exception as error:
-            if (done := fallback(error, face, args, kwargs)) is None:
-                raise
-        return done[0]
+            explain_call(name, face, args, kwargs, error)
+            raise
 
     plain = Lifted(theirs, own.__name__)
     name = getattr(theirs, "__name__", own.__name__)
     face.__signature__ = plan.signature  # type: ignore[attr-defined]
     face.__module__, face.__name__, face.__qualname__ = module, name, name
     face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{plan.note(f'{module}.{name}'.removeprefix('namedax.'), own.__name__)}"
-    return mark_operation(face, name)
+    face._operation = name  # type: ignore[attr-defined]
+    return face
 
 
 def _is_named_axis(axis: Any) -> bool:

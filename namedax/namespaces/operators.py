@@ -17,16 +17,16 @@ import numpy as np
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, format_value
 from namedax.namespaces.reduction_forms import std, var
-from namedax.operands import dispatch_cache, kernels, pytree
+from namedax.operands import kernels, pytree
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted, nmap
+from namedax.operands.operation import elementwise_operation, operation
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS, apply_elementwise, elementwise_call
 from namedax.ops.indexing.getitem import getitem
@@ -93,13 +93,20 @@ def _binary(name: str, function: Callable[..., Any], reflected: bool = False) ->
             return _other(name, self, other)
         return kernels.run_elementwise(name, operate, (), self, other)
 
-    def backward(self: NamedArray, other: Any, /) -> LikeArguments:
+    def swapped(other: Any, self: NamedArray, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return _other(name, self, other)
         return kernels.run_elementwise(name, operate, (), other, self)
 
-    forward.__name__ = backward.__name__ = name  # for messages
-    return dispatch_cache.reflected(backward) if reflected else dispatch_cache.of_two(forward)
+    forward.__name__ = swapped.__name__ = name  # for messages
+    if not reflected:
+        return elementwise_operation(forward)
+    apply = elementwise_operation(swapped)
+
+    def backward(self: NamedArray, other: Any, /) -> LikeArguments:
+        return apply(other, self)
+
+    return backward
 
 
 _power = _binary("power", jnp.power)
@@ -111,7 +118,7 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: NamedArray) -> LikeArguments:
         return kernels.run_elementwise(name, operate, (), self)
 
-    return dispatch_cache.of_one(method)
+    return elementwise_operation(method)
 
 
 def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
@@ -227,7 +234,7 @@ def copy(self: NamedArray) -> LikeArguments:
     return make_result(jnp.copy(x.data), x.dims)
 
 
-@checked_operation
+@operation()
 def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
     return rename(self, names, **more)

@@ -19,8 +19,8 @@ from namedax.errors import ArgumentError, AxisSizeError, as_integer, format_valu
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.spellings import by_name, entries_of, names_in
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import requires_axis
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -197,7 +197,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     return spread / _sqrt(count.astype(spread.dtype))
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 

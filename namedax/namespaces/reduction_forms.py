@@ -17,10 +17,10 @@ from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import inexact_type
 from namedax.errors import ArgumentError, format_value, refuse_names
 from namedax.operands.along_axes import to_front
-from namedax.operands.axes import requires_axis, resolve_axis
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.statistics import without_nans
@@ -74,8 +74,7 @@ def _spread(
     return _about(x, mean, axis, dtype, ddof, keepdims, where, skips_nans)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def var(
     x: Any,
     axis: Any = None,
@@ -114,8 +113,7 @@ def var(
     return _spread("var", REDUCTIONS["var"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def std(
     x: Any,
     axis: Any = None,
@@ -137,7 +135,7 @@ def std(
     return result if mean is None else _sqrt(result)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanvar(
     x: Any,
     axis: Any = None,
@@ -158,7 +156,7 @@ def nanvar(
     return _spread("nanvar", without_nans.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanstd(
     x: Any,
     axis: Any = None,
@@ -198,8 +196,7 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
     return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def logsumexp(
     x: Any,
     axis: Any = None,
@@ -289,7 +286,7 @@ def _fractions(name: str, q: Any) -> Any:
     return jnp.asarray(q) if entries is q else q
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None) -> Array:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
@@ -319,7 +316,7 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
     return _weighted("quantile", x, q, axis, method, keepdims, weights)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def nanquantile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -332,7 +329,7 @@ def nanquantile(
     return _weighted("nanquantile", x, q, axis, method, keepdims, weights)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def percentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:
@@ -345,7 +342,7 @@ def percentile(
     return _weighted("percentile", x, q, axis, method, keepdims, weights)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def nanpercentile(
     x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
 ) -> Array:

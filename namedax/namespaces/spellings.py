@@ -16,12 +16,12 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.call_errors import bound
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import guarded
 from namedax.core.functions import signature_of
 from namedax.errors import AxisNameError, format_value, raise_not_found
 from namedax.operands.along_axes import along_axes, to_front
-from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, requires_axis, resolve_axis
+from namedax.operands.axes import check_axes, is_axis_name, refuse_reversal, resolve_axis
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import REDUCED, operation
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
@@ -53,7 +53,7 @@ def axes_checked(function: F) -> F:
     """`function`, its axes checked: what is left to JAX is JAX's own, which takes `True` for 1."""
     signature = signature_of(function)
 
-    @guarded(function.__name__)
+    @operation(name=function.__name__)
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         check_axes(function.__name__, bound(function.__name__, signature(), args, kwargs).arguments)
@@ -319,7 +319,7 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
     return shifted
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def minmax(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> tuple[Array, Array]:
     """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
 

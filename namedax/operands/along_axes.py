@@ -18,7 +18,6 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import guarded
 from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.core.region import ambient
@@ -27,6 +26,7 @@ from namedax.operands.axes import check_axes, is_axis_name, new_names
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.new_axis import new_axis_placement
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import operation
 from namedax.resources.layout import relayout
 
 __all__ = ["along_axes", "to_front"]
@@ -49,7 +49,7 @@ def along_axes(
     signature = signature_of(function)
     positional = nmap(function)
 
-    @guarded(name)
+    @operation(name=name)
     @functools.wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Any:
         out_axis = kwargs.pop("out_axis", None) if renames else None

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import sys
-from collections.abc import Callable, Collection, Hashable, KeysView, Mapping, Sequence, ValuesView
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Collection, Hashable, KeysView, Mapping, Sequence, ValuesView
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.bool_arguments import check_flags, flags_of
-from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import fallback, mark_operation, refused, within_decorators
 from namedax.core.foreign_arrays import is_foreign_type
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
@@ -35,7 +29,6 @@ __all__ = [
     "AXIS_PARAMETERS",
     "Axis",
     "axis_key",
-    "axis_requirement",
     "check_axes",
     "holds_names",
     "is_axis_name",
@@ -47,15 +40,12 @@ __all__ = [
     "refuse_order",
     "refuse_order_of_storage",
     "refuse_reversal",
-    "requires_axis",
     "resolve_axis",
     "unwrap_single",
-    "without_axis_check",
 ]
 
 
 Axis = Any
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 _NO_AXIS = "{op}: axis={axis} is neither a position nor a name nor a tuple of these."
@@ -157,81 +147,6 @@ def names_alone(x: Any) -> Dims:
     """The names of an array that has names and no positional axis; of any other none."""
     dims = x._dims if type(x) is NamedArray else ()
     return () if None in dims else dims
-
-
-def requires_axis(function: F) -> F:
-    """Require an axis of a reduction when every axis of its array is named: `None` and no axis at all are the same error.
-
-    Without an axis these functions reduce the positional axes, and would return such an array as it is.
-    """
-    return _asking(function, _NOT_REDUCED, None)
-
-
-_NOT_REDUCED = "without an axis only those are reduced. Pass axis=... for all of its axes, or choose from {names}."
-_NOT_MOVED = "without an axis {op} acts on those only. Pass an axis, such as axis={last!r}; choose from {names}."
-
-
-def axis_requirement(unless: Callable[..., bool] | None = None, why: str = _NOT_MOVED) -> Callable[[F], F]:
-    """Require an axis of an operation when every axis of its array is named, as `requires_axis` does of reductions.
-
-    Args:
-      unless: returns True if the arguments give the axes in another way.
-      why: the consequence of leaving the axis out, and the remedy.
-    """
-
-    def decorate(function: F) -> F:
-        return _asking(function, why, unless)
-
-    return decorate
-
-
-def _parameters_by_place(function: Callable[..., Any]) -> tuple[str, ...]:
-    code = inspect.unwrap(function).__code__
-    return code.co_varnames[: code.co_argcount]
-
-
-def _asking(function: F, why: str, unless: Callable[..., bool] | None) -> F:
-    """`function`, which refuses an array with names and no positional axis where no axis is given; `why` says what would be done."""
-    parameters = _parameters_by_place(function)
-    place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
-    op, flags, first = function.__name__, flags_of(function), parameters[0]
-
-    @functools.wraps(function)
-    def said(*args: Any, **kwargs: Any) -> Any:
-        if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
-            check_flags(op, flags, args, kwargs)
-        array = args[0] if args else kwargs.get(first)
-        if type(array) is NamedArray and not (unless is not None and unless(*args, **kwargs)):
-            if (args[place] if len(args) > place else kwargs.get("axis")) is None:
-                names = names_alone(array)
-                if names:
-                    refuse_miscall(op, function, args, kwargs, TypeError())
-                    reason = why.format(op=op, names=show_names(names), last=names[-1])
-                    raise PositionalAxisError(f"{op}: {type_text(array)} has no positional axis, and {reason}")
-        if len(args) > place + 1:
-            refuse_axes_apart(op, args, place)
-        if refused and said in refused and (done := fallback(None, said, args, kwargs)) is not None:
-            return done[0]
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            if isinstance(error, TypeError):
-                _refuse_numpy(op, args, kwargs)
-            if (done := fallback(error, said, args, kwargs)) is None:
-                raise
-        return done[0]
-
-    return cast(F, mark_operation(said, op))
-
-
-def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raises where NumPy's own function has called the method of an array, with its argument `out`, which no array of JAX has."""
-    if "out" in kwargs and args and type(args[0]) is NamedArray:
-        names = [dim for dim in args[0]._dims if dim is not None]
-        of = f", where axis is one of {show_names(names)}, a tuple of them, or ... for all" if names else ""
-        raise ArgumentTypeError(
-            f"{op}: {type_text(args[0])} is given out=, as np.{op} does, and NumPy's functions know no names. Write nx.{op}(x, axis){of}."
-        )
 
 
 def refuse_reversal(op: str, x: Any) -> None:
@@ -354,26 +269,6 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
         if name not in axes:
             raise_not_found(op, name, what, names)
     return dict(out_axis)
-
-
-def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for other operations, which may leave the axis out (`requires_axis`, `axis_requirement`) and mean the positional axes."""
-    plain = within_decorators(function)
-    return rejects_split_axes(plain) if "dtype" in _parameters_by_place(plain) else plain
-
-
-def rejects_split_axes(function: F) -> F:
-    """A function of an axis and, by position too, an element type: axes that are given one by one are refused (`refuse_axes_apart`)."""
-    place = inspect.unwrap(function).__code__.co_varnames.index("axis")
-    op = function.__name__
-
-    @functools.wraps(function)
-    def checked(*args: Any, **kwargs: Any) -> Any:
-        if len(args) > place + 1:
-            refuse_axes_apart(op, args, place)
-        return function(*args, **kwargs)
-
-    return cast(F, checked)
 
 
 # Parameters that mean axes of the first array argument.

@@ -7,29 +7,24 @@ was the function's, later calls with the same dims and arguments call that kerne
 
 Nothing is remembered of a call in a mapped body, nor used there: a body learns which names occur in it. What a kernel raises is
 raised once more by the function itself, which knows the names.
-
-Between two calls of XLA nothing of this is in a processor's caches, and each function that is called costs several times what it does in
-a loop of its own. So the code of a shortcut stands in one function; where there is a choice, `make` is written out.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import jax
 
-from namedax.core.array import NamedArray, Parts, make
+from namedax.core.array import NamedArray, make
 from namedax.core.call_errors import call_or_refuse
-from namedax.core.explicit_fallback import guarded
+from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
 from namedax.operands.kernels import SCALARS, new_table, remember, type_key, varies, watched, whole_types
 
-__all__ = ["of_arguments", "of_one", "of_operands", "of_two", "reflected"]
-
-F = TypeVar("F", bound=Callable[..., Any])
+__all__ = ["cached_by_dims", "cached_elementwise"]
 
 
 def _learn(
@@ -49,143 +44,40 @@ def _learn(
     return result
 
 
-# --- functions whose arguments are all operands, and which act on every element by itself ------------------------------------
-
-
-def of_one(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """An elementwise function of one array, and of nothing else."""
-    function = guarded(function.__name__)(function)
+def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an elementwise function whose arguments are all operands, with a cache by the dims of the operands."""
     table = new_table()
 
-    def shortcut(x: Any, /) -> Any:
-        if type(x) is not NamedArray or active_regions:
-            return function(x)
-        known = table.get(x._dims)
-        if known is None:
-            return _learn(table, x._dims, (x._data,), function, (x,), {})
-        call, dims, _ = known
-        try:
-            data = call(x._data)
-        except Exception:  # which the function itself says with names
-            table.pop(x._dims, None)  # before it is tried again the function asks for another way (`core.refused`)
-            known = None
-        if known is None:
-            return function(x)
-        if dims is None:
-            return data
-        parts: Any = Parts()
-        parts._data = data
-        parts._dims = dims
-        parts._casts = None
-        parts.__class__ = NamedArray
-        return parts
-
-    return functools.update_wrapper(shortcut, function)
-
-
-def of_two(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """An elementwise function of a named array and something else, and of nothing more."""
-    function = guarded(function.__name__)(function)
-    table, of_numbers = new_table(), new_table()
-
-    def shortcut(x: Any, y: Any, /) -> Any:
-        if type(x) is not NamedArray or active_regions:
-            return function(x, y)
-        if type(y) is NamedArray:
-            key: Any = (x._dims, y._dims)
-            b, keys = y._data, table
-        elif type(y) in SCALARS:
-            b, keys, key = y, of_numbers, x._dims
-        else:
-            return function(x, y)
-        known = keys.get(key)
-        if known is None:
-            return _learn(keys, key, (x._data, b), function, (x, y), {})
-        call, dims, _ = known
-        try:
-            data = call(x._data, b)
-        except Exception:  # which the function itself says with names
-            keys.pop(key, None)  # before it is tried again the function asks for another way (`core.refused`)
-            known = None
-        if known is None:
-            return function(x, y)
-        if dims is None:
-            return data
-        parts: Any = Parts()
-        parts._data = data
-        parts._dims = dims
-        parts._casts = None
-        parts.__class__ = NamedArray
-        return parts
-
-    return functools.update_wrapper(shortcut, function)
-
-
-def reflected(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """An elementwise function of a named array and something else, whose kernel takes the latter first."""
-    function = guarded(function.__name__)(function)
-    table = new_table()
-
-    def shortcut(x: Any, y: Any, /) -> Any:
-        if type(y) not in SCALARS or active_regions:
-            return function(x, y)
-        known = table.get(x._dims)
-        if known is None:
-            return _learn(table, x._dims, (y, x._data), function, (x, y), {})
-        call, dims, _ = known
-        try:
-            data = call(y, x._data)
-        except Exception:  # which the function itself says with names
-            table.pop(x._dims, None)  # before it is tried again the function asks for another way (`core.refused`)
-            known = None
-        if known is None:
-            return function(x, y)
-        if dims is None:
-            return data
-        parts: Any = Parts()
-        parts._data = data
-        parts._dims = dims
-        parts._casts = None
-        parts.__class__ = NamedArray
-        return parts
-
-    return functools.update_wrapper(shortcut, function)
-
-
-def of_operands(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An elementwise function of any number of operands, and of nothing else."""
-    function = guarded(function.__name__)(function)
-    table = new_table()
-
+    @functools.wraps(function)
     def shortcut(*operands: Any) -> Any:
         if active_regions:
             return function(*operands)
-        key: list[Any] = []
+        dims_of_all: list[Any] = []
         datas: list[Any] = []
         for operand in operands:
             if type(operand) is NamedArray:
-                key.append(operand._dims)
+                dims_of_all.append(operand._dims)
                 datas.append(operand._data)
             elif type(operand) in SCALARS:
-                key.append(None)
+                dims_of_all.append(None)
                 datas.append(operand)
             else:
                 return function(*operands)
-        where = tuple(key)
-        known = table.get(where)
+        key = tuple(dims_of_all)
+        known = table.get(key)
         if known is None:
-            return _learn(table, where, datas, function, operands, {})
+            return _learn(table, key, datas, function, operands, {})
         call, dims, _ = known
         try:
             data = call(*datas)
-        except Exception:  # which the function itself says with names
-            table.pop(where, None)  # before it is tried again the function asks for another way (`core.refused`)
+        except Exception:  # the function itself raises it again, with names
+            table.pop(key, None)
             known = None
         if known is None:
             return function(*operands)
         return data if dims is None else make(data, dims)
 
-    return functools.update_wrapper(shortcut, function)
+    return shortcut
 
 
 # --- functions of arrays and of axes and options -------------------------------------------------------------------------------
@@ -194,9 +86,14 @@ _KEYWORD, _VALUE = object(), object()
 _FIXED = frozenset({bool, int, float, complex, tuple, type, type(...)})
 
 
-def of_arguments(function: F) -> F:
-    """A function of named arrays, axes and options. Before it calls its kernel it must look at nothing of the arrays but their dims."""
-    function = guarded(function.__name__)(function)
+def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable[..., Any]:
+    """Return a function of named arrays, axes and options, with a cache by the dims of the arrays and by the other arguments.
+
+    Args:
+      function: before it calls its kernel it looks at nothing of the arrays but their dims.
+      explicit: how it runs on arrays that are sharded over Explicit mesh axes.
+    """
+    as_jax = explicit is Explicit.AS_JAX
     table = new_table()
 
     @functools.wraps(function)
@@ -214,6 +111,8 @@ def of_arguments(function: F) -> F:
             if described is None:
                 return call_or_refuse(function, args, kwargs)
             key, datas = described
+        if not as_jax and may_fall_back(args):
+            return function(*args, **kwargs)
         is_traced = False
         for data in datas:
             if type(data) not in whole_types:
@@ -233,21 +132,14 @@ def of_arguments(function: F) -> F:
                     data = call(*datas)
             else:
                 data = call(*datas)
-        except Exception:  # which the function itself says with names
-            table.pop(key, None)  # before it is tried again the function asks for another way (`core.refused`)
+        except Exception:  # the function itself raises it again, with names
+            table.pop(key, None)
             known = None
         if known is None:
             return function(*args, **kwargs)
-        if dims is None:
-            return data
-        parts: Any = Parts()
-        parts._data = data
-        parts._dims = dims
-        parts._casts = None
-        parts.__class__ = NamedArray
-        return parts
+        return data if dims is None else make(data, dims)
 
-    return cast(F, shortcut)
+    return shortcut
 
 
 def _described(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any]] | None:

@@ -25,10 +25,11 @@ from namedax.core.bool_arguments import check_flags, flags_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
-from namedax.core.explicit_fallback import fallback, mark_operation, refused
+from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
 from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.name_scopes import Scope, is_open, is_worth_saying, scope_of_lifted
 from namedax.core.names import Dims, check_dims
+from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter, hiding
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
@@ -50,7 +51,7 @@ from namedax.programs.raw_collective_check import DELIBERATE, said_of_names
 from namedax.resources.padding_masks import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Lifted", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
+__all__ = ["Lifted", "Unchecked", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
 
 _NOTE = (
     "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
@@ -279,7 +280,7 @@ class Lifted:
         functools.update_wrapper(self, function if like is None else like)
         self.__wrapped__ = function  # whose signature it has
         self._op, self._like = op, like
-        self._guarded = op
+        self._operation = op
 
     def __reduce__(self) -> Any:
         return (Lifted, (self.__wrapped__, self._op, self._like))
@@ -305,14 +306,16 @@ class Lifted:
         """Calls the function, vectorised over the names of these arguments."""
         if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):  # of one that a user wrote a flag may be anything
             check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
-        if refused and self in refused and (done := fallback(None, self, args, kwargs)) is not None:
-            return done[0]
         try:
+            if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
+                run = Unchecked(self)
+                if (done := run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)) is not None:
+                    return done[0]
             return self._call(args, kwargs)
         except Exception as error:
-            if (done := fallback(error, self, args, kwargs)) is None:
-                raise
-        return done[0]
+            if not self._is_of_user:
+                explain_call(self._shown, self, args, kwargs, error)
+            raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
@@ -384,7 +387,14 @@ class Lifted:
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 
 
-mark_operation(Lifted.__call__, "nmap")
+class Unchecked(Record):
+    """A lifted function without the check for Explicit mesh axes."""
+
+    lifted: Lifted
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        return self.lifted._call(args, kwargs)
 
 
 def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:

@@ -27,9 +27,10 @@ from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
 from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArgumentError, refuse_names
-from namedax.operands import dispatch_cache, kernels
+from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import Explicit, elementwise_operation
 
 __all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
 
@@ -197,7 +198,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         return kernels.run_elementwise(name, call, (), x)
 
     operate.__name__ = name  # for messages
-    of_one = dispatch_cache.of_one(operate)
+    of_one = elementwise_operation(operate)
     face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
     functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
     face.__name__ = face.__qualname__ = name
@@ -215,7 +216,7 @@ def _of_several(
         return kernels.run_elementwise(name, call, (), *operands)
 
     operate.__name__ = name
-    of_operands = dispatch_cache.of_operands(operate)
+    of_operands = elementwise_operation(operate)
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
     def lifted(*args: Any, **kwargs: Any) -> Any:
@@ -312,7 +313,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 _where = elementwise_call(jnp.where)
 
 
-@dispatch_cache.of_operands
+@functools.partial(elementwise_operation, explicit=Explicit.ALIGNED)
 def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
     return kernels.run_elementwise("where", _where, (), condition, x, y)
 

@@ -1,9 +1,12 @@
-"""`plan`: the assignment of names to mesh axes that a machine finds, by the cost model of `nx.machines` under a bound on memory.
+"""`plan`: a search for the best `axis_resources` on a machine, by the cost model of `nx.machines`, within a memory limit.
 
-`program` knows the mapped function: which names it has, which of them meet, and how it is traced under another assignment, which is how
-every candidate is judged. `meshes` says for which mesh it is planned, `shapes` which sizes its axes may have, `space` which choices there
-are, which are the same and which are neighbours; `search` decides what is tried next. `planner` is the face; `result` is what it returns,
-`reasons` says why in words, `rendering` prints, and `timing` measures on devices that are there.
+- `program` wraps the mapped function: its names, the pairs of names that occur in one value, and its trace under another
+  layout, by which every candidate is judged.
+- `meshes` determines the mesh. `shapes` lists the possible sizes of its axes. `space` lists the choices, which of them are
+  equivalent, and which are neighbors.
+- `search` decides which choice is tried next.
+- `planner` has the public function, and `result` has its result. `reasons` explains the result in text, `rendering` prints it,
+  and `timing` measures on the available devices.
 
 Read `space` and `search` first.
 """

@@ -1,4 +1,4 @@
-"""The mesh that is planned for: the one that is given, or all of a number of devices."""
+"""The mesh of a plan: the given mesh, or all meshes of a number of devices."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from namedax.xmap import Xmapped
 
 __all__ = ["Meshes", "meshes_for"]
 
-# How mesh axes are called where nobody has said it; so many there are at most.
+# Default names of mesh axes; there are at most this many.
 _AXES = ("x", "y", "z")
 
 
 class Meshes(Record):
-    """What is planned for.
+    """The meshes of a plan.
 
     Attributes:
       axes: the names of the mesh axes.
-      given: the mesh, if one is given.
+      given: the mesh, or `None` if only a number of devices is given.
       count: the number of devices.
-      machine: of which they are.
+      machine: the machine of these devices.
       shapes: the sizes that the mesh axes may have.
     """
 
@@ -45,13 +45,13 @@ class Meshes(Record):
 
     @property
     def text(self) -> str:
-        """For messages: `x=4, y=2`, or `8 devices`."""
+        """The text for messages: `x=4, y=2`, or `8 devices`."""
         if self.given is None:
             return f"{self.count} devices" if self.count > 1 else "1 device"
         return ", ".join(f"{axis}={size}" for axis, size in self.given.shape.items())
 
     def abstract(self, sizes: Sizes) -> AbstractMesh:
-        """Return the mesh of these sizes: the one that is given, or one with Auto axes, as `concrete` makes.
+        """Return the mesh of these sizes: the given mesh, or one with Auto axes, like those of `concrete`.
 
         An `AbstractMesh` without `axis_types` has Auto axes on JAX 0.10 and Explicit ones on JAX 0.12.
         """
@@ -62,7 +62,7 @@ class Meshes(Record):
 
     @contextlib.contextmanager
     def concrete(self, mesh: dict[str, int]) -> Iterator[Mesh]:
-        """The same with devices, which are there; it may be used in this context."""
+        """Make the same mesh with available devices; it may be used in this context."""
         if self.given is not None:
             yield self.given
             return
@@ -75,16 +75,16 @@ class Meshes(Record):
         return {axis: n for axis, n in zip(self.axes, sizes, strict=True) if n > 1}
 
     def context(self) -> Any:
-        """The context in which functions are traced: that of the caller, but for other meshes than the caller's."""
+        """Return the context in which functions are traced: that of the caller for a given mesh, and none for other meshes."""
         return contextlib.nullcontext() if self.given is not None else without_mesh()
 
 
 def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> Meshes:
-    """What `mesh=`, `machine=` and the function itself say of it.
+    """Return the meshes for the arguments `mesh=` and `machine=` and the function itself.
 
     Raises:
-      ArgumentError: a number of devices that is none, or devices are needed and are not there.
-      MeshError: there is no mesh, or the machine has no room for it.
+      ArgumentError: the number of devices is not positive, or required devices are not available.
+      MeshError: there is no mesh, or the mesh does not fit on the machine.
     """
     if not isinstance(mesh, int) or isinstance(mesh, bool):
         given = any_mesh(f._mesh if mesh is None else mesh, "plan")
@@ -95,7 +95,7 @@ def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> M
         axes = tuple(given.axis_names)
         return Meshes(axes, given, math.prod(sizes), machine, (the_shape(machine, axes, sizes),))
     if mesh < 1:
-        raise ArgumentError(f"plan: mesh={mesh} is a number of devices, which is 1 at least.")
+        raise ArgumentError(f"plan: mesh={mesh} is a number of devices and must be positive.")
     there = len(jax.devices()) if machine is None or verify else 0
     _check(there >= mesh, f"there are {there} devices, not {mesh}", machine, verify)
     if machine is None:
@@ -109,14 +109,14 @@ def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> M
 def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) -> None:
     if machine is None and not has_devices:
         raise ArgumentError(
-            f"plan: for which machine? {why[0].upper()}{why[1:]}, so there is none to measure. Give machine=, such as nx.machines.v5p."
+            f"plan: no machine can be measured. {why[0].upper()}{why[1:]}. Pass machine=, such as machine=nx.machines.v5p."
         )
     if verify and not has_devices:
-        raise ArgumentError(f"plan: verify={verify} times the best layouts, and {why}; leave out verify=.")
+        raise ArgumentError(f"plan: verify={verify} times the best layouts, but {why}. Remove verify=.")
 
 
 def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
-    """How mesh axes are called: as the function calls them, or the machine, and then as is usual."""
+    """Return the names of the mesh axes: those of the function, those of the machine, and then the default ones."""
     if f._mesh is not None:
         own = list(f._mesh.axis_names)
     else:

@@ -1,4 +1,4 @@
-"""`plan`: the face. Candidates are judged one after the other, and the best are returned."""
+"""The public function `plan`: it judges candidates one after the other, and returns the best."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from namedax.xmap import Xmapped
 
 __all__ = ["plan"]
 
-# How many layouts are judged at most, on one, two and three mesh axes, and where the shape of the mesh is chosen too.
+# The maximum number of layouts to judge, on one, two and three mesh axes, and if the shape of the mesh is chosen too.
 _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 
 
@@ -55,48 +55,52 @@ def plan(
     uneven: Iterable[Hashable] = (),
     **kwargs: Any,
 ) -> Plan:
-    """Finds the assignment of names to mesh axes under which a machine takes the least time, within its memory.
+    """Find the layout, as `axis_resources`, with the shortest estimated step time on a machine, within its memory.
 
-    Each candidate is judged by tracing the program under it on an abstract mesh, as `nx.explain` does: its time is that of the cost
-    model of `nx.machines`, its memory the estimated peak of one device. Nothing is compiled or run, unless asked by `verify`, and the mesh
-    may be of any size. Which names cannot share a mesh axis follows from the names that meet in one value; mesh axes of equal size and
-    link are interchangeable. The search is deterministic.
+    Each candidate is judged by a trace under that layout on an abstract mesh, as in `nx.explain`. Its time is that of the cost
+    model of `nx.machines`, and its memory is the estimated peak of one device. Nothing is compiled or run, except with
+    `verify`, and the mesh may be of any size. Two names cannot share a mesh axis if they occur in one value. Mesh axes of equal
+    size and link are interchangeable. The search is deterministic.
 
-    With a number of devices as `mesh` the shapes of a mesh of one, two and three axes are tried too, as far as the machine tells them
-    apart: `plan.mesh` says the sizes. The mesh axes are called as those of `f`, of its `axis_resources`, or of the machine's links, and
-    otherwise `x`, `y` and `z`.
+    With a number of devices as `mesh`, shapes of a mesh with one, two and three axes are also tried, if they differ on the
+    machine. `plan.mesh` has the sizes. The names of the mesh axes are those of `f`, of its `axis_resources`, or of the
+    machine's links, and otherwise `x`, `y` and `z`.
 
-    The memory is that of `f` alone: if an optimiser's state is held beside it, pass what is left as `memory`, or plan a function that has
-    the state among its arguments.
+    The memory is that of `f` alone. If the state of an optimizer is also stored, pass the remaining memory as `memory`, or plan
+    a function that takes the state as an argument.
 
     Args:
-      f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its own `axis_resources` are a candidate.
+      f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its own `axis_resources` are a
+        candidate.
       *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s.
-      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of devices, of which meshes with Auto
+      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of devices, of which meshes
+        with Auto
         axes are made.
-      machine: of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has devices; of a number of devices those that are there,
-        along one axis, whose link then stands for every mesh axis.
-      memory: the bytes that a device may hold; default: all that it has.
-      names: which names may be mapped; default: all. Other names are not mapped.
-      verify: so many of the best are compiled and timed on the mesh, which must have devices (on the first ones, for a number).
-      progress: whether a line on standard error says how far it is, if that is a terminal.
-      tries: how many layouts are judged at most; default: 32 on one mesh axis, 60 on two, 90 on more, 120 for a number of devices. One
-        takes up to a second.
-      loops: for names that may be executed in steps, in how many, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
-      overlap: what `overlap` of `nx.xmap` may be, such as `[False, True]`; default: what `f` has.
-      uneven: names that are tried where their sizes do not divide, too, with blocks of the size with padding. Those that `f` itself has
-        there are among them. Other names are tried only where they divide, and `plan.advice` lists what was left out; the steps of
-        `loops` need not divide.
+      machine: a machine of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has devices. For a number of
+        devices, the available devices are measured along one axis, and every mesh axis gets the link of that axis.
+      memory: the memory limit of a device in bytes; default: all memory of the machine.
+      names: the names that may be mapped; default: all. Other names are not mapped.
+      verify: the number of best layouts to compile and time on the mesh, which must have devices; for a number of devices, on
+        the first ones. Default: 0.
+      progress: whether to show a progress line on standard error, if that is a terminal; default: True.
+      tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on more, 120 for a number of
+        devices. One takes up to a second.
+      loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
+        Default: none.
+      overlap: values to try for `overlap` of `nx.xmap`, such as `[False, True]`; default: the value of `f`.
+      uneven: names that are also tried with sizes that do not divide, in padded blocks. Such names in the layout of `f` itself
+        are included. Other names are tried only if they divide, and `plan.advice` lists the omitted ones. The steps of `loops`
+        need not divide. Default: none.
       **kwargs: keyword arguments of `f`.
 
     Returns:
-      A `Plan`, which prints as a table. `plan.best` is for `axis_resources`, on a mesh of the sizes `plan.mesh`.
+      A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of the sizes `plan.mesh`.
 
     Raises:
       ArgumentTypeError: `f` is not a function made by `nx.xmap`.
-      ArgumentError: a name that the program does not have, an argument that can mean nothing, there is neither a machine nor a mesh with
-        devices, or `f` leaves it to XLA what is sent (`partitioning="auto"`).
-      MeshError: there is no mesh, or the machine has no room for it.
+      ArgumentError: the program lacks a name, an argument is invalid, there is neither a machine nor a mesh with devices, or
+        `f` leaves the communication to XLA (`partitioning="auto"`).
+      MeshError: there is no mesh, or the mesh does not fit on the machine.
       PlanError: no layout that was judged fits into the memory.
 
     >>> import jax, namedax as nx
@@ -127,7 +131,7 @@ def plan(
         judge = _Judge(program, space, meshes, bound, _Progress(limit) if progress and sys.stderr.isatty() else None)
         search(space, judge, bound, limit, [own])
         judge.end()
-        census = census.replace(apart=frozenset(space.apart))  # and what was learned
+        census = census.replace(apart=frozenset(space.apart))  # including the pairs learned in the search
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(program.name, best_first, bound, meshes, census, judge.refused, limit)
@@ -141,22 +145,22 @@ def plan(
     return Plan(program.name, meshes.machine, bound, tuple(best_first), tuple(judge.refused), words, judge.traces)
 
 
-# --- what is given ----------------------------------------------------------------------------------------------------
+# --- arguments --------------------------------------------------------------------------------------------------------
 
 
 def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: Any, loops: Any, overlap: Any) -> None:
-    """Raises an error that says what to write, unless each of these is something that can be meant."""
+    """Raise an error with a remedy unless each of these arguments is valid."""
     if not isinstance(f, Xmapped):
         raise ArgumentTypeError(
-            f"plan: the first argument is a function made by nx.xmap; got {type(f).__name__}. Map what is to be planned: "
+            f"plan: the first argument must be a function made by nx.xmap; got {type(f).__name__}. Map the function first: "
             "nx.plan(nx.xmap(jax.value_and_grad(loss)), *args, mesh=mesh)."
         )
     if f._partitioning == "auto":
         raise ArgumentError(
-            f"plan: {f._name} has partitioning='auto', so what it sends is XLA's choice, which no trace shows. Leave out partitioning=."
+            f"plan: {f._name} has partitioning='auto', so XLA chooses its communication, which no trace shows. Remove partitioning=."
         )
     if machine is not None and not isinstance(machine, Machine):
-        raise ArgumentError(f"plan: machine={machine!r} is not a machine; write nx.machines.v5p, or nx.machines.Machine(...).")
+        raise ArgumentError(f"plan: machine={machine!r} is not a machine. Use nx.machines.v5p, or nx.machines.Machine(...).")
     if memory is not None:
         positive("plan", "memory", memory, "bytes")
     if isinstance(names, str):
@@ -167,20 +171,20 @@ def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: An
     for name, steps in (loops or {}).items():
         if not isinstance(steps, Sequence):
             raise ArgumentError(
-                f"plan: loops={loops!r} must say for each name which numbers of steps are tried: {{{name!r}: [{steps!r}]}}."
+                f"plan: loops={loops!r} must map each name to a list of numbers of steps. Use loops={{{name!r}: [{steps!r}]}}."
             )
     if overlap is not None and (not isinstance(overlap, Sequence) or isinstance(overlap, str) or not overlap):
-        raise ArgumentError(f"plan: overlap={overlap!r} must be what is tried; write overlap=[False, True].")
+        raise ArgumentError(f"plan: overlap={overlap!r} must be a list of values to try. Use overlap=[False, True].")
 
 
 def _several(option: str, names: Iterable[Hashable]) -> tuple[Hashable, ...]:
     if isinstance(names, str):
-        raise ArgumentError(f"plan: {option}={names!r} must be several names; write {option}=[{names!r}].")
+        raise ArgumentError(f"plan: {option}={names!r} must be a list of names. Use {option}=[{names!r}].")
     return tuple(names)
 
 
 def _most(meshes: Meshes) -> int:
-    """How many layouts are judged at most."""
+    """Return the maximum number of layouts to judge."""
     if len(meshes.shapes) > 1:
         return _TRIES_OF_SHAPES
     return _TRIES[min(max(len(meshes.axes), 1), len(_TRIES)) - 1]
@@ -189,12 +193,12 @@ def _most(meshes: Meshes) -> int:
 def _chosen(
     census: Census, names: Iterable[Hashable] | None, loops: Mapping[Hashable, Any] | None, uneven: Iterable[Hashable]
 ) -> dict[Hashable, int]:
-    """The names that may be mapped, with their sizes."""
+    """Return the names that may be mapped, with their sizes."""
     names = None if names is None else tuple(names)
     for name in (*(names or ()), *(loops or {}), *uneven):
         if name not in census.sizes:
             raise ArgumentError(
-                f"plan: the program has no axis {name!r} that could be mapped; its axes are {show_names(sorted(census.sizes, key=str))}."
+                f"plan: the program has no axis {name!r} to map. Choose from {show_names(sorted(census.sizes, key=str))}."
                 f"{did_you_mean(name, census.sizes)}"
             )
     wanted = None if names is None else {*names, *(loops or {}), *uneven}
@@ -213,7 +217,7 @@ def _loops(loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None) -> dict[
 
 
 class _Judge:
-    """Traces the program under one choice after the other, and keeps what was found."""
+    """Judge of choices: it traces the program under one after the other, and records the results."""
 
     def __init__(self, program: Program, space: Space, meshes: Meshes, memory: float, progress: _Progress | None):
         self._program, self._space, self._meshes, self._memory, self._progress = program, space, meshes, memory, progress
@@ -229,7 +233,7 @@ class _Judge:
             report = self._program.explained(resources, abstract, choice.overlap)
         except (NamedaxError, NotImplementedError, TypeError, ValueError) as error:
             if not resources:
-                raise  # the program itself
+                raise  # an error of the program itself
             names = error.axes if isinstance(error, PlacementConflictError) else ()
             self._space.learn(choice, names)
             self.refused.append((resources, str(error)))
@@ -245,13 +249,13 @@ class _Judge:
         )
 
     def end(self) -> None:
-        """Ends the line of the progress."""
+        """End the progress line."""
         if self._progress is not None:
             self._progress.end()
 
 
 def _parts(times: Times, kind: type) -> dict[Hashable, float]:
-    """The seconds of what each line of the program computes, or sends."""
+    """Return the seconds of computation, or of communication, for each line of the program."""
     found: dict[Hashable, float] = {}
     for step, start, end in times.schedule:
         if isinstance(step, kind):
@@ -261,13 +265,13 @@ def _parts(times: Times, kind: type) -> dict[Hashable, float]:
 
 
 class _Progress:
-    """A line on standard error."""
+    """A progress line on standard error."""
 
     def __init__(self, most: int):
         self._most, self._began = most, time.perf_counter()
 
     def show(self, candidates: Sequence[Candidate]) -> None:
-        """How far it is, and what is best so far."""
+        """Show the progress, and the best result so far."""
         fitting = [one.time for one in candidates if one.fits]
         best = f"best {seconds_text(min(fitting))}" if fitting else "none fits yet"
         bar = "#" * (20 * len(candidates) // self._most)
@@ -276,17 +280,17 @@ class _Progress:
         print(line, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """Ends the line."""
+        """End the line."""
         print(file=sys.stderr)
 
 
-# --- the end ----------------------------------------------------------------------------------------------------------
+# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def _verified(
     program: Program, best_first: list[Candidate], meshes: Meshes, count: int, args: Any, kwargs: Any
 ) -> list[Candidate]:
-    """The candidates, the best of them measured."""
+    """Return the candidates, with the best of them measured."""
     timed = []
     types = None if meshes.given is not None else (program.args, program.kwargs)
     for one in best_first[:count]:
@@ -299,7 +303,7 @@ def _verified(
 
 
 def _rank(one: Candidate) -> tuple[bool, float, int]:
-    """What fits first, then what is fastest, or holds least where it does not fit; of equals the mesh of fewest axes."""
+    """Return a sort key: fitting layouts first, then by time, or by memory if they do not fit; ties by the number of mesh axes."""
     return not one.fits, one.time if one.fits else one.peak, len(one.mesh)
 
 
@@ -313,12 +317,12 @@ def _nothing_fits(
     limit: int,
 ) -> str:
     if not candidates:
-        return f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were refused, the last with: {list(refused)[-1][1]}"
+        return f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were rejected, the last with: {list(refused)[-1][1]}"
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
-    more = f"Judge more layouts than {limit} (tries=), take" if len(candidates) + len(refused) >= limit else "Take"
+    more = f"Judge more layouts than {limit} (tries=), use" if len(candidates) + len(refused) >= limit else "Use"
     return (
-        f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into {size_text(int(memory))} for each device; the one that holds "
-        f"least needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps "
-        f"(loops={{'batch': [4, 16]}}), compute layers again in the gradient (jax.checkpoint), or raise memory=. {second}".rstrip()
+        f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into {size_text(int(memory))} per device; the smallest "
+        f"needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps "
+        f"(loops={{'batch': [4, 16]}}), recompute layers in the gradient (jax.checkpoint), or increase memory=. {second}".rstrip()
     )

@@ -1,4 +1,4 @@
-"""The function that is planned: its names, and what it is under another assignment."""
+"""The function to plan: its names, and its trace under another layout."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Held(Record):
     """An array among the arguments.
 
     Attributes:
-      label: how messages call it.
+      label: its text in messages.
       dims: its axes.
-      bytes: of all of it.
+      bytes: its global size.
     """
 
     label: str
@@ -37,11 +37,11 @@ class Held(Record):
 
 
 class Census(Record):
-    """What one trace with nothing mapped says of the names.
+    """Facts about the names, from one trace with nothing mapped.
 
     Attributes:
-      sizes: the size of every name; names of operations' own, which have none or several, are left out.
-      apart: pairs of names that meet in an argument or a result.
+      sizes: the size of every name, without the internal names of operations, which have no size or several.
+      apart: pairs of names that occur together in an argument or a result.
       arguments: the arrays among the arguments.
     """
 
@@ -51,12 +51,12 @@ class Census(Record):
 
 
 class Program:
-    """A mapped function with arguments, to be traced under one assignment after the other.
+    """A mapped function with arguments, to be traced under several layouts.
 
     Args:
-      f: made by `nx.xmap`.
-      args: its arguments; of arrays only the types matter.
-      kwargs: likewise.
+      f: a function made by `nx.xmap`.
+      args: its arguments; only the types of arrays matter.
+      kwargs: its keyword arguments, with the same rule.
     """
 
     def __init__(self, f: Xmapped, args: Any, kwargs: Any):
@@ -67,7 +67,7 @@ class Program:
         self.name = f._name
 
     def under(self, axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any = None) -> Xmapped:
-        """The function under another assignment; nobody else has it, so that what it was traced to goes with it."""
+        """Return the function under another layout; it is a new object, so that its cached traces are freed with it."""
         return self._mapped(self._again(), axis_resources, mesh, overlap)
 
     def _again(self) -> Callable[..., Any]:
@@ -94,11 +94,11 @@ class Program:
         )
 
     def explained(self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Any) -> Report:
-        """What it sends, computes and holds under an assignment."""
+        """Return the report of `nx.explain` for a layout."""
         return explain(self.under(axis_resources, mesh, overlap), *self.args, **self.kwargs)
 
     def census(self) -> Census:
-        """Traces the function with nothing mapped."""
+        """Trace the function with nothing mapped."""
         sizes: dict[Hashable, int] = {}
         apart: set[frozenset[Hashable]] = set()
         arguments: list[Held] = []
@@ -122,7 +122,7 @@ class Program:
 
 
 def _types(tree: Any) -> Any:
-    """Arrays as their types: where they lie now says nothing of where they may lie."""
+    """Convert arrays to their types, because their present sharding does not restrict the plan."""
 
     def one(leaf: Any) -> Any:
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):

@@ -1,4 +1,4 @@
-"""Why a layout is as good as it is, in a line, and what a second name would allow, in sentences."""
+"""Explanation of a layout's cost, in one line, and advice on second names for axes, in sentences."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from namedax.resources.assignment import parse_resources
 
 __all__ = ["advice", "reason", "uneven_advice"]
 
-# What is smaller is not worth a word: in bytes, and as a part of what a device holds at most.
+# Smaller arrays are not reported: in bytes, and as a fraction of the peak memory of a device.
 _LARGE, _SHARE = 1 << 20, 0.02
 
 
 def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Times) -> str:
-    """What a step of a layout does most of its time, and what it sends most, for which names."""
+    """Describe the main costs of a step of a layout, its largest communication, and the names of that communication."""
     whole = times.compute + times.memory + times.communication
     if not whole:
         return "computes and sends nothing"
@@ -42,9 +42,9 @@ def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Tim
 
 
 def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping[str, int], census: Census) -> Iterator[str]:
-    """What a second name for an axis would allow, where the names that there are stand in the way.
+    """Yield advice on second names for axes, if existing names prevent a better layout.
 
-    `census.apart` has all pairs of names that are known to meet.
+    `census.apart` has all pairs of names that are known to occur in one value.
     """
     assignment = parse_resources(axis_resources)
     for axis, size in mesh.items():
@@ -55,10 +55,11 @@ def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping
 
 
 def uneven_advice(left_out: Mapping[Hashable, Sequence[int]], sizes: Mapping[Hashable, int]) -> str:
-    """A sentence on the names that were not mapped because their sizes do not divide; empty if there are none.
+    """Return a sentence on the names that were not mapped because their sizes do not divide; empty if there are none.
 
     >>> uneven_advice({"vocab": [4, 8]}, {"vocab": 50258})
-    "Not tried because the size does not divide: 'vocab' of size 50258 over 4 or 8 devices. Pass uneven=['vocab'] to try it with padding."
+    "Not tried because the size does not divide: 'vocab' of size 50258 over 4 or 8 devices. Pass uneven=['vocab'] to try it with
+    padding."
     """
     if not left_out:
         return ""
@@ -76,7 +77,10 @@ def _numbers(counts: Sequence[int]) -> str:
 
 
 def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, least: float) -> Iterator[str]:
-    """Arguments that every device along a mesh axis holds whole, because all of their names meet one that lives there."""
+    """Yield advice on arguments that every device along a mesh axis stores whole because of conflicting names.
+
+    All names of such an argument occur in one value with a name that is mapped to this mesh axis.
+    """
     groups: dict[Hashable, list[Held]] = {}
     for held in census.arguments:
         names = [dim for dim in held.dims if dim is not None]
@@ -95,14 +99,14 @@ def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, l
         return
     met = [other for other in lives if frozenset((name, other)) in census.apart]
     yield (
-        f"{name!r} cannot live on {axis!r}, where {show_names(met or lives)} is: each of its {size} devices holds all of "
-        f"{_listed(group)}, {size_text(total)}. Stored under a second name for {name!r}, such as '{name}_fsdp', and read by "
-        f"{{{name}:{name}_fsdp}} in nx.einsum, it could be held in {size} parts."
+        f"{name!r} cannot be mapped to {axis!r} together with {show_names(met or lives)}: each of its {size} devices stores all of "
+        f"{_listed(group)}, {size_text(total)}. Under a second name for {name!r}, such as '{name}_fsdp', read by "
+        f"{{{name}:{name}_fsdp}} in nx.einsum, it could be stored in {size} parts."
     )
 
 
 def _could_live(name: Hashable, lives: Iterable[Hashable], census: Census) -> bool:
-    """Whether the search was free to put a name of an argument on a mesh axis."""
+    """Return True if the search was allowed to map a name of an argument to a mesh axis."""
     return name in census.sizes and all(frozenset((name, other)) not in census.apart for other in lives)
 
 
@@ -112,7 +116,7 @@ def _listed(group: list[Held]) -> str:
 
 
 def _left_whole(axis: str, size: int, report: Report) -> Iterator[str]:
-    """Sums in the forward part that leave a large result whole on all devices of a mesh axis."""
+    """Yield advice on sums in the forward pass that leave a large result replicated over a mesh axis."""
     forward = [step for step in report.collectives if step.phase == "forward" and axis in step.mesh_axes]
     sums = [step for step in forward if step.kind == "all-reduce" and step.bytes >= _LARGE]
     if not sums or any(step.kind == "reduce-scatter" for step in forward):
@@ -120,7 +124,7 @@ def _left_whole(axis: str, size: int, report: Report) -> Iterator[str]:
     largest: Collective = max(sums, key=lambda step: step.bytes * step.trips)
     names = f" for {', '.join(largest.names)}" if largest.names else ""
     yield (
-        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result ({size_text(largest.bytes)}) whole on each of the "
-        f"{size} devices of {axis!r}. Written to a second name of one of its axes, such as {{pos_sp:pos}} in nx.einsum, it could be a "
-        f"reduce-scatter, and what follows up to the next use of that axis be held in {size} parts."
+        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result ({size_text(largest.bytes)}) replicated over the "
+        f"{size} devices of {axis!r}. With a second name for one of its axes, such as {{pos_sp:pos}} in nx.einsum, it could be a "
+        f"reduce-scatter, and the values up to the next use of that axis could be stored in {size} parts."
     )

@@ -1,4 +1,4 @@
-"""A plan as text of 100 columns."""
+"""Rendering of a plan as text of 100 columns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from namedax.hlo import size_text
 __all__ = ["candidate", "layout", "resources_text", "seconds_text", "several_meshes", "text"]
 
 _WIDTH = 100
-_ROWS = 12  # of the front
+_ROWS = 12  # the maximum number of rows of the front
 
 
 def seconds_text(seconds: float) -> str:
-    """A time, such as `1.23 ms`."""
+    """Return a time as text, such as `1.23 ms`."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}" if seconds < 1000 * size else f"{seconds:.0f} s"
@@ -24,14 +24,14 @@ def seconds_text(seconds: float) -> str:
 
 
 def resources_text(axis_resources: Mapping[Hashable, Any]) -> str:
-    """An assignment as it is written."""
+    """Return `axis_resources` as code."""
     return repr(dict(axis_resources))
 
 
 def candidate(one: Any) -> str:
-    """A candidate in a line."""
+    """Render a candidate in one line."""
     measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
-    beyond = "" if one.fits else ", which is too much"
+    beyond = "" if one.fits else ", over the memory limit"
     overlap = f", overlap={one.overlap!r}" if one.overlap else ""
     return (
         f"Candidate({resources_text(one.axis_resources)}{overlap}: {seconds_text(one.time)}{measured}, "
@@ -40,10 +40,10 @@ def candidate(one: Any) -> str:
 
 
 def text(plan: Any) -> str:
-    """A plan: what is best, the front with a reason for each, and advice."""
+    """Render a plan: the best candidate, the front with a reason for each, and advice."""
     front = plan.front
     shown = list(front[:_ROWS])
-    if plan.candidates[0] not in shown:  # measured to be the best, though another was expected to be
+    if plan.candidates[0] not in shown:  # measured as the best, though another was expected to be
         shown.insert(0, plan.candidates[0])
     lines = [*_title(plan, len(front)), ""]
     verified = any(one.measured is not None for one in plan.candidates)
@@ -52,19 +52,19 @@ def text(plan: Any) -> str:
     for one in shown:
         lines += _row(one, one is plan.candidates[0], verified, several_meshes(plan))
     if len(front) > len(shown):
-        lines.append(f"… and {len(front) - len(shown)} more that hold less and take longer")
+        lines.append(f"… and {len(front) - len(shown)} more that use less memory and take longer")
     for sentence in plan.advice:
         lines += ["", textwrap.fill(sentence, _WIDTH, initial_indent="- ", subsequent_indent="  ")]
     return "\n".join(lines)
 
 
 def several_meshes(plan: Any) -> bool:
-    """Whether the shape of the mesh was chosen too."""
+    """Return True if the shape of the mesh was chosen too."""
     return len({tuple(one.mesh.items()) for one in plan.candidates}) > 1
 
 
 def layout(one: Any, with_mesh: bool) -> str:
-    """What is chosen: the assignment, and the mesh where that is chosen too."""
+    """Return the chosen layout as text, with the mesh if that is chosen too."""
     words = resources_text(one.axis_resources)
     if one.overlap:
         words += f" with overlap={one.overlap!r}"
@@ -82,7 +82,7 @@ def _title(plan: Any, on_front: int) -> list[str]:
     fitting = sum(one.fits for one in plan.candidates)
     words = (
         f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged, of which {fitting} fit into "
-        f"{size_text(int(plan.memory))} for each device, and {on_front} are on the front of time against memory"
+        f"{size_text(int(plan.memory))} per device, and {on_front} are on the Pareto front of time and memory"
     )
     return textwrap.wrap(words, _WIDTH)
 

@@ -1,4 +1,4 @@
-"""`Plan`: what `nx.plan` has found, best first."""
+"""`Plan`, the result of `nx.plan`, with the best candidate first."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Candidate:
     """One layout that was judged.
 
     Attributes:
-      axis_resources: the assignment, for `nx.xmap`.
+      axis_resources: the layout, for `nx.xmap`.
       mesh: the size of each mesh axis.
-      overlap: what it takes as `overlap`, for `nx.xmap`.
-      report: what it sends, computes and holds, by `nx.explain`.
-      time: the seconds of a step that the machine is expected to take.
-      peak: the bytes that a device is expected to hold at most.
-      fits: whether that is within the memory.
-      measured: the seconds that a step has taken, with `verify=`; otherwise `None`.
-      reason: what it computes and sends most, in a line.
+      overlap: the value of `overlap`, for `nx.xmap`.
+      report: the report of `nx.explain`.
+      time: the estimated seconds of a step on the machine.
+      peak: the estimated peak memory of a device, in bytes.
+      fits: True if the peak is within the memory limit.
+      measured: the measured seconds of a step, with `verify=`; otherwise `None`.
+      reason: the main costs, in one line.
     """
 
     axis_resources: dict[Hashable, Any]
@@ -55,7 +55,7 @@ class Candidate:
         times: Times,
         memory: float,
     ) -> Candidate:
-        """The candidate that a report tells of, and the machine's times for it."""
+        """Return the candidate for a report and the machine's times for it."""
         peak = report.memory.peak
         why = reason(report, machine, dict(mesh), times)
         return cls(axis_resources, dict(mesh), overlap, report, times.total, peak, peak <= memory, None, why)
@@ -69,14 +69,14 @@ class Plan:
     """The layouts that a search has judged; made by `nx.plan`. It prints as a table.
 
     Attributes:
-      name: of the function.
-      machine: for which it was planned.
-      memory: the bytes that a device may hold.
-      candidates: what was judged: what fits before what does not, and the shorter time first; what was measured before what was not.
-      refused: assignments that the program does not allow, with what it says.
-      advice: sentences on what a second name for an axis of the model would allow, and on names that were not mapped because their sizes
-        do not divide.
-      traces: how often the program was traced.
+      name: the name of the function.
+      machine: the machine of the plan.
+      memory: the memory limit of a device, in bytes.
+      candidates: the judged layouts: fitting ones first, then by time; measured ones come before the others.
+      refused: layouts that the program does not allow, each with its error message.
+      advice: sentences on second names for axes of the model, and on names that were not mapped because their sizes do not
+        divide.
+      traces: the number of traces of the program.
     """
 
     name: str
@@ -89,17 +89,17 @@ class Plan:
 
     @property
     def best(self) -> dict[Hashable, Any]:
-        """The `axis_resources` of the candidate with the shortest time: measured, where some are, or else expected."""
+        """The `axis_resources` of the candidate with the shortest time: measured if available, else estimated."""
         return dict(self.candidates[0].axis_resources)
 
     @property
     def mesh(self) -> dict[str, int]:
-        """The sizes of the mesh axes that `best` is for."""
+        """The sizes of the mesh axes for `best`."""
         return dict(self.candidates[0].mesh)
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """The candidates that fit, and of which none is both faster and smaller; the fastest first."""
+        """The Pareto front: fitting candidates such that no other is both faster and smaller; the fastest first."""
         front: list[Candidate] = []
         for one in sorted((c for c in self.candidates if c.fits), key=lambda c: (c.time, c.peak)):
             if not front or one.peak < front[-1].peak:
@@ -107,10 +107,10 @@ class Plan:
         return tuple(front)
 
     def draw(self) -> Figure:
-        """A picture of the candidates by memory and time, with the front and the bound.
+        """Draw the candidates by memory and time, with the front and the memory limit.
 
         Returns:
-          A figure of matplotlib, as of `nx.draw`.
+          A matplotlib figure, like that of `nx.draw`.
 
         Raises:
           ImportError: matplotlib is not installed.

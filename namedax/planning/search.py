@@ -1,15 +1,19 @@
-"""The search: which assignment is tried next, until none is expected to be better.
+"""The search: choose the next layout to try, until none is expected to be better.
 
-It begins, on one shape of the mesh, with each name by itself, then takes data parallelism (the name that helps most, on as many mesh axes
-as help), and tries every other name in its company. Every assignment that was judged teaches what a name on a mesh axis does to the time
-of each part of the program (a line: what it computes, what it sends) and to the memory: a linear model of their logarithms, in how often
-names are cut, where, and beside which others, in which good assignments count more than bad ones. It only orders what is tried next; what
-counts is what the judge says of each.
+The search begins on one shape of the mesh, with each name alone. It then finds the data parallelism (the most useful name, on
+as many mesh axes as help), and tries every other name combined with it. Every judged layout updates a model of the effect of a
+name on a mesh axis. The model covers the time of each part of the program (the computation and communication of one line) and
+the memory. It is linear in the logarithms, with features for how far names are partitioned, on which mesh axes, and together
+with which other names. Good layouts have more weight than bad ones. The model only orders the candidates; the judge decides.
 
-Next are, in turn, what the model expects to be the best among all that can be reached from the best ones known in a few exchanges, or by
-filling a mesh axis anew, or with what another one has there; a mesh axis with as many names as go together with one, for each name once;
-and what may be the best though little is known of it. When that has not helped for a while, what differs from the best in one place is
-tried, whatever is expected of it.
+The next candidates are, in rotation:
+
+- the layout that the model expects to be the best among those reachable from the best known ones: by a few exchanges, by
+  refilling a mesh axis, or with the names that another layout has there;
+- a mesh axis with as many compatible names as possible around one name, once for each name;
+- a layout that may be the best although the model is uncertain about it.
+
+If these have not helped for a while, all layouts that differ from the best in one place are tried, for any expected cost.
 """
 
 from __future__ import annotations
@@ -26,34 +30,34 @@ from namedax.planning.space import Choice, Space
 
 __all__ = ["Outcome", "search"]
 
-# How much worse a choice counts for each factor by which it needs more memory than there is.
+# The penalty of a choice for each factor by which it exceeds the memory.
 _OVER = 3.0
-# The same where that is only expected.
+# The same penalty if the excess is only expected.
 _EXPECTED_OVER = 1.0
 _WIDTH, _DEPTH = 6, 3
-# By which factor more than ever seen a part may be expected to take, as a logarithm.
+# The maximum factor by which a part may be expected to exceed all observed values, as a logarithm.
 _BEYOND = math.log(4.0)
-# A choice that is worse than the best by this, as a logarithm, counts half in what is expected of others.
+# A choice that is worse than the best by this, as a logarithm, has half the weight in the model.
 _NEAR = 0.2
-# How much better what is hardly known may be than what is expected of it, as a logarithm.
+# The bonus of an uncertain choice over its expected cost, as a logarithm.
 _CURIOUS = 0.3
-# Of the regression.
+# The ridge parameter of the regression.
 _RIDGE = 0.02
-# What counts as nothing: as a part of what all compute, and in seconds.
+# Negligible values: as a fraction of all computation, and in seconds.
 _LEAST, _TINY = 1e-4, 1e-12
-# It ends when so many in a row were no better, as a part of all.
+# The search ends after this fraction of all tries without an improvement.
 _PATIENCE = 1 / 4
 
 
 class Outcome(Record):
-    """What the judge says of a choice.
+    """The judge's result for a choice.
 
     Attributes:
       time: the seconds of a step.
-      peak: the bytes that a device holds at most.
-      arguments: of them, the bytes of the arguments.
-      computed: the seconds of each part of the program that computes.
-      sent: the seconds of each part that sends.
+      peak: the peak memory of a device, in bytes.
+      arguments: the bytes of the arguments in it.
+      computed: the seconds of computation of each part of the program.
+      sent: the seconds of communication of each part of the program.
     """
 
     time: float
@@ -66,14 +70,14 @@ class Outcome(Record):
 def search(
     space: Space, judge: Callable[[Choice], Outcome | None], memory: float, tries: int, first: Iterable[Choice] = ()
 ) -> dict[Choice, Outcome]:
-    """Tries at most so many choices, and returns what was said of those that the judge did not refuse.
+    """Try at most `tries` choices, and return the outcomes of those that the judge did not reject.
 
     Args:
       space: the choices.
-      judge: what a choice costs; `None` where it cannot be. It lets the space learn why.
-      memory: of a device, in bytes.
-      tries: how many choices are judged at most; those that are refused count a quarter.
-      first: choices to begin with.
+      judge: returns the outcome of a choice, or `None` if it is impossible. It also updates the space with the reason.
+      memory: the memory of a device, in bytes.
+      tries: the maximum number of judged choices; a rejected one counts a quarter.
+      first: initial choices; default: none.
     """
     found: dict[Choice, Outcome] = {}
     refused: set[Choice] = set()
@@ -116,8 +120,8 @@ def search(
         )
         tried = [attempt(choice) for choice in proposals if choice]
         if not tried:
-            # Before it ends, the best choice is compared with all that differ from it in one place, whatever is expected of them; where
-            # the memory is what stands in the way of faster ones, the best few.
+            # Before the search ends, the best choice is compared with all choices that differ from it in one place, for any
+            # expected cost. If the memory rules out faster ones, the best few choices are compared in this way.
             short = any(found[other].time < found[ranked[0]].time for other in ranked)
             last = _anew(space, guess, ranked[0], known, around) or _next_to(space, guess, ranked[: 3 if short else 1], known)
             if last is None:
@@ -130,7 +134,7 @@ def search(
 
 
 def _simplify(space: Space, judge: Callable[[Choice], Outcome | None], found: dict[Choice, Outcome], memory: float) -> None:
-    """Joins mesh axes of the best choice on which the same names live, as long as it does not get worse."""
+    """Merge mesh axes of the best choice that have the same names, as long as the cost does not increase."""
 
     def worth(choice: Choice) -> tuple[bool, float]:
         outcome = found[choice]
@@ -150,7 +154,7 @@ def _simplify(space: Space, judge: Callable[[Choice], Outcome | None], found: di
 
 
 def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mapping[Choice, Outcome]) -> Choice:
-    """The name that helps most by itself, on as many mesh axes as help."""
+    """Return the choice with the most useful single name, on as many mesh axes as help."""
     single = [choice for choice in found if sum(map(len, choice.roles)) == 1 and not choice.loops]
     if not single:
         return space.empty
@@ -165,7 +169,7 @@ def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mappi
 
 
 def _unlike(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """Of what is near the best choices, what may be the best as far as is known: the less is known of it, the more it may be."""
+    """Return the choice near the best ones with the lowest optimistic cost: uncertainty lowers it."""
     pool = [other for choice in ranked[:_WIDTH] for other in _around(space, choice, ranked) if other not in known]
     if not pool:
         return None
@@ -174,19 +178,19 @@ def _unlike(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Ch
 
 
 def _around(space: Space, choice: Choice, ranked: list[Choice]) -> Iterator[Choice]:
-    """Neighbours, and what has on one mesh axis all that another choice has there."""
+    """Yield neighbors, and choices with the names of another choice on one mesh axis."""
     yield from space.neighbours(choice)
     yield from space.crossed(choice, dict.fromkeys(role for other in ranked for role in other.roles))
 
 
 def _next_to(space: Space, guess: _Guess, best: list[Choice], known: Any) -> Choice | None:
-    """Of what differs from one of these in one name on one mesh axis, what is expected to be the best."""
+    """Return the choice with the lowest expected cost among those that differ from one of these in one name on one mesh axis."""
     pool = [other for choice in best for other in space.edited(choice) if other not in known]
     return pool[int(np.argmin(guess(pool)))] if pool else None
 
 
 def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """What is expected to be the best within a few exchanges of the best choices, or with a mesh axis filled anew."""
+    """Return the best expected choice within a few exchanges of the best choices, or with one mesh axis filled again from empty."""
     beam, seen = ranked[:_WIDTH], set(ranked[:_WIDTH])
     best: tuple[float, Choice | None] = (guess.best - 1e-3, None)
 
@@ -214,9 +218,9 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
 
 
 def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: dict[tuple[Hashable, int], Choice]) -> Choice | None:
-    """The best choice with a mesh axis filled anew around a name around which that one has not been: another family of layouts.
+    """Return the best choice with a mesh axis filled around a name that has not been used so: another family of layouts.
 
-    What is proposed goes into `around`, and out of it again if it is refused: what was learned then may make it another.
+    The proposal is added to `around`. If it is rejected, it is removed again, because the learned constraints may change it.
     """
     pool: dict[Choice, list[tuple[Hashable, int]]] = {}
     for start, i in space.rebuilt(best):
@@ -232,7 +236,7 @@ def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: dict[tu
 
 
 def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float = 0.0) -> Choice:
-    """A choice with more names on one of its mesh axes, as long as that is expected to help, or to be no worse by more than `worse`."""
+    """Add names to one mesh axis while that is expected to help, or to increase the cost by less than `worse`."""
     choice, axis = start
     score = float(guess([choice])[0])
     while pool := list(space.joined(choice, axis)):
@@ -245,11 +249,12 @@ def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float
 
 
 class _Guess:
-    """What a choice is expected to cost, from those that were judged: the logarithm of the time, more where memory is short.
+    """The expected cost of a choice, fitted to judged choices: the logarithm of the time, plus a penalty for excess memory.
 
-    Ridge regression, in the features of `_features`, of the logarithms of what each part of the program computes, of what each part sends in
-    relation to what all compute, and of what is held of the arguments and besides. A name that divides the work of some lines does
-    nothing to the others; and what is sent for a name is expected to shrink when other names divide the work, until it is seen that it does not.
+    The model is a ridge regression in the features of `_features`. Its targets are logarithms: of the computation of each part,
+    of the communication of each part relative to all computation, and of the memory of the arguments and of the rest. A name
+    that divides the work of some lines does not affect the others. The communication for a name is expected to decrease when
+    other names divide the work, until observations contradict this.
     """
 
     def __init__(self, space: Space, found: dict[Choice, Outcome], memory: float):
@@ -259,7 +264,7 @@ class _Guess:
         self.best = min(map(self.of_outcome, outcomes))
         rows = self._rows(list(found))
         computing, sending = _table(outcomes, "computed"), _table(outcomes, "sent")
-        # Steps that run side by side take less than their sum.
+        # Overlapping steps take less than the sum of their times.
         whole = np.array([max(outcome.time, _TINY) for outcome in outcomes])
         scale = (whole / np.maximum(computing.sum(1) + sending.sum(1), _TINY))[:, None]
         all_computed = np.maximum(computing.sum(1, keepdims=True), _TINY)
@@ -268,7 +273,7 @@ class _Guess:
         self._ends = np.cumsum([part.shape[1] for part in logs])
         targets = np.concatenate(logs, axis=1)
         self._most = targets.max(0) + _BEYOND
-        # What is far from good says little of what is.
+        # Outcomes far from the best carry little information about good ones.
         scores = np.array(list(map(self.of_outcome, outcomes)))
         weights = 1 / (1 + (scores - self.best) / _NEAR)
         self._mean = weights @ targets / weights.sum()
@@ -277,7 +282,7 @@ class _Guess:
         self._slopes = np.linalg.solve(gram, (rows.T * weights) @ (targets - self._mean))
 
     def of_outcome(self, outcome: Outcome) -> float:
-        """What counts: the smaller the better."""
+        """Return the score of an outcome; smaller is better."""
         over = math.log(max(outcome.peak, 1) / self._memory)
         return math.log(max(outcome.time, 1e-12)) + _OVER * max(0.0, over)
 
@@ -288,7 +293,7 @@ class _Guess:
         return np.asarray(np.log(computed * (1 + sent)) + _EXPECTED_OVER * np.maximum(0.0, over))
 
     def doubt(self, choices: list[Choice]) -> np.ndarray:
-        """How little is known of what is like these: near 1 for what is unlike all that was judged."""
+        """Return the uncertainty for these choices: near 1 for a choice unlike all judged ones."""
         rows = self._rows(choices)
         return np.sqrt(np.einsum("ij,jk,ik->i", rows, self._spread, rows))
 
@@ -309,13 +314,13 @@ class _Guess:
         steps = {name: loop.steps for name, loop in choice.loops}
         loops = [math.log2(steps.get(name, 1)) for name in space.names]
         overlap = [float(choice.overlap == other) for other in space.overlaps[1:]]
-        # More and smaller mesh axes have more links.
+        # Many small mesh axes have more links.
         shape = [math.log2(n) for n in sorted(choice.sizes)] if space.has_shapes else []
         return np.concatenate([[1.0], bits.sum(0), 0.1 * bits.ravel(), 0.1 * pairs, loops, overlap, 0.1 * np.array(shape)])
 
 
 def _table(outcomes: list[Outcome], what: str) -> np.ndarray:
-    """The seconds of each part, a row for each outcome."""
+    """Return the seconds of each part, with a row for each outcome."""
     rows: list[Mapping[Hashable, float]] = [getattr(outcome, what) for outcome in outcomes]
     parts = list(dict.fromkeys(part for row in rows for part in row))
     return np.array([[row.get(part, 0.0) for part in parts] for row in rows]).reshape(len(rows), len(parts))

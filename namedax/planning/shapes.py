@@ -1,4 +1,4 @@
-"""The shapes of a mesh: how many devices are along each of its axes, and which shapes are the same to a machine."""
+"""The shapes of a mesh: the sizes of its axes, and the shapes that are equivalent on a machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Sizes = tuple[int, ...]
 
 
 class Shape(Record):
-    """The sizes of the axes of a mesh, in their order; an axis of one device is none.
+    """The sizes of the axes of a mesh, in order; size 1 stands for an absent axis.
 
     Attributes:
-      sizes: of each axis.
-      links: what each axis goes over; axes of one size and equal links are interchangeable.
+      sizes: the size of each axis.
+      links: the link of each axis; axes of one size with equal links are interchangeable.
+      others: the sizes of equivalent shapes, each with the order of its axes.
     """
 
     sizes: Sizes
@@ -29,36 +30,36 @@ class Shape(Record):
     others: tuple[tuple[Sizes, tuple[int, ...]], ...] = ()
 
     def groups(self) -> list[list[int]]:
-        """The axes that are interchangeable, where there are several."""
+        """Return the groups of two or more interchangeable axes."""
         found: dict[Hashable, list[int]] = {}
         for i, axis in enumerate(zip(self.sizes, self.links, strict=True)):
             found.setdefault(axis, []).append(i)
         return [group for group in found.values() if len(group) > 1]
 
     def same(self) -> Iterator[tuple[Sizes, tuple[Sizes, tuple[int, ...]]]]:
-        """All sizes for which this shape stands, with it, and which of their axes each of its axes is."""
+        """Yield all sizes that this shape represents, each with its sizes and the order of the axes."""
         yield self.sizes, (self.sizes, tuple(range(len(self.sizes))))
         for sizes, order in self.others:
             yield sizes, (self.sizes, order)
 
 
 def the_shape(machine: Machine, axes: Sequence[str], sizes: Sizes) -> Shape:
-    """The shape of these sizes.
+    """Return the shape of these sizes.
 
     Raises:
-      MeshError: the machine does not know what a mesh axis goes over, or has no room for the mesh.
+      MeshError: the machine has no link for a mesh axis, or the mesh does not fit on it.
     """
     over = machine.layout(dict(zip(axes, sizes, strict=True)))
-    # Links that are known of several mesh axes together are those of these axes only.
+    # Links that are known for several mesh axes together apply to these axes only.
     together = any(isinstance(key, tuple) for key in machine.links)
     return Shape(sizes, tuple(axis if together else repr(over[axis]) for axis in axes))
 
 
 def shapes_for(machine: Machine, axes: Sequence[str], count: int, first: Sizes | None = None) -> list[Shape]:
-    """The shapes of so many devices, those that are the same to the machine once: `first`, then from many axes of one size to few.
+    """Return the shapes of `count` devices without equivalent ones: `first`, then from many equal axes to few.
 
     Raises:
-      MeshError: the machine has no room for any of them.
+      MeshError: no shape fits on the machine.
     """
     found: dict[Hashable, Shape] = {}
     refused: MeshError | None = None
@@ -82,7 +83,7 @@ def shapes_for(machine: Machine, axes: Sequence[str], count: int, first: Sizes |
 
 
 def _matched(known: Shape, kinds: list[Any]) -> tuple[int, ...]:
-    """For each axis of a shape the one of another that is the same."""
+    """Return, for each axis of a shape, the equivalent axis of another one."""
     left = dict(enumerate(kinds))
     order = []
     for axis in zip(known.sizes, known.links, strict=True):
@@ -107,7 +108,7 @@ def _factorizations(count: int, axes: int) -> Iterator[Sizes]:
 
 
 def near(sizes: Sizes) -> Iterator[tuple[int, int, Sizes]]:
-    """The sizes with a prime factor of one axis moved to another; and which two axes."""
+    """Yield the sizes with a prime factor of one axis moved to another, with these two axes."""
     for i, j in itertools.permutations(range(len(sizes)), 2):
         for factor in _primes(sizes[i]):
             moved = list(sizes)

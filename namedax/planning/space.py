@@ -1,7 +1,8 @@
-"""What can be chosen: the sizes of the mesh axes, which names live on each, and which choices are neighbours or the same.
+"""The space of choices: the sizes of the mesh axes, the names on each, and which choices are neighbors or equivalent.
 
-A choice says for each mesh axis how many devices are along it and which names live there. Names that meet in one value cannot; names
-whose size does not divide cannot either, unless they may. Both are known before anything is traced, or learned from the first trace that fails.
+A choice has, for each mesh axis, its number of devices and the names that are mapped to it. Names that occur in one value
+cannot share a mesh axis. A name whose size does not divide cannot be mapped, unless uneven blocks are allowed for it. Both
+constraints are known before any trace, or are learned from the first trace that fails.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ Names = frozenset[Hashable]
 
 
 class Choice(Record):
-    """One assignment on one shape of the mesh.
+    """One layout on one shape of the mesh.
 
     Attributes:
-      sizes: of the mesh axes, in the order of the mesh.
-      roles: the names on each mesh axis; on one of one device there are none.
-      loops: names that are executed in steps, each with its loop, in the order of the names.
-      overlap: what `nx.xmap` takes as `overlap`.
+      sizes: the sizes of the mesh axes, in the order of the mesh.
+      roles: the names on each mesh axis; none on a mesh axis of one device.
+      loops: names that are executed in steps, each with its loop, in the order of the names; default: none.
+      overlap: the value of `overlap` for `nx.xmap`; default: False.
     """
 
     sizes: tuple[int, ...]
@@ -37,16 +38,16 @@ class Choice(Record):
 
 
 class Space:
-    """The choices that there are.
+    """The set of choices.
 
     Args:
       sizes: the names that may be mapped, with their sizes.
       axes: the mesh axes.
-      shapes: the sizes that they may have; the first is where the search begins.
-      apart: pairs of names that are known to meet in one value.
-      loops: for names that may be executed in steps: in which loops, beside none.
-      overlaps: what `overlap` may be; the first is the default.
-      uneven: names that may live where their size does not divide.
+      shapes: the sizes that they may have; the search begins at the first.
+      apart: pairs of names that are known to occur in one value; default: none.
+      loops: for names that may be executed in steps, the loops to try in addition to none; default: none.
+      overlaps: the values of `overlap` to try; the first is the default. Default: False only.
+      uneven: names that may be mapped where their size does not divide; default: none.
     """
 
     def __init__(
@@ -75,21 +76,21 @@ class Space:
 
     @property
     def has_shapes(self) -> bool:
-        """Whether there is more than one shape."""
+        """True if there is more than one shape."""
         return len(self._shapes) > 1
 
-    # --- assignments ---
+    # --- layouts ----------------------------------------------------------------------------------------------------------
 
     def resources(self, choice: Choice) -> dict[Hashable, Any]:
-        """A choice as `axis_resources`: mesh axes in the order of the mesh, major first, but for those that a name shares with others.
+        """Return a choice as `axis_resources`, with mesh axes in the order of the mesh, major first, except shared ones.
 
-        Where names of one size share some of their mesh axes, these are major. A name that is renamed to such a name, as between layers
-        positions are, then keeps what is cut by them where it is, and only gathers over the others.
+        If names of one size share some of their mesh axes, these are major. A name that is renamed to such a name, such as
+        positions between layers, then keeps its sharding over them, and is only gathered over the others.
         """
         loops = dict(choice.loops)
         found: dict[Hashable, Any] = {}
         places = {name: [i for i, role in enumerate(choice.roles) if name in role] for name in self.names}
-        # Those of the first mesh axis come first, as one reads them.
+        # Names on the first mesh axis come first, for readability.
         for name in sorted(self.names, key=lambda name: (*places[name], len(self.axes))):
             axes: list[Any] = [
                 self.axes[i] for i in sorted(places[name], key=lambda i: -len(self._others[name] & choice.roles[i]))
@@ -101,7 +102,7 @@ class Space:
         return found
 
     def choice_of(self, resources: Mapping[Hashable, Any], overlap: Any) -> Choice:
-        """The choice that an assignment is, on the first shape; what it says of names and mesh axes that are not chosen is left out."""
+        """Return the choice for a layout, on the first shape, without names and mesh axes that are not part of the space."""
         roles = [set[Hashable]() for _ in self.axes]
         loops = {}
         for name, entry in resources.items():
@@ -115,13 +116,13 @@ class Space:
         return Choice(self.empty.sizes, tuple(map(frozenset, roles)), _in_order(loops), overlap)
 
     def blocks(self, choice: Choice, name: Hashable) -> int:
-        """Into how many blocks a name is cut, over devices."""
+        """Return the number of blocks into which a name is partitioned over devices."""
         return math.prod(n for n, role in zip(choice.sizes, choice.roles, strict=True) if name in role)
 
     def divides(self, choice: Choice) -> bool:
-        """Whether every size divides over devices, but for names that need not, and every block has an entry for each step or device.
+        """Return True if every size divides over devices, except for uneven names, and every step or device has an element.
 
-        The last of steps may be short: who offers a number of steps wants the memory that it spares.
+        The last step may be short: a user who offers a number of steps wants the memory savings.
         """
         steps = {name: loop.steps for name, loop in choice.loops}
         for name, n in self.sizes.items():
@@ -131,7 +132,7 @@ class Space:
         return True
 
     def not_dividing(self) -> dict[Hashable, list[int]]:
-        """For names that are not offered as uneven: numbers of devices that were left out because the size does not divide over them."""
+        """Return, for names that are not uneven, the numbers of devices that were left out because the size does not divide."""
         counts: set[int] = set()
         for sizes in self._shapes:
             used = [n for n in sizes if n > 1]
@@ -144,13 +145,13 @@ class Space:
         return {name: left_out for name, left_out in found.items() if left_out}
 
     def allowed(self, choice: Choice) -> bool:
-        """Whether nothing is known that speaks against it."""
+        """Return True if no known constraint rules the choice out."""
         if any((name, n) in self.barred for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role):
             return False
         return self.divides(choice) and not any(pair <= role for role in choice.roles for pair in self.apart if len(role) > 1)
 
     def learn(self, choice: Choice, names: Sequence[Hashable]) -> None:
-        """Of a choice that cannot be traced: `names` meet in one value, or if there are none, what is known of it by itself."""
+        """Learn from a choice that cannot be traced: `names` occur in one value; without `names`, bar a choice of a single name."""
         if len(names) == 2 and names[0] != names[1]:
             self.apart.add(frozenset(names))
             return
@@ -158,10 +159,10 @@ class Space:
         if len(placed) == 1 and not choice.loops:
             self.barred.update(placed)
 
-    # --- which are the same, and which are near ---
+    # --- equivalence and neighbors ----------------------------------------------------------------------------------------
 
     def canonical(self, choice: Choice) -> Choice:
-        """The one that stands for all that differ in the order of mesh axes of equal link only."""
+        """Return the representative of all choices that differ only in the order of mesh axes of equal link."""
         sizes, order = self._homes[choice.sizes]
         roles = [choice.roles[i] if n > 1 else frozenset() for n, i in zip(sizes, order, strict=True)]
         for group in self._groups[sizes]:
@@ -174,7 +175,7 @@ class Space:
         return tuple(int(name not in role) for name in self.names)
 
     def put(self, choice: Choice, name: Hashable, place: Iterable[int]) -> Choice:
-        """The choice with a name on these mesh axes and no others; what cannot be there with it leaves them."""
+        """Return the choice with a name on exactly these mesh axes; incompatible names are removed from them."""
         place = set(place)
         roles = []
         for i, role in enumerate(choice.roles):
@@ -186,7 +187,11 @@ class Space:
         return choice.replace(roles=tuple(roles))
 
     def neighbours(self, choice: Choice) -> Iterator[Choice]:
-        """What differs in where one name lives, in what lives on two mesh axes, in one number of steps, or by a factor of two mesh axes."""
+        """Yield the neighbors of a choice.
+
+        A neighbor differs in one of these: the mesh axes of one name, the names of two mesh axes, one number of steps,
+        `overlap`, or a prime factor that is moved between two mesh axes.
+        """
         found = dict.fromkeys(map(self.canonical, self._changes(choice)))
         found.pop(choice, None)
         yield from (other for other in found if self.allowed(other))
@@ -214,7 +219,7 @@ class Space:
             yield from self._reshaped(choice)
 
     def _reshaped(self, choice: Choice) -> Iterator[Choice]:
-        """With a prime factor of one mesh axis moved to another; a new axis may have the names of the one that it is a part of."""
+        """Move a prime factor of one mesh axis to another; a new axis may get the names of the axis that it came from."""
         for i, j, sizes in near(choice.sizes):
             if sizes not in self._homes:
                 continue
@@ -225,7 +230,7 @@ class Space:
                 yield choice.replace(sizes=sizes, roles=tuple(roles))
 
     def crossed(self, choice: Choice, roles: Iterable[Names]) -> Iterator[Choice]:
-        """With all that lives on one mesh axis replaced by what lives on some mesh axis elsewhere."""
+        """Yield choices with all names of one mesh axis replaced by those of another role."""
         for i in _used(choice):
             for role in roles:
                 other = self.canonical(choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :])))
@@ -233,7 +238,7 @@ class Space:
                     yield other
 
     def edited(self, choice: Choice) -> Iterator[Choice]:
-        """With one name taken from a mesh axis, or put on one beside what lives there."""
+        """Yield choices with one name removed from a mesh axis, or added to one."""
         for i in _used(choice):
             for name in self.names:
                 role = choice.roles[i] ^ {name}
@@ -242,7 +247,7 @@ class Space:
                     yield other
 
     def joining(self, choice: Choice) -> Iterator[Choice]:
-        """With two mesh axes made one, on which the same names live."""
+        """Yield choices with two mesh axes merged that have the same names."""
         for i, j in itertools.combinations(_used(choice), 2):
             sizes = list(choice.sizes)
             sizes[i], sizes[j] = sizes[i] * sizes[j], 1
@@ -250,7 +255,7 @@ class Space:
                 yield self.canonical(choice.replace(sizes=tuple(sizes)))
 
     def alone(self) -> Iterator[Choice]:
-        """Every name by itself, on the largest mesh axis over which it divides."""
+        """Yield every name alone, on the largest mesh axis over which it divides."""
         for name in self.names:
             for i in sorted(_used(self.empty), key=lambda i: -self.empty.sizes[i]):
                 choice = self.canonical(self.put(self.empty, name, (i,)))
@@ -259,7 +264,11 @@ class Space:
                     break
 
     def beside(self, base: Choice) -> Iterator[Choice]:
-        """Every name on a mesh axis that is free in `base`, or taken from it, the smallest; the first over which it divides."""
+        """Yield choices with one name added to `base`.
+
+        The name is placed on the first mesh axis over which it divides: free mesh axes first, then those taken from `base`,
+        each from the smallest.
+        """
         order = sorted(_used(base), key=lambda i: (bool(base.roles[i]), base.sizes[i]))
         for name in self.names:
             for i in order:
@@ -273,7 +282,7 @@ class Space:
                     break
 
     def rebuilt(self, choice: Choice) -> Iterator[tuple[Choice, int]]:
-        """With one mesh axis emptied but for one name; and which axis it is."""
+        """Yield choices with one mesh axis emptied except for one name, and that mesh axis."""
         for i in _used(choice):
             for name in self.names:
                 roles = tuple(frozenset((name,)) if j == i else role for j, role in enumerate(choice.roles))
@@ -282,7 +291,7 @@ class Space:
                     yield other, i
 
     def joined(self, choice: Choice, axis: int) -> Iterator[Choice]:
-        """With one more name on a mesh axis."""
+        """Yield choices with one more name on a mesh axis."""
         for name in self.names:
             if name not in choice.roles[axis]:
                 role = choice.roles[axis] | {name}
@@ -292,7 +301,7 @@ class Space:
 
 
 def _used(choice: Choice) -> list[int]:
-    """The mesh axes of more than one device."""
+    """Return the mesh axes of more than one device."""
     return [i for i, n in enumerate(choice.sizes) if n > 1]
 
 

@@ -1,4 +1,4 @@
-"""How long a step really takes, on devices that are there."""
+"""Measurement of a step on the available devices."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ _RUNS, _ENOUGH = 8, 0.5
 
 
 def measured(form: Xmapped, args: Any, kwargs: Any, types: tuple[Any, Any] | None = None) -> float:
-    """The seconds of a step when it is compiled and its arguments lie where it wants them: the shortest of several.
+    """Return the seconds of a compiled step with its arguments already placed: the minimum of several runs.
 
-    Other programs of the machine can only make it longer.
+    The minimum is used because other programs on the machine can only increase the time.
 
     Args:
       form: the mapped function; its mesh has devices.
-      args: arrays or types; instead of types ones are taken.
-      kwargs: likewise.
-      types: of the arguments and keyword arguments, if theirs are those of another mesh.
+      args: arrays or types; types are replaced by arrays of ones.
+      kwargs: keyword arguments, with the same rule.
+      types: the types of the arguments and keyword arguments, if those of `args` and `kwargs` belong to another mesh. Default:
+        `None`.
     """
     positional, keyword = types or (args, kwargs)
     compiled = form.lower(*positional, **keyword).compile()

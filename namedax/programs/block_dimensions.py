@@ -1,10 +1,11 @@
-"""Functions of JAX on the blocks of a body, dimension by dimension: a forward pass over the traced body.
+"""Forward pass over a traced body that tracks which dimensions of its blocks are sharded.
 
-The data of each argument of a body have known dimensions, so it is known which of them is sharded over which mesh axes. Each equation passes
-that on by the rule of its primitive (`namedax.programs.dimension_rules`). An operation of namedax may do anything with a sharded dimension. An
-equation that comes from code of the user may not mix entries along it, or draw numbers for the entries of a block.
+The pass finds functions of JAX that mix elements of a block. The data of each argument of a body have known dimensions, so the
+mesh axes that shard each dimension are known. Each equation propagates the shardings by the rule of its primitive
+(`namedax.programs.dimension_rules`). An operation of namedax may do anything with a sharded dimension. An equation from user
+code must not mix elements along it, and must not draw numbers for the elements of a block.
 
-The pass never claims more than it knows: where no rule tells, a value counts as not sharded, and nothing is rejected.
+The pass is conservative: if no rule applies, a value counts as not sharded, and nothing is rejected.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ Shardings = tuple[Sharding | None, ...]
 
 
 class Finding(Record):
-    """An equation that mixes entries of a block, or combines them with numbers that were drawn in its shape.
+    """An equation that mixes elements of a block, or combines them with numbers drawn in the block's shape.
 
     Attributes:
-      path: the equations whose programs it is in, the outermost first, and itself.
-      axes: the mesh axes over which the entries are sharded.
-      drawn: the path of the equation that has drawn the numbers; empty where they are a constant, `None` where entries are mixed.
-      is_unknown: whether nothing is known of the primitive.
-      is_moved: True where a pytree operation gives the name of a sharded dimension to another one.
-      operand: where numbers are an operand of the program: which one, and its dimension. The program around may tell who has drawn them.
+      path: the equations whose jaxprs contain it, outermost first, and then the equation itself.
+      axes: the mesh axes over which the elements are sharded.
+      drawn: the path of the equation that has drawn the numbers; empty if they are a constant, `None` if elements are mixed.
+      is_unknown: True if nothing is known about the primitive.
+      operand: set if the numbers are an operand of the jaxpr: the operand's index and its dimension. The origin of the numbers
+        may then be found in the surrounding jaxpr.
+      is_moved: True if a pytree operation gives the name of a sharded dimension to another dimension.
     """
 
     path: Path
@@ -69,9 +71,9 @@ class Dimensions(Record):
 
     Attributes:
       resources: the mesh axes of every mapped name.
-      whole: the names that operands and results have whole, with padding.
-      operands: the dims of each operand, where they are known.
-      results: the dims of each result; empty where they are not known.
+      whole: the names whose axes are replicated in operands and results, with padding.
+      operands: the dims of each operand, or `None` if they are unknown.
+      results: the dims of each result; default: empty (unknown).
     """
 
     resources: Mapping[Hashable, tuple[str, ...]]
@@ -80,7 +82,7 @@ class Dimensions(Record):
     results: Sequence[Dims | None] = ()
 
     def shardings(self, all_dims: Sequence[Dims | None], count: int) -> Sequence[Sharding | None]:
-        """The shardings of so many arrays with these dims."""
+        """Return the shardings of `count` arrays with these dims."""
         if len(all_dims) != count:
             return [None] * count
         cut = {name: frozenset(axes) for name, axes in self.resources.items() if name not in self.whole}
@@ -89,7 +91,7 @@ class Dimensions(Record):
 
 
 def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
-    """All findings in a traced body, in its order."""
+    """Return all findings in a traced body, in the order of its equations."""
     jaxpr, dimensions = closed.jaxpr, dimensions or Dimensions({}, frozenset(), ())
     flow = _Flow(dict(zip(jaxpr.constvars, closed.consts, strict=True)))
     shardings = dimensions.shardings(dimensions.operands, len(jaxpr.invars))
@@ -99,7 +101,7 @@ def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
 
 
 def _within(var: Any, sharding: Sharding | None) -> Sharding | None:
-    """A sharding without the mesh axes over which the type of a value does not vary."""
+    """Remove from a sharding the mesh axes over which the type of a value does not vary."""
     if sharding is None or not any(sharding) or len(sharding) != len(var.aval.shape):
         return None
     varying = varying_of(var.aval)
@@ -109,7 +111,10 @@ def _within(var: Any, sharding: Sharding | None) -> Sharding | None:
 
 
 def is_used(jaxpr: Any, path: Path) -> bool:
-    """Whether a result of the program depends on the first equation of a path; a callback may show the block of one device."""
+    """Return True if a result of the jaxpr depends on the first equation of a path.
+
+    Callbacks are ignored: they may show the block of one device.
+    """
     used = {id(var) for var in path[0].outvars}
     is_after = False
     for eqn in jaxpr.eqns:
@@ -120,7 +125,10 @@ def is_used(jaxpr: Any, path: Path) -> bool:
 
 
 class _Frame(Record):
-    """A program that is looked through: what has made each value, and its operands: their numbers, or those in the program around it."""
+    """A jaxpr under inspection.
+
+    It maps each value to the equation that made it, and each operand to its index or to the operand in the surrounding jaxpr.
+    """
 
     made: Mapping[Any, Any]
     operands: Mapping[Any, Any]
@@ -129,7 +137,7 @@ class _Frame(Record):
 
 
 class _Origin(Record):
-    """Where numbers come from: the path of an equation, empty for a constant; or an operand of the program, and its dimension."""
+    """The origin of numbers: the path of an equation (empty for a constant), or an operand of the jaxpr and its dimension."""
 
     path: Path = ()
     operand: tuple[int, int] | None = None
@@ -140,17 +148,17 @@ def _finding(path: Path, origin: _Origin, axes: Mixed) -> Finding:
 
 
 class _Flow:
-    """One pass over a program and those that it calls; each is run once for the same shardings."""
+    """One pass over a jaxpr and the jaxprs that it calls; each is visited once for equal shardings."""
 
     def __init__(self, consts: dict[Any, Any]) -> None:
         self._consts = consts
         self._known: dict[tuple[int, Shardings], tuple[Shardings, list[Finding]]] = {}
-        self._kept: list[Any] = []  # so that no id is given twice
+        self._kept: list[Any] = []  # keeps the ids of these jaxprs from being reused
         self._made: dict[int, dict[Any, Any]] = {}
         self._frames: dict[int, _Frame] = {}
 
     def run(self, jaxpr: Any, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
-        """The shardings of the results, and the findings, whose paths begin in this program."""
+        """Return the shardings of the results, and the findings, whose paths begin in this jaxpr."""
         key = id(jaxpr), shardings
         if key in self._known:
             return self._known[key]
@@ -208,7 +216,7 @@ class _Flow:
                         return
 
     def _drawn(self, jaxpr: Any, var: Any, own: Sharding, sharding: Sharding | None) -> tuple[_Origin, Mixed] | None:
-        """The origin of numbers that differ along a dimension, which is sharded elsewhere, and the mesh axes."""
+        """Return the origin of numbers that differ along a dimension that is sharded in another operand, and the mesh axes."""
         for i, axes in enumerate(own):
             missing = axes if sharding is None else axes - sharding[i]
             if missing and var.aval.shape[i] != 1 and (origin := self._origin_in(jaxpr, var, i, missing)) is not None:
@@ -227,7 +235,7 @@ class _Flow:
         return self._made[id(jaxpr)]
 
     def drawn_results(self, jaxpr: Any, outs: Shardings, shardings: Sequence[Sharding | None]) -> list[Finding]:
-        """The results that are drawn in the shape of a block, where nothing else meets them."""
+        """Return findings for results that are drawn in the shape of a block and combined with nothing else."""
         found = []
         for var, out, own in zip(jaxpr.outvars, outs, shardings, strict=False):
             if own and out is None and (drawn := self._drawn(jaxpr, var, own, None)) is not None and drawn[0].path:
@@ -235,7 +243,7 @@ class _Flow:
         return found
 
     def _origin(self, frame: _Frame, var: Any, dim: int, axes: Mixed) -> _Origin | None:
-        """The origin of numbers that differ along a dimension of `var`, and are the same on all devices along these mesh axes."""
+        """Return the origin of numbers that differ along dimension `dim` of `var` and are equal on all devices along these mesh axes."""
         while True:
             if len(var.aval.shape) <= dim or var.aval.shape[dim] == 1:
                 return None
@@ -269,7 +277,7 @@ class _Flow:
             var = inner.outvars[eqn.outvars.index(var)]
             frame = _Frame(self._makers(inner), operands, (*frame.path, eqn), frame)
 
-    # --- equations that run programs --------------------------------------------------------------------------------
+    # --- equations that run jaxprs ----------------------------------------------------------------------------------
 
     def _inner(self, jaxpr: Any, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
         look = _LOOKS.get(kind_of(eqn))
@@ -291,7 +299,7 @@ class _Flow:
     def _call(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
         inner = called_in_steps(eqn)
         if not any(known) and not any(varying_of(var.aval) for var in eqn.outvars):
-            return (), []  # what does not vary is not sharded
+            return (), []  # a value that does not vary is not sharded
         return ((), []) if inner is None else self._open(inner, known)
 
     def _open(self, jaxpr: Any, known: Sequence[Sharding | None]) -> tuple[Shardings, list[Finding]]:
@@ -335,8 +343,8 @@ class _Flow:
     def _fixed(
         self, carry: list[Sharding | None], body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]], count: int
     ) -> tuple[list[Sharding | None], tuple[Shardings, list[Finding]]]:
-        """The sharding of a carry that stays as it is, and what the body gives for it."""
-        moved: list[Finding] = []  # in an iteration whose carry does not have the moved dimension yet
+        """Return the fixed-point sharding of a carry, and the results and findings of the body for it."""
+        moved: list[Finding] = []  # from an iteration whose carry does not yet have the moved dimension
         while True:
             outs, found = body(carry)
             after = [
@@ -364,7 +372,7 @@ class _Flow:
 
 
 def _of_operand(finding: Finding, offset: int, dimensions: Mapping[int, int] = {}) -> Finding:
-    """A finding of a program whose operands follow `offset` others, and lack some dimensions in front."""
+    """Shift a finding to a jaxpr whose operands follow `offset` others and lack some leading dimensions."""
     if finding.operand is None:
         return finding
     i, dim = finding.operand
@@ -382,7 +390,7 @@ _LOOKS: Mapping[Kind, Any] = {
 
 
 def _differs(value: Any, dim: int) -> bool:
-    """Whether a constant has different entries along a dimension."""
+    """Return True if a constant has different elements along a dimension."""
     if isinstance(value, jax.core.Tracer) or not hasattr(value, "dtype") or jnp.issubdtype(value.dtype, jax.dtypes.extended):
         return False
     entries = np.moveaxis(np.asarray(value), dim, 0)

@@ -1,7 +1,7 @@
-"""What one equation costs a device: floating-point operations, and which arrays it reads and writes.
+"""The cost of one equation on a device: floating-point operations, and the arrays that it reads and writes.
 
-What is not listed here counts as one operation for each element of its results, all of which it writes: a cost that is not known
-is not left out.
+An equation that is not listed here counts as one operation for each element of its results, and writes all of them. A cost that
+is unknown is therefore never omitted.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ __all__ = [
     "what_it_does",
 ]
 
-#: Another look at the same memory, or what XLA makes of the layout of its neighbours.
+#: Operations that return a view of the same memory, or that XLA folds into the layout of adjacent operations.
 _VIEWS = frozenset("reshape squeeze pvary bitcast_convert_type copy sharding_constraint reshard".split())
-#: One operation for each element.
+#: Operations that compute one operation for each element.
 _ELEMENTWISE = frozenset(
     """
     add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt cbrt square exp exp2 expm1 log log1p log2
@@ -53,35 +53,35 @@ _ELEMENTWISE = frozenset(
     stop_gradient name mask_cotangent zero_cotangent named_leaf
     """.split()
 )
-#: Of these, the ones that take many instructions: XLA does not compute them twice.
+#: Elementwise operations that take many instructions: XLA does not compute them twice.
 _EXPENSIVE = frozenset(
     """
     div rem pow sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic
     erf erfc erf_inv lgamma digamma
     """.split()
 )
-#: Without arithmetic; XLA computes them where they are used.
+#: Operations without arithmetic; XLA computes them where their results are used.
 _MOVES = frozenset(
     "broadcast_in_dim transpose iota slice dynamic_slice pad rev concatenate gather device_block split axis_index name".split()
 )
-#: Of these, the ones that only repeat, order or leave out elements.
+#: The subset of `_MOVES` that only repeats, reorders or drops elements.
 _REPEATS = frozenset("broadcast_in_dim transpose slice dynamic_slice rev device_block split name".split())
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
 )
 _FREE = frozenset("name stop_gradient mask_cotangent zero_cotangent named_leaf convert_element_type".split())
-#: The rounds of a random word, each an addition, a rotation and an exclusive or of two words.
+#: The rounds of a random word. Each round is an addition, a rotation and an exclusive or of two words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
 
 _JOINS = frozenset("pad concatenate gather".split())
 _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 
-#: All whose cost is known.
+#: All primitives whose cost is known.
 KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
 
 
 def size_in_bytes(aval: Any) -> int:
-    """Of an array of this type."""
+    """Return the size in bytes of an array of this type."""
     shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
     if dtype is None:
         return 0
@@ -97,47 +97,53 @@ def exported_name(eqn: Any) -> str | None:
 
 
 def is_elementwise(eqn: Any) -> bool:
-    """Whether each element of a result is made of those of the operands at the same place."""
+    """Return True if each element of a result depends only on the elements of the operands at the same index."""
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in ("pvary", "copy", "sharding_constraint", "reshard")
 
 
 def is_view(eqn: Any) -> bool:
-    """Whether the result is the operand, in the same memory."""
+    """Return True if the result is the operand, in the same memory."""
     return eqn.primitive.name in _VIEWS
 
 
 def is_fused(eqn: Any) -> bool:
-    """Whether XLA computes the result where it is used, without writing it to memory."""
+    """Return True if XLA computes the result where it is used, without writing it to memory."""
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in _MOVES
 
 
 def copies_operand(eqn: Any) -> bool:
-    """Return True if XLA writes a copy of the operand first: of a cumulative operation, which it takes apart into several passes."""
+    """Return True if XLA first writes a copy of the operand.
+
+    This holds for cumulative operations, which XLA splits into several passes.
+    """
     return eqn.primitive.name in _CUMULATIVE
 
 
 def sums_up(eqn: Any) -> bool:
-    """Whether it is a reduction, which XLA computes together with what is elementwise before it."""
+    """Return True if the equation is a reduction, which XLA fuses with elementwise operations before it."""
     return eqn.primitive.name in _REDUCTIONS
 
 
 def is_update(eqn: Any) -> bool:
-    """Whether the result takes the place of the first operand."""
+    """Return True if the result replaces the first operand."""
     return eqn.primitive.name == "dynamic_update_slice" or eqn.primitive.name.startswith("scatter")
 
 
 def joins(eqn: Any) -> bool:
-    """Return True if elements of the result come from several places, which XLA does not look up again for each that uses the result."""
+    """Return True if elements of the result come from several operands or indices.
+
+    XLA does not recompute such a result for each use.
+    """
     return eqn.primitive.name in _JOINS
 
 
 def is_contraction(eqn: Any) -> bool:
-    """Whether it multiplies and adds up."""
+    """Return True if the equation multiplies and sums."""
     return eqn.primitive.name in ("dot_general", "ragged_dot_general", "conv_general_dilated")
 
 
 def is_in_order(eqn: Any) -> tuple[bool, ...]:
-    """Of each operand of a matrix product, whether its dimensions stand as a product of matrices wants them."""
+    """Return, for each operand of a matrix product, whether its dimensions are already in the order that the product needs."""
     if eqn.primitive.name != "dot_general":
         return ()
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
@@ -150,12 +156,16 @@ def is_in_order(eqn: Any) -> tuple[bool, ...]:
 
 
 def reduced_dimensions(eqn: Any) -> tuple[int, ...]:
-    """The dimensions over which a reduction goes."""
+    """Return the dimensions that a reduction reduces over."""
     return tuple(eqn.params.get("axes", eqn.params.get("dimensions", ())))
 
 
 def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
-    """Of an operation that only moves, adds or takes away dimensions, or sums over some: the operand's dimension that each one is."""
+    """Return, for each dimension of the result, the operand's dimension that it comes from.
+
+    This applies to operations that only move, add or remove dimensions, or sum over some. For other operations the result is
+    `None`.
+    """
     name, ndim = eqn.primitive.name, eqn.outvars[0].aval.ndim
     if name == "transpose":
         return tuple(eqn.params["permutation"])
@@ -169,48 +179,51 @@ def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
 
 
 def keeps_uniform(eqn: Any) -> bool:
-    """Whether the result of numbers, and of arrays that are one number everywhere, is one too."""
+    """Return True if uniform operands (scalars, or arrays with one repeated value) give a uniform result."""
     return is_elementwise(eqn) or is_view(eqn) or sums_up(eqn) or eqn.primitive.name in _REPEATS
 
 
 def transposes(eqn: Any) -> bool:
-    """Whether axes change places."""
+    """Return True if the equation transposes axes."""
     return eqn.primitive.name == "transpose"
 
 
 def subtracts(eqn: Any) -> bool:
-    """Whether the second operand is subtracted from the first."""
+    """Return True if the second operand is subtracted from the first."""
     return eqn.primitive.name == "sub"
 
 
 def concatenates(eqn: Any) -> bool:
-    """Return True if the result has the elements of each operand in turn, along one dimension."""
+    """Return True if the result has the elements of each operand, one after the other, along one dimension."""
     return bool(eqn.primitive.name == "concatenate")
 
 
 def is_zero_cotangent(eqn: Any) -> bool:
-    """Return True if the cotangent of the result is zero, as that of padding is."""
+    """Return True if the cotangent of the result is zero, as for padding."""
     return eqn.primitive is ZERO_COTANGENT
 
 
 def is_idempotent(eqn: Any) -> bool:
-    """Whether of two equal operands the result is the same again."""
+    """Return True if the operation on two equal operands returns the same value."""
     return eqn.primitive.name in ("max", "min", "and", "or")
 
 
 def what_it_does(eqn: Any) -> tuple[Hashable, ...]:
-    """What equations that do the same have in common, but for their operands. XLA knows nothing of device variance."""
+    """Return a key that is equal for equations that do the same thing, apart from their operands.
+
+    The variance of values is ignored, because XLA has no such notion.
+    """
     params = tuple((name, eqn.params[name]) for name in sorted(eqn.params) if eqn.params[name] is not None)
     return eqn.primitive.name.removesuffix("_invariant"), params
 
 
 def is_cheap(eqn: Any) -> bool:
-    """Whether XLA rather computes it again for each that uses it than writes it to memory."""
+    """Return True if XLA prefers to recompute the result for each use over writing it to memory."""
     return is_fused(eqn) and eqn.primitive.name not in _EXPENSIVE
 
 
 def flops_of(eqn: Any) -> float:
-    """The floating-point operations of an equation, once, over arrays of the sizes in it: a multiplication and an addition are two."""
+    """Return the floating-point operations of one execution of an equation; a multiply-add counts as two."""
     name = eqn.primitive.name
     if name in _VIEWS or name in _MOVES or name in _FREE:
         return 0
@@ -259,7 +272,7 @@ def _convolution(eqn: Any) -> float:
 
 
 def _factorisation(eqn: Any) -> float:
-    """Of matrices: the leading term of the operations, with the usual factor of each."""
+    """Return the leading term of the operation count of a matrix factorization, with the usual factor of each."""
     factors = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0, "svd": 22.0}
     *batch, m, n = eqn.invars[0].aval.shape
     columns = eqn.invars[1].aval.shape[-1] if eqn.primitive.name == "triangular_solve" else min(m, n)

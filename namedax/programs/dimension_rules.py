@@ -1,8 +1,9 @@
-"""Rules for the dimensions of blocks: a column of the table of primitives, one rule for each primitive.
+"""Rules for the dimensions of blocks: one rule for each primitive.
 
-A rule takes an equation and the sharding of each operand, and gives the sharding of each result, and the mesh axes along which the equation
-mixes or draws entries. A sharding has one set of mesh axes for each dimension; `None` where nothing is known to be sharded. Loops, calls and
-branches are left to the pass (`namedax.programs.block_dimensions`), which looks into their programs.
+A rule takes an equation and the sharding of each operand. It returns the sharding of each result, and the mesh axes along which
+the equation mixes or draws elements. A sharding has one set of mesh axes for each dimension, or is `None` if no dimension is
+known to be sharded. Loops, calls and branches are left to the pass (`namedax.programs.block_dimensions`), which inspects their
+jaxprs.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ Rule = Callable[[Any, Known], tuple[Sequence[Sharding | None], Mixed]]
 
 NONE: Mixed = frozenset()
 
-# They run once on every device, on purpose, with its block.
+# Callbacks run once on every device with its block, by design.
 CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
 
-# It marks leaves (`namedax.core.leaf_marks`).
+# The primitive that marks leaves (`namedax.core.leaf_marks`).
 MARK = LEAF.name
 
-# Each entry of a result is computed of the entries of the operands at the same place, or of scalars.
+# Each element of a result is computed from the elements of the operands at the same index, or from scalars.
 ELEMENTWISE = frozenset(
     """
     abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj convert_element_type copy
@@ -48,7 +49,10 @@ ELEMENTWISE = frozenset(
 
 
 def united(known: Known, ndim: int) -> tuple[Sharding | None, Mixed]:
-    """The sharding of entries that are computed of entries at the same place, and the mesh axes that would shard two dimensions."""
+    """Unify the shardings of the operands of an elementwise operation.
+
+    Return the sharding, and the mesh axes that would shard two dimensions.
+    """
     found: Sharding | None = None
     for sharding in known:
         if sharding is None or len(sharding) != ndim or sharding == found:
@@ -79,7 +83,9 @@ def _shape(var: Any) -> tuple[int, ...]:
 
 
 def reshaped(sharding: Sharding, before: Sequence[int], after: Sequence[int]) -> tuple[Sharding | None, Mixed]:
-    """The sharding after a reshape. A sharded dimension must stay as it is: merged or split, its entries would be those of one block.
+    """Return the sharding after a reshape, and the mesh axes of sharded dimensions that are merged or split.
+
+    A sharded dimension must stay intact: merging or splitting it would mix the elements of one block.
 
     >>> x = frozenset({"x"})
     >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE), reshaped((x, NONE), (2, 6), (12,)) == (None, x)
@@ -114,11 +120,11 @@ def reshaped(sharding: Sharding, before: Sequence[int], after: Sequence[int]) ->
     return _trimmed(found), mixed
 
 
-# --- rules of one operand -------------------------------------------------------------------------------------------
+# --- rules for one operand ------------------------------------------------------------------------------------------
 
 
 def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Rule:
-    """An equation that mixes entries along dimensions of its operands, and keeps or drops these."""
+    """Make a rule for an equation that mixes elements along dimensions of its operands, and keeps or drops these dimensions."""
 
     def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         sharding, mixed = united(known, len(_shape(eqn.invars[0])))
@@ -133,7 +139,7 @@ def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Ru
 
 
 def _last(count: Callable[[Any], int]) -> Rule:
-    """An equation that mixes entries along the last dimensions of its operands; the results have those before."""
+    """Make a rule for an equation that mixes elements along the last dimensions; the results keep the leading ones."""
 
     def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         front: list[frozenset[str]] = []
@@ -151,7 +157,7 @@ def _last(count: Callable[[Any], int]) -> Rule:
 
 
 def _one(change: Callable[[Any, Sharding], tuple[Sequence[frozenset[str]] | None, Mixed]]) -> Rule:
-    """A rule of the first operand alone."""
+    """Make a rule that depends on the first operand alone."""
 
     def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         if known[0] is None:
@@ -189,7 +195,7 @@ def _windows(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return _along(lambda eqn: moved)(eqn, known)
 
 
-# --- rules of several operands --------------------------------------------------------------------------------------
+# --- rules for several operands -------------------------------------------------------------------------------------
 
 
 def _dot_general(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
@@ -205,7 +211,7 @@ def _dot_general(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mix
 
 
 def batches_of(eqn: Any) -> Sequence[int]:
-    """The dimensions of the first operand of a contraction that both operands have."""
+    """Return the dimensions of the first operand that are batch dimensions of a contraction."""
     first: Sequence[int] = eqn.params["dimension_numbers"][1][0]
     return first
 
@@ -292,7 +298,7 @@ def _nothing(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return [None] * len(eqn.outvars), NONE
 
 
-# --- between devices ------------------------------------------------------------------------------------------------
+# --- rules for collectives ------------------------------------------------------------------------------------------
 
 
 def _without(sharding: Sharding, axes: Sequence[str]) -> list[frozenset[str]]:
@@ -305,7 +311,7 @@ def _summed(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
 
 
 def _moved(dimension: Callable[[Any], int], adds: bool) -> Rule:
-    """A gather or a scatter: a dimension is put together, or each device keeps its block of it."""
+    """Make a rule for a gather, which makes a dimension complete, or a scatter, which leaves each device its block of it."""
 
     def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         axes, i = axes_of(eqn), dimension(eqn)
@@ -378,15 +384,15 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("iota", "empty", "empty2", *CALLBACKS), _nothing),
 }
 
-# Those of whose results a dimension may be sharded where none of an operand is.
+# Primitives whose result may have a sharded dimension even if no operand has one.
 SHARDING = frozenset(name for name, known in TABLE.items() if known.kind in (Kind.SCATTER, Kind.EXCHANGE, Kind.OWN_BLOCK))
 
-# What has different entries along a dimension; other equations may give the same number for each entry.
+# Primitives whose results have different elements along a dimension; other equations may give equal elements.
 _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 
 def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
-    """The mesh axes that shard another dimension of a marked leaf than its mark has."""
+    """Return the mesh axes that shard a dimension of a marked leaf other than the one in its mark."""
     claimed = tuple(map(frozenset, eqn.params["mark"]))
     if claimed == sharding:
         return NONE
@@ -396,7 +402,7 @@ def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
 
 
 def draws_numbers(eqn: Any) -> bool:
-    """Return True if the result has different entries that no operand has."""
+    """Return True if the result has different elements that come from no operand."""
     return eqn.primitive.name in _DRAWS
 
 
@@ -406,7 +412,10 @@ def differs_along(eqn: Any, dim: int) -> bool:
 
 
 def place_before(eqn: Any, dim: int) -> tuple[Any, int]:
-    """The operand, and its dimension, whose entries a dimension of a result has; `None` where they are the same number or are not known."""
+    """Return the operand, and its dimension, whose elements a dimension of a result has.
+
+    The operand is `None` if these elements are all the same number, or if their source is not known.
+    """
     name = eqn.primitive.name
     if name == "broadcast_in_dim":
         places = tuple(eqn.params["broadcast_dimensions"])

@@ -1,6 +1,6 @@
-"""Traced programs: how they are evaluated, with some equations replaced, and questions about a whole program.
+"""Evaluation of traced jaxprs with some equations replaced, and queries about a whole jaxpr.
 
-What a single equation does is the business of `namedax.programs.primitives`.
+Facts about a single equation belong in `namedax.programs.primitives`.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ __all__ = [
     "summed_axes",
 ]
 
-# The number of operations of the functions of `jnp` that are compiled on their own, such as `jnp.take`.
+# The size, in equations, of `jnp` functions that are compiled on their own, such as `jnp.take`.
 _SMALL = 32
 
 
 def inlined(jaxpr: Any) -> Any:
-    """An open jaxpr without the calls that are to be inlined, which JAX 0.12 leaves to its lowering, nor calls of small programs."""
+    """Inline calls of small jaxprs, and calls that are marked to be inlined, which JAX 0.12 leaves to its lowering."""
     pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
     calls = {id(eqn) for eqn, known in pairs if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)}
     if not calls:
@@ -74,7 +74,7 @@ def inlined(jaxpr: Any) -> Any:
             continue
         inner, pinned = called(eqn), is_pinned(eqn)
         within = dict(zip(inner.invars, operands, strict=True))
-        # The same program may be called many times: each time its variables are others.
+        # The same jaxpr may be called many times: each call needs fresh variables.
         for part in (inner := inlined(inner)).eqns:
             fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
             inputs = [var if type(var) is Literal else within[var] for var in part.invars]
@@ -86,11 +86,11 @@ def inlined(jaxpr: Any) -> Any:
 
 
 def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
-    """Return the source of an equation of a called program that takes the place of the call.
+    """Return the source of an equation of a called jaxpr that replaces the call.
 
     Args:
       call: the source of the call.
-      is_pinned: whether the program belongs to the line of the call, as `is_pinned` says.
+      is_pinned: whether the jaxpr belongs to the line of the call; see `is_pinned`.
       eqn: the equation.
     """
     inner = eqn.source_info
@@ -100,7 +100,7 @@ def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
 
 
 def is_pinned(eqn: Any) -> bool:
-    """Return True if what an equation calls belongs to the line of the call: JAX has traced it once, for the first caller."""
+    """Return True if the jaxpr that an equation calls belongs to the line of the call: JAX traced it once, for the first caller."""
     return is_to_be_inlined(eqn) or calls_jax(eqn)
 
 
@@ -120,14 +120,14 @@ def calls_jax(eqn: Any) -> bool:
 
 
 def is_inexact(aval: Any) -> bool:
-    """Whether values of this type can be differentiated."""
+    """Return True if values of this type can be differentiated."""
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
 def number_of(literal: Literal) -> Any:
-    """The scalar number, or truth value, that a literal stands for; `None` where it is something else.
+    """Return the scalar number or boolean that a literal represents, or `None` if it is something else.
 
-    The tangents of integers, for one, have a type of their own.
+    For example, the tangents of integers have a type of their own.
     """
     value, dtype = literal.val, literal.aval.dtype  # type: ignore[attr-defined]
     is_number = dtype == jnp.bool_ or jnp.issubdtype(dtype, jnp.number)
@@ -135,29 +135,30 @@ def number_of(literal: Literal) -> Any:
 
 
 def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
-    """The mesh axes along which a program communicates; with `or_index` also those along which it asks where its device is."""
+    """Return the mesh axes along which a jaxpr communicates; with `or_index`, also those whose device index it reads."""
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in programs_within(jaxpr)))
 
 
 def has_reverse_rules(jaxpr: Any) -> bool:
-    """Whether a program, or one that it runs, has a rule of its own for its gradient."""
+    """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its gradient."""
     return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(map(has_reverse_rules, programs_within(jaxpr)))
 
 
 def summed_axes(jaxpr: Any) -> MeshAxes:
-    """The mesh axes over which a program adds up."""
+    """Return the mesh axes over which a jaxpr sums."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
     return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
 
 
 def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bool:
-    """Whether a program, or one that it runs, adds up over mesh axes.
+    """Return True if a jaxpr, or a jaxpr that it runs, sums over mesh axes.
 
     Args:
-      jaxpr: the program.
-      known: what has been found of programs, by their ids, and the programs, which live as long as these do; it is added to.
+      jaxpr: the jaxpr.
+      known: the results for jaxprs, by their ids, with the jaxprs, so that the ids stay valid; the function adds to it.
+        Default: empty.
     """
     known = {} if known is None else known
     if id(jaxpr) not in known:
@@ -173,7 +174,7 @@ def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bo
 
 
 def consts_to_inputs(jaxpr: Any) -> Any:
-    """A jaxpr that takes its constants as its first arguments."""
+    """Return a jaxpr that takes its constants as its first arguments."""
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 
 
@@ -182,16 +183,16 @@ def _one_by_one(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def as_one_call(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of an open jaxpr without constants, which is called where it is large, so that its equations are not bound anew."""
+    """Evaluate an open jaxpr without constants, as one call if it is large, so that its equations are not bound again."""
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
 def source_of(eqn: Any, within: Any = None) -> Any:
-    """A context manager in which what is bound has the lines and the scopes of `eqn`.
+    """Return a context manager in which bound equations get the source lines and scopes of `eqn`.
 
     Args:
       eqn: an equation.
-      within: the name stack of its program; default: that of the caller.
+      within: the name stack of its jaxpr; default: that of the caller.
     """
     source = eqn.source_info
     around = current_name_stack() if within is None else within
@@ -199,44 +200,43 @@ def source_of(eqn: Any, within: Any = None) -> Any:
 
 
 class _NoTraceback:
-    """Stands for the traceback that JAX gives all equations of a rule; there is none in it, so JAX takes their own."""
+    """Stand-in for the traceback that JAX gives all equations of a rule; it is empty, so JAX uses their own."""
 
     def __bool__(self) -> bool:
         return False
 
     def as_python_traceback(self) -> None:
-        """Nothing for JAX to add to an exception."""
+        """Return None, so that JAX adds nothing to an exception."""
 
 
 def own_sources() -> Any:
-    """A context manager in which what a rule for derivatives does has its own lines; JAX gives it those of the call."""
+    """Return a context manager in which the equations of a derivative rule get their own lines, not those of the call."""
     return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
-# What a rule gives for an equation: nothing, where it is evaluated as written; a function that evaluates it, or does what is done in its place and
-# returns `None`; or `skip`.
+# The result of a rule for an equation: `None` if it is evaluated as written; a function that evaluates it, or does the
+# replacement work and returns `None`; or `skip`.
 Rule = Callable[[Any], "Callable[[], Iterable[Any] | None] | None"]
 
 
 def skip() -> None:
-    """For equations of which nothing is needed."""
+    """Mark an equation whose results are not needed."""
 
 
 class Evaluator:
-    """Evaluates the equations of an open jaxpr, some of them in another way than they are written.
+    """Evaluator of the equations of an open jaxpr, some of them replaced by a rule.
 
-    Those that are evaluated as written are evaluated in groups, by JAX itself, which keeps what it knows of where they come
-    from.
+    JAX itself evaluates the other equations, in groups, and keeps their source information.
 
     Args:
-      jaxpr: the program.
-      values: of its constants and inputs.
-      constant: the value of a literal.
-      whole: whether a large group becomes a call of a program, so that its equations are not bound anew.
-      needed: the variables that are read after the group of the equation that makes them; default: it may be all.
+      jaxpr: the jaxpr.
+      values: the values of its constants and inputs.
+      constant: returns the value of a literal; default: the literal's own value.
+      whole: whether a large group becomes one call, so that its equations are not bound again; default: False.
+      needed: the variables that are read after the group of the equation that makes them; default: any variable may be.
 
     Attributes:
-      known: the values of variables, as far as the program has been evaluated.
+      known: the values of variables that have been evaluated so far.
     """
 
     def __init__(
@@ -253,11 +253,13 @@ class Evaluator:
         self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
 
     def run(self, rule: Rule, places: Iterable[int] | None = None) -> list[Any]:
-        """The results of the program.
+        """Evaluate the jaxpr and return its results.
 
         Args:
-          rule: takes an equation, and says how it is evaluated. Equations before it have been when that is done.
-          places: the numbers of the equations that the rule is asked for, in their order; the others are evaluated as written. Default: all.
+          rule: takes an equation, and returns how to evaluate it. All earlier equations have been evaluated when that function
+            runs.
+          places: the indices of the equations to which the rule applies, in order; the others are evaluated as written.
+            Default: all.
         """
         self._name_stack = current_name_stack()
         eqns, begin = self._jaxpr.eqns, 0
@@ -279,24 +281,24 @@ class Evaluator:
         return [self.read(var) for var in self._jaxpr.outvars]
 
     def read(self, var: Any) -> Any:
-        """The value of an operand."""
+        """Return the value of an operand."""
         return self._constant(var) if isinstance(var, Literal) else self.known[var]
 
     def operands(self, eqn: Any) -> list[Any]:
-        """The values of the operands of an equation."""
+        """Return the values of the operands of an equation."""
         return [self.read(var) for var in eqn.invars]
 
     def source_of(self, eqn: Any) -> Any:
-        """A context manager in which what is bound has the lines and the scopes of an equation of this program, which is being run."""
+        """Return a context manager in which bound equations get the lines and scopes of an equation of the running jaxpr."""
         return source_of(eqn, self._name_stack)
 
     def as_it_stands(self, eqn: Any) -> None:
-        """Evaluates an equation as written."""
+        """Evaluate an equation as written."""
         self._waiting.append(eqn)
         self._flush()
 
     def _flush(self) -> None:
-        """Evaluates the equations that wait, as one small jaxpr."""
+        """Evaluate the pending equations as one small jaxpr."""
         if not self._waiting:
             return
         known, needed = self.known, self._needed

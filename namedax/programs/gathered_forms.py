@@ -1,10 +1,13 @@
-"""Gathers whose results are cast to device-varying later on, and which are taken in the varying form from the start.
+"""Gathers whose results are cast to varying later, taken in the varying form from the start.
 
-What has been gathered counts as the same on all devices, and is cast to device-varying where it meets values with a sharded name. The
-transposes of the two are an all-reduce and a slice; that of a gather which is varying from the start is a reduce-scatter, which sends half
-as much. While a body is traced its operations keep both forms (`namedax.core.variance`), but a helper that is compiled or computed anew for
-the gradient, and a function of JAX lose the second one. So it is looked for once more in the traced program, before it is differentiated.
-Not in one that is executed in steps, each of which would scatter its part of a gradient that is reduced once, after them.
+A gathered value counts as invariant, and is cast to varying when it is combined with values that have a sharded name. The
+transposes of the gather and the cast are an all-reduce and a slice. The transpose of a gather that is varying from the start is
+a reduce-scatter, which sends half as many bytes.
+
+While a body is traced, operations keep both forms (`namedax.core.variance`). A helper that is compiled, a helper that is
+recomputed for the gradient, and a function of JAX lose the second form. This pass therefore searches for it in the traced
+jaxpr, before it is differentiated. It does not run on a jaxpr that is executed in steps: each step would scatter its part of a
+gradient that is reduced once, after the steps.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ from namedax.resources import communication as comm
 
 __all__ = ["with_varying_gathers"]
 
-# An all-reduce sends twice what a reduce-scatter of the same size does.
+# An all-reduce sends twice as many bytes as a reduce-scatter of the same size.
 _ALL_REDUCE = 2
 
 
 def with_varying_gathers(jaxpr: Any, values: Sequence[Any]) -> ClosedJaxpr | None:
-    """A program without constants that takes gathers in the form in which their results are used; `None` where nothing is saved.
+    """Return a jaxpr without constants that gathers in the form in which results are used; `None` if nothing is saved.
 
     Args:
       jaxpr: an open jaxpr.
@@ -50,17 +53,23 @@ def _is_whole(gather: Any) -> bool:
 
 
 def _has_gradient(jaxpr: Any) -> bool:
-    """Whether a program computes a gradient itself. Then the casts have been transposed, and those that are left are not differentiated."""
+    """Return True if a jaxpr computes a gradient itself.
+
+    Then the casts have been transposed, and the remaining ones are not differentiated.
+    """
     return any("transpose(" in str(eqn.source_info.name_stack) for eqn in reversed(jaxpr.eqns))
 
 
 def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[MeshAxes]]:
-    """The mesh axes over which results of gathers, and what is computed from them alone, are cast later on, where that is not cheap."""
+    """Return the mesh axes over which results of gathers are cast later, if the cast is not cheap.
+
+    This includes values that are computed from these results alone.
+    """
     results = list(gathers)
     finder = CastFinder([math.prod(var.aval.shape) for var in results], _ALL_REDUCE)
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
     wanted: dict[Any, set[MeshAxes]] = {}
-    # A gather along one axis may follow one along another: then the first of them is wanted too.
+    # A gather along one axis may follow one along another: then the first gather must vary too.
     waiting = [(results[i], over) for i, over in finder.found if over.issuperset(axes_of(gathers[results[i]]))]
     while waiting:
         var, over = waiting.pop()
@@ -72,13 +81,13 @@ def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[MeshAxes]]:
 
 
 class _Varying(WithForms):
-    """Evaluates a program whose gathers have forms that vary over more mesh axes.
+    """Evaluator of a jaxpr whose gathers have forms that vary over more mesh axes.
 
     Args:
-      jaxpr: the program.
+      jaxpr: the jaxpr.
       values: its inputs.
       gathers: its gathers, by their results.
-      wanted: the mesh axes over which these are to vary.
+      wanted: the mesh axes over which the results are to vary.
     """
 
     def __init__(
@@ -96,7 +105,7 @@ class _Varying(WithForms):
             self.evaluator.as_it_stands(eqn)
             dim, axes = dimension_of(eqn), axes_of(eqn)
             for over in sorted(self._wanted[result], key=sorted):
-                # Cast over other axes before, while it is small.
+                # Cast over the other axes before the gather, while the block is small.
                 block = self._form(eqn.invars[0], over.difference(axes))
                 self.forms.setdefault(result, {})[over] = comm.all_gather(block, dim, axes, "varying")
             self._note_formless(eqn)

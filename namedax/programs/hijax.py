@@ -1,8 +1,9 @@
 """High primitives: equations of JAX 0.12 that hold an object with its own rules, instead of a primitive with parameters.
 
-They all have one primitive, `call_hi_primitive`, whose parameter is a `jax.experimental.hijax.HiPrim`. `jnp.nonzero` is one. With the flags
-`jax_remat3`, `jax_custom_jvp3` and `jax_custom_vjp3`, so are `jax.checkpoint` and functions with rules for their derivatives. Here those have the
-names and the parameters of the older primitives. Every other one is the program that its `expand` traces.
+They all have one primitive, `call_hi_primitive`, whose parameter is a `jax.experimental.hijax.HiPrim`. `jnp.nonzero` is one.
+With the flags `jax_remat3`, `jax_custom_jvp3` and `jax_custom_vjp3`, so are `jax.checkpoint` and functions with custom
+derivative rules. This module gives these the names and the parameters of the older primitives. Every other high primitive is
+represented by the jaxpr that its `expand` traces.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _OLDER = {
 
 
 def primitive_name(eqn: Any) -> str:
-    """Return the name of the primitive of an equation; of a high primitive, that of the older primitive that does the same, if there is one."""
+    """Return the name of the primitive of an equation; for a high primitive, that of the equivalent older primitive, if any."""
     name: str = eqn.primitive.name
     return name if name != HIGH else _OLDER.get(type(eqn.params["_prim"]).__name__, HIGH)
 
 
 def names_of(eqns: Sequence[Any]) -> list[str]:
-    """Return the names of the primitives of equations; one call for all, since every program is looked through."""
+    """Return the names of the primitives of equations, in one call, because this runs on every jaxpr."""
     return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
@@ -44,7 +45,7 @@ def parameters_of(eqn: Any) -> dict[str, Any]:
 
 
 def program_of(eqn: Any) -> Any:
-    """Return the program, of the operands of an equation, that its high primitive calls or is."""
+    """Return the jaxpr, a function of the equation's operands, that its high primitive calls or expands to."""
     params = parameters_of(eqn)
     program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
     if program is not None and len(program.in_avals) == len(eqn.invars):
@@ -52,7 +53,7 @@ def program_of(eqn: Any) -> Any:
     return _expanded(eqn.params["_prim"], tuple(var.aval for var in eqn.invars), eqn.ctx.cur_abstract_mesh)
 
 
-# One program for all passes, which tell programs apart by their identity.
+# One jaxpr for all passes, which identify jaxprs by `id`.
 @functools.lru_cache(maxsize=1024)
 def _expanded(prim: Any, avals: tuple[Any, ...], mesh: Any) -> Any:
     def expanded(*values: Any) -> list[Any]:
@@ -63,12 +64,12 @@ def _expanded(prim: Any, avals: tuple[Any, ...], mesh: Any) -> Any:
 
 
 def bind_name(eqn: Any, value: Any) -> list[Any]:
-    """Return a value with the name that an equation gives for `jax.checkpoint`; the high primitive knows the type of its operand."""
+    """Bind a value to the name that an equation gives for `jax.checkpoint`; the high primitive stores the type of its operand."""
     prim = eqn.params["_prim"]
     return [type(prim)(prim.params["name"], jax.typeof(value))(value)]
 
 
 def programs_within(jaxpr: Any) -> list[Any]:
-    """Return the open jaxprs that the equations of an open jaxpr hold."""
+    """Return the open jaxprs that the equations of an open jaxpr contain."""
     high = [program_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == HIGH]
     return [*subjaxprs(jaxpr), *(getattr(program, "jaxpr", program) for program in high)]

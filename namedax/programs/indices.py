@@ -1,6 +1,6 @@
-"""Integers of a traced program that are computed from the indices of devices: where a device's block begins.
+"""Integers of a traced jaxpr that are computed from device indices: the start of a device's block.
 
-A pass that is to know whether each device cuts its own block out of a value, or puts it among zeros, asks here.
+Passes use them to decide whether each device slices its own block of a value, or writes it into zeros.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from namedax.programs.primitives import Algebra, Kind, Known, axes_of, facts
 __all__ = ["Index", "Indices"]
 
 Axes = tuple[str, ...]
-# A sum of multiples of the indices of devices along mesh axes, with the constant under `None`.
+# A sum of multiples of device indices along mesh axes, with the constant under `None`.
 Index = dict[str | None, int]
 
 
 class Indices:
-    """Integers of a program that are sums of multiples of the indices of devices; and its arrays of zeros, which count as the integer 0.
+    """Integers of a jaxpr that are sums of multiples of device indices, and arrays of zeros, which count as the integer 0.
 
     Args:
-      known: gives those of the inputs.
-      jaxpr: the program, which is looked through when an index is asked for.
-      facts: what is known of its equations.
+      known: returns the indices of the inputs.
+      jaxpr: the jaxpr, which is inspected when the first index is looked up.
+      facts: the facts about its equations.
     """
 
     def __init__(self, known: Callable[[], Mapping[Any, Index]], jaxpr: Any, facts: Sequence[Known]):
@@ -36,7 +36,7 @@ class Indices:
         self._known: dict[Any, Index] | None = None
 
     def of(self, var: Any) -> Index | None:
-        """A sum `{axis: factor}`, with the constant under `None`; nothing where it is not known."""
+        """Return a sum `{axis: factor}`, with the constant under `None`; or `None` if it is not known."""
         if not isinstance(var, Literal):
             if self._known is None:
                 self._known = dict(self._given())
@@ -50,11 +50,11 @@ class Indices:
         return {None: 0} if value is not None and value == 0 else None
 
     def is_zero(self, var: Any) -> bool:
-        """Whether a value is zero everywhere."""
+        """Return True if a value is zero everywhere."""
         return self.of(var) == {None: 0}
 
     def _visit(self, eqn: Any, known: Known, indices: dict[Any, Index]) -> None:
-        """Notes what an equation gives."""
+        """Record the index that an equation computes."""
         found = None
         if known.kind is Kind.PLACE:
             axes = axes_of(eqn)
@@ -78,7 +78,7 @@ class Indices:
         if algebra == Algebra.PRODUCT:
             scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
             return {axis: n * scalar[None] for axis, n in other.items()} if set(scalar) == {None} else None
-        # An index that counts from the end where it is negative, which an index of a device never is.
+        # Wrap-around of a negative index, which a device index never is.
         if algebra == Algebra.LESS and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
             return {None: 0}
         if algebra == Algebra.CHOICE and first == {None: 0}:
@@ -86,7 +86,7 @@ class Indices:
         return None
 
     def block(self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]) -> tuple[int, Axes] | None:
-        """The dimension and the mesh axes, major first, along which every device has the block of this size that starts there."""
+        """Return the dimension and the mesh axes, major first, along which each device has the block of this size at these starts."""
         cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
         if len(cut) != 1 or any(not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut):
             return None

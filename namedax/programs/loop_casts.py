@@ -1,8 +1,9 @@
-"""Casts to device-varying that are taken out of the body of a loop.
+"""Casts to varying that are hoisted out of the body of a loop.
 
-What a loop's body closes over, or slices, is often the same on all devices, and cast to device-varying where it meets values
-with a sharded name. The transpose of the cast is an all-reduce. So casts of the operands of a loop are taken out of its body,
-past what is computed from these operands alone: the gradient is reduced once, after the loop, and not in every step.
+Values that a loop body closes over, or slices, are often invariant. They are cast to varying when they are combined with values
+that have a sharded name. The transpose of the cast is an all-reduce. This pass hoists casts of a loop's operands out of its
+body, past operations that depend on these operands alone. The gradient is then reduced once, after the loop, instead of in
+every step.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ __all__ = ["Body", "CastFinder", "Forms", "Hoist", "Hoisted", "WithForms", "apar
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
 Forms = dict[MeshAxes, Any]
-# What a value is computed from: operands of a loop by their numbers, and the mesh axes over which each has been cast on the
-# way. There is none for a value that depends on anything else that can be differentiated.
+# The origin of a value: the indices of the loop operands that it is computed from, and the mesh axes over which each has been
+# cast on the way. A value that depends on any other differentiable value has no origin.
 Origin = frozenset[tuple[int, MeshAxes]]
 
 
@@ -41,12 +42,12 @@ def _elements(aval: Any) -> int:
 
 
 class CastFinder(Record, frozen=False):
-    """Looks for casts, in a loop's body, of what is computed from operands of the loop alone.
+    """Finder of casts, in a loop's body, of values that are computed from operands of the loop alone.
 
     Attributes:
       sizes: the number of elements of every operand.
-      steps: the number of steps, where it is known.
-      found: operands (their numbers), and the mesh axes over which to cast them before the loop; with the first such cast.
+      steps: the number of steps, if it is known.
+      found: the index of an operand and the mesh axes over which to cast it before the loop, mapped to the first such cast.
     """
 
     sizes: Sequence[int]
@@ -54,7 +55,7 @@ class CastFinder(Record, frozen=False):
     found: dict[tuple[int, MeshAxes], Any] = dataclasses.field(default_factory=dict)
 
     def visit(self, jaxpr: Any, origins: Mapping[Any, Origin]) -> list[Origin | None]:
-        """Notes the casts in an open jaxpr with inputs of these origins; returns the origins of its results."""
+        """Record the casts in an open jaxpr with inputs of these origins, and return the origins of its results."""
         known: dict[Any, Origin] = dict(origins)
 
         def origin(var: Any) -> Origin | None:
@@ -80,7 +81,8 @@ class CastFinder(Record, frozen=False):
             union: Origin = frozenset().union(*(source for source in sources if source is not None))
             if axes:
                 union = frozenset((number, before | axes) for number, before in union)
-                # The gradient is reduced once, with the size of the operands, instead of in every step with that of the value.
+                # The gradient is reduced once, with the size of the operands, instead of in every step with the size of the
+                # value.
                 if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(eqn.invars[0].aval):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
@@ -90,24 +92,24 @@ class CastFinder(Record, frozen=False):
 
 
 class WithForms:
-    """Evaluates an open jaxpr; where it casts a value that has that form, the form is taken.
+    """Evaluator of an open jaxpr that replaces a cast of a value by the form that the value already has.
 
     Args:
-      jaxpr: the program.
+      jaxpr: the jaxpr.
       values: its inputs.
-      forms: those of the inputs.
-      constant: which inputs without forms have none because they are constants, whose casts have no gradient.
+      forms: the forms of the inputs.
+      constant: True for each input that has no forms because it is a constant, whose casts have no gradient.
     """
 
     def __init__(self, jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]):
         self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
         self.forms: dict[Any, Forms] = {var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f}
-        # Values that can be differentiated and have no forms. Constants are not among them: they are cast where they are needed.
+        # Differentiable values without forms. Constants are not included: they are cast where they are needed.
         candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
         self.formless = {var for var in candidates if var not in self.forms and is_inexact(var.aval)}
 
     def run(self) -> tuple[list[Any], list[Forms]]:
-        """The results, and their forms."""
+        """Return the results, and their forms."""
         return self.evaluator.run(self._rule), [self._forms_of(var) for var in self.jaxpr.outvars]
 
     def _rule(self, eqn: Any) -> Any:
@@ -116,7 +118,7 @@ class WithForms:
             self._note_formless(eqn)
             return None
         if cast_axes(eqn) in of[0]:
-            # Its form is known already, so nothing need be evaluated before.
+            # Its form is already available, so nothing needs to be evaluated first.
             self._cast(eqn, of)
             self._note_formless(eqn)
             return skip
@@ -145,7 +147,10 @@ class WithForms:
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
 
     def _operation(self, eqn: Any, of: Sequence[Forms]) -> None:
-        """What has operands with forms: in the forms that all its operands have, if it commutes with casts, as well as the plain one."""
+        """Evaluate an operation on operands with forms.
+
+        It is evaluated in its plain form and, if it commutes with casts, in every form that all its operands have.
+        """
         self.evaluator.as_it_stands(eqn)
         used = [f for var, f in zip(eqn.invars, of, strict=True) if f or self._is_formless(var)]
         for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():
@@ -167,23 +172,23 @@ class WithForms:
         return not isinstance(var, Literal) and var in self.formless
 
     def _note_formless(self, eqn: Any) -> None:
-        """Results that can be differentiated have no forms where they depend on what has none, or do more than they say."""
+        """Record differentiable results that have no forms because they depend on formless values or have side effects."""
         differentiable = [var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)]
         if eqn.effects or any(var in self.formless or self.forms.get(var) for var in differentiable):
             self.formless.update(var for var in eqn.outvars if not self.forms.get(var) and is_inexact(var.aval))
 
 
 def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, list[Any]] | None:
-    """An open jaxpr that takes casts of inputs as inputs, after the others; and which, in the order of these inputs.
+    """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
 
-    That is possible where nothing but casts, and programs that are computed anew for the gradient, would go by these forms: then no
-    equation need be bound anew. Otherwise `None`.
+    This works if the forms are used only by casts and by jaxprs that are recomputed for the gradient. Then no equation is bound
+    again. Otherwise the result is `None`.
 
     Args:
-      jaxpr: the program.
+      jaxpr: the jaxpr.
       forms: inputs, and the mesh axes over which each has been cast.
     """
-    taken: dict[Any, Any] = {}  # the casts that are inputs now
+    taken: dict[Any, Any] = {}  # the casts that are now inputs
     stands_for: dict[Any, Any] = {}
     eqns: list[Any] = []
     for eqn in jaxpr.eqns:
@@ -224,13 +229,13 @@ def _evaluate_listed(
 def apart_from_constants(
     closed: ClosedJaxpr, change: Callable[[Any], Any], axes: MeshAxes
 ) -> tuple[Callable[..., list[Any]], list[Any]]:
-    """A traced function whose constants are operands, and these, changed where they vary over mesh axes.
+    """Convert the constants of a traced function to operands, and change those that vary over mesh axes.
 
-    Those that do not vary there are changed in the casts that the function makes of them.
+    A constant that does not vary over these axes is changed in the casts that the function makes of it.
 
     Args:
       closed: the function.
-      change: gives another value of the same type.
+      change: returns another value of the same type.
       axes: the mesh axes.
 
     Returns:
@@ -260,7 +265,7 @@ def apart_from_constants(
 
 
 class Hoist(Exception):
-    """Something is to be taken out of a body, as `Body` says; raised while it is traced, for the tracing code."""
+    """Request to hoist casts or closed-over values out of a body; see `Body`, which raises it while the body is traced."""
 
     def __init__(self, closed: ClosedJaxpr, casts: Mapping[tuple[int, MeshAxes], Any], mesh: Any):
         super().__init__("casts are to be taken out of a loop")
@@ -268,13 +273,13 @@ class Hoist(Exception):
 
 
 class Body:
-    """A loop's body on flat data, traced once where casts may be taken out of it.
+    """A loop's body on flat data, traced once if casts may be hoisted out of it.
 
     Args:
-      flat: takes the data of the carry and of what is sliced, and returns those of the next carry and of the results.
+      flat: takes the data of the carry and of the slices, and returns the data of the next carry and of the results.
       carried: the number of leaves of the carry, which come first.
-      steps: the number of steps, where it is known.
-      sliced: whether what follows are slices of operands of the loop, one for each step.
+      steps: the number of steps, if it is known.
+      sliced: whether the remaining data are slices of operands of the loop, one for each step; default: True.
     """
 
     def __init__(self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True):
@@ -282,10 +287,10 @@ class Body:
         self.region = ambient()
 
     def __call__(self, *datas: Any) -> list[Any]:
-        """One step.
+        """Run one step.
 
         Raises:
-          Hoist: the step casts what the loop has as operands, or closes over what belongs to the region around this one.
+          Hoist: the step casts operands of the loop, or closes over values of the surrounding region.
         """
         if self.region is None or self.region.mesh is None:
             return self.flat(*datas)
@@ -298,7 +303,7 @@ class Body:
         return list(jaxpr_as_fun(closed)(*datas))
 
     def _casts(self, jaxpr: Any) -> dict[tuple[int, MeshAxes], Any]:
-        """The casts of operands of the loop: their numbers, and the axes; with the first such cast."""
+        """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
@@ -309,10 +314,10 @@ class Body:
 
 
 class Hoisted:
-    """A traced body, its constants as operands, and the casts that were taken out of it.
+    """A traced body with its constants as operands and its casts hoisted out.
 
     Args:
-      hoist: what `Body` has raised.
+      hoist: the exception that `Body` raised.
       carried: the number of leaves of the carry.
     """
 
@@ -320,10 +325,10 @@ class Hoisted:
         closed = hoist.closed
         self.carried = carried
         self.dtypes = [aval.dtype for aval in closed.in_avals[:carried]]
-        # A weak type that the body does not keep (a carry that begins with 0.0) is given up before.
+        # A weak type that the body does not preserve (a carry that begins with 0.0) is dropped before the loop.
         kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
         self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
-        # JAX cannot transpose a loop one of whose constants has a type of a region around it, in `jax.lax.scan` either.
+        # JAX cannot transpose a loop with a constant whose type belongs to a surrounding region; `jax.lax.scan` cannot either.
         self.consts = [enter_mesh(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const for const in closed.consts]
         jaxpr = closed.jaxpr
         self.jaxpr = consts_to_inputs(jaxpr)
@@ -339,8 +344,8 @@ class Hoisted:
         self.direct = self._direct()
 
     def _direct(self) -> tuple[Any, list[int]] | None:
-        """The body with casts as inputs, and the numbers of these casts, if it can be had without tracing the body again."""
-        # The operands that can be cast are the constants and what is sliced; the carry lies between them.
+        """Return the body with casts as inputs, and the indices of these casts; `None` if that requires another trace of the body."""
+        # The operands that can be cast are the constants and the slices; the carry lies between them.
         places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
         inputs = [self.jaxpr.invars[place] for place in places]
         if len(set(places)) < len(places):
@@ -352,18 +357,19 @@ class Hoisted:
         return body, [inputs.index(var) for var in taken]
 
     def start(self, datas: Sequence[Any]) -> list[Any]:
-        """The beginning, with the element types that the body was traced with."""
+        """Return the initial carry, with the dtypes that the body was traced with."""
         return [
             data if data.dtype == dtype and data.weak_type == weak else lax.convert_element_type(data, dtype)
             for data, dtype, weak in zip(datas, self.dtypes, self.weak, strict=True)
         ]
 
     def slices(self, datas: Sequence[Any], cast_of: Callable[[int, MeshAxes], Any] | None = None) -> list[Any]:
-        """What is sliced, and the forms of it that the body wants.
+        """Return the sliced operands, and the forms of them that the body uses.
 
         Args:
-          datas: what is sliced.
-          cast_of: gives one of them, by its number, varying over mesh axes, where something better is known than a cast.
+          datas: the sliced operands.
+          cast_of: returns one of them, by its index, varying over mesh axes, if there is a better form than a cast. Default:
+            cast.
         """
         cast = []
         for (i, axes), source in zip(self.sliced_casts, self._sources, strict=True):
@@ -372,7 +378,12 @@ class Hoisted:
         return [*datas, *cast]
 
     def __call__(self, carry: Sequence[Any], slices: Sequence[Any]) -> list[Any]:
-        """One step, of data that come from `start`, or from another step, and of one slice of each of `slices`."""
+        """Run one step.
+
+        Args:
+          carry: data from `start` or from another step.
+          slices: one slice of each result of `slices`.
+        """
         count = len(slices) - len(self.sliced_casts)
         forms: list[Forms] = [{} for _ in range(count)]
         for (i, axes), form in zip(self.sliced_casts, slices[count:], strict=True):

@@ -1,4 +1,4 @@
-"""The passes over traced programs, by the names under which `xmap` switches them on and off."""
+"""The passes over traced jaxprs, and the names by which `xmap` enables them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ LATE_SUMS, LOOP_CASTS, SERIAL_STEPS = PASSES
 
 
 def skipped_passes(passes: Sequence[Any]) -> frozenset[str]:
-    """The passes that are not among those that `xmap` was given.
+    """Return the passes that are missing from the `passes` argument of `xmap`.
 
     Raises:
-      ArgumentError: one of them is not a pass.
+      ArgumentError: an element is not a pass.
     """
     if isinstance(passes, str) or not isinstance(passes, Iterable):
-        raise ArgumentError(f"xmap: passes={passes!r} is not a tuple of names of passes; they are {_listed()}.")
+        raise ArgumentError(f"xmap: passes={passes!r} must be a tuple of pass names. Choose from {_listed()}.")
     for name in (passes := tuple(passes)):
         if name not in PASSES:
             hint = did_you_mean(name, PASSES) if isinstance(name, str) else ""
-            raise ArgumentError(f"xmap: passes={passes!r} has {name!r}, which is not a pass; they are {_listed()}.{hint}")
+            raise ArgumentError(
+                f"xmap: passes={passes!r} contains {name!r}, which is not a pass. Choose from {_listed()}.{hint}"
+            )
     return frozenset(PASSES).difference(passes)
 
 

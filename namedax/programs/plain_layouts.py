@@ -1,7 +1,7 @@
-"""Fourier transforms in a mapped region on CPUs, which XLA's backend cannot do in every layout (JAX 0.10 and 0.11).
+"""Workaround for Fourier transforms in a mapped region on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11).
 
-They fail where the operand or the result does not have the usual layout, which XLA chooses freely next to a collective, in
-plain JAX too. Here both are made one-dimensional for a moment, so that there is nothing to choose.
+The transforms fail if the operand or the result does not have the default layout. XLA chooses the layout freely next to a
+collective, in plain JAX too. This module flattens both to one dimension around the transform, so that XLA has no choice.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ __all__ = ["with_plain_layouts"]
 
 
 def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """`function(*datas)`, in which every Fourier transform has an operand and a result of the usual layout, and so has its gradient."""
-    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]  # the others are numbers of axes, and sizes
+    """Evaluate `function(*datas)` with default layouts for every Fourier transform and its gradient."""
+    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]  # the others are axis indices and sizes
 
     def of_arrays(*arrays: Any) -> Any:
         filled = list(datas)
@@ -60,5 +60,5 @@ def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 
 
 def _flat_for_a_moment(data: Any) -> Any:
-    # Without the barrier XLA would see that nothing happens.
+    # Without the barrier XLA would remove the two reshapes.
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)

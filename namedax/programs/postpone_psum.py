@@ -1,13 +1,17 @@
-"""Sums over mesh axes, postponed past what commutes with them, where that sends fewer bytes.
+"""Postpone psums past operations that commute with them, if that sends fewer bytes.
 
-A program over names says where it reduces, and each reduction alone is one all-reduce. Seen together, some are not needed: sums
-that are only added can be added before, where a sum is only sliced the slice can be summed, and a sum of which each device
-keeps its block is a reduce-scatter. A sum of blocks among zeros, which JAX makes of the transpose of a local slice, is an
-all-gather. None of this can be seen while the body is traced, because it depends on what comes after. So it is done to the
-traced body, before JAX differentiates or lowers it.
+A program with named axes specifies where it reduces, and each reduction alone is one all-reduce. Some of these are redundant:
 
-A sum is postponed only as long as nothing else uses it, and only to a place where that gains something; everything else stays
-as it was. Values that are added to such a sum on the way (a residual) are added when it has been taken.
+- Sums that are only added can be added before the all-reduce.
+- If a sum is only sliced, the slice can be summed instead.
+- A sum of which each device keeps its block is a reduce-scatter.
+- A sum of blocks among zeros, which JAX makes from the transpose of a local slice, is an all-gather.
+
+None of this is visible while the body is traced, because it depends on later operations. The pass therefore runs on the traced
+body, before JAX differentiates or lowers it.
+
+A psum is postponed only as long as nothing else uses it, and only to a place where it saves bytes. Everything else is
+unchanged. Values that are added to such a psum on the way (a residual) are added after it has been computed.
 """
 
 from __future__ import annotations
@@ -41,20 +45,21 @@ Axes = tuple[str, ...]
 
 Check = Callable[[ClosedJaxpr], None]
 
-# So few operations are bound again for less than a call costs. From so many arrays on, `call_whole` costs less: more at once, and less for each.
+# At most `_FEW` equations are bound again for less than the cost of a call. With more than `_MANY` arrays, `call_whole` costs
+# less: more at once, and less for each.
 _FEW, _MANY = 2, 300
-_NO_JIT = "jax_disable_jit"  # under which JAX would run the body again
+_NO_JIT = "jax_disable_jit"  # with this flag JAX would run the body again
 
-# The blocks are one list: what JAX does for each argument of a function it does for each entry of a list with fewer functions.
+# The blocks are one list: JAX handles an element of a list with fewer function calls than an argument of a function.
 _ARGUMENTS = inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
 
 
 class ClosesOver(Exception):
-    """A body closes over values that have to enter in another way: `postponing` stops a trace with this that would be of no use.
+    """Signal that a body closes over values that have to enter in another way; `postponing` stops a useless trace with it.
 
     Args:
-      values: all that it closes over.
-      body: gives its results for such values, and blocks.
+      values: all values that the body closes over.
+      body: returns the body's results for such values and blocks.
     """
 
     def __init__(self, values: list[Any], body: Callable[[Sequence[Any], Sequence[Any]], Any]):
@@ -71,16 +76,17 @@ def postponing(
     source: Source | None = None,
     must_enter: Callable[[Any], bool] | None = None,
 ) -> Callable[..., Any]:
-    """`body`, a function of blocks that `jax.shard_map` maps, with its sums over mesh axes postponed.
+    """Return `body`, a function of blocks for `jax.shard_map`, with its psums postponed.
 
     Args:
       body: the function.
-      loops: axes that are executed in steps, over which a sum is taken before what is sent between devices.
-      check: looks through the traced body, and raises where something is wrong with it.
-      late: whether the sums are postponed, or stay where they are.
-      traces: traces it.
-      source: where the user has written what the body runs.
-      must_enter: whether a value must not be closed over. If there is one, the function raises `ClosesOver`.
+      loops: axes that are executed in steps; a psum over these runs before communication between devices. Default: none.
+      check: inspects the traced body, and raises an error if it finds a mistake. Default: no check.
+      late: whether to postpone psums; default: True.
+      traces: the function that traces the body; default: `traced`.
+      source: the user's source location of the code in the body; default: none.
+      must_enter: returns True for a value that must not be closed over. If there is one, the function raises `ClosesOver`.
+        Default: none.
     """
 
     def run(*datas: Any) -> Any:
@@ -116,7 +122,7 @@ def evaluate(
     late: bool,
     call: Callable[[], list[Any]] | None = None,
 ) -> list[Any]:
-    """The results of a traced body, its sums postponed if they are to be late; those of `call` where nothing is changed."""
+    """Evaluate a traced body, with its psums postponed if `late`; if nothing changes, return the results of `call`."""
     values = [*consts, *datas]
     if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
@@ -131,15 +137,15 @@ def evaluate(
 
 
 class Traced:
-    """A function of blocks that is traced before it is executed; it returns a flat list. Its sums are postponed.
+    """A function of blocks that is traced before it is executed, with its psums postponed; it returns a flat list.
 
     Args:
       body: the function.
-      loops: axes that are executed in steps.
-      check: looks through the traced body, and raises where something is wrong with it.
-      late: whether the sums are postponed, or stay where they are.
-      traces: traces it.
-      source: where the user has written what the body runs.
+      loops: axes that are executed in steps; default: none.
+      check: inspects the traced body, and raises an error if it finds a mistake. Default: no check.
+      late: whether to postpone psums; default: True.
+      traces: the function that traces the body; default: `traced`.
+      source: the user's source location of the code in the body; default: none.
     """
 
     def __init__(
@@ -156,7 +162,7 @@ class Traced:
         self._closed: ClosedJaxpr | None = None
 
     def trace(self, *datas: Any) -> tuple[()]:
-        """Traces the function, and returns nothing."""
+        """Trace the function, and return nothing."""
 
         def flat(blocks: Sequence[Any]) -> list[Any]:
             return self._body(*blocks)
@@ -168,45 +174,45 @@ class Traced:
         return ()
 
     def __call__(self, *datas: Any) -> list[Any]:
-        """The results, for blocks of the types that were traced. What is not to be compiled runs as it is."""
+        """Return the results for blocks of the traced types; without tracers or without a trace, run the function itself."""
         return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
 
     @property
     def closure(self) -> list[Any]:
-        """What the traced function closes over."""
+        """The values that the traced function closes over."""
         return [] if self._closed is None else list(self._closed.consts)
 
     def with_closure(self, consts: Sequence[Any], *datas: Any) -> list[Any]:
-        """The results where `consts` stand for what the traced function closes over."""
+        """Return the results with `consts` in place of the values that the traced function closes over."""
         if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in (*consts, *datas)):
             return self._body(*datas)
         return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._late)
 
 
-# --- the program with its sums postponed ----------------------------------------------------------------------------
+# --- evaluation with postponed psums --------------------------------------------------------------------------------
 
 
 class _Step(Record):
-    """An equation that is applied after a sum; among its operands `None` stands for the sum."""
+    """An equation that is applied after a psum; `None` among its operands stands for the psum."""
 
     eqn: Any
     operands: tuple[Any, ...]
 
     def of(self, total: Any) -> Any:
-        """The result for a sum that has been taken."""
+        """Return the result for a psum that has been computed."""
         (result,) = bind(self.eqn, cast_alike([total if operand is None else operand for operand in self.operands]))
         return result
 
     def of_selection(self, select: Callable[[Any], Any]) -> _Step:
-        """The same equation for a part of the elements, which `select` takes of arrays; a scalar serves all elements."""
+        """Return the same equation for a subset of the elements, which `select` takes from arrays; a scalar applies to all elements."""
         return self.replace(operands=tuple(x if x is None or jnp.ndim(x) == 0 else select(x) for x in self.operands))
 
 
 class _Sum(Record, frozen=False):
-    """A sum that is still to be taken: of `part`, over `axes`; `rest` is added to it, and then `steps` are applied.
+    """A pending psum of `part` over `axes`, to which `rest` is added and then `steps` are applied.
 
-    `source` gives a context in which it has the line and the operation of the equation that was the sum, the first one where sums are
-    added up.
+    `source` returns a context that gives the psum the line and the operation of its original equation; the first one if psums
+    are added together.
     """
 
     part: Any
@@ -216,7 +222,7 @@ class _Sum(Record, frozen=False):
     steps: tuple[_Step, ...] = ()
 
     def take(self) -> Any:
-        """The value."""
+        """Compute the value."""
         with self.source():
             total = comm.psum(self.part, self.axes)
         total = total if self.rest is None else self.rest + total
@@ -263,7 +269,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
 
 
 def _apply(eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]) -> _Sum:
-    """What an operation gives whose operands, where they are not `None`, are sums still to be taken."""
+    """Apply an operation to operands, of which those that are not `None` in `sums` are pending psums."""
     operands = [None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
 
     def apply(*values: Any) -> Any:
@@ -296,7 +302,7 @@ def _apply(eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluat
         dim, axes = late.scatter
         with one.source():
             part = comm.psum(one.part, tuple(axis for axis in one.axes if axis in loops))
-            # The sum over a loop is whole now: a step takes its block of it, and adds nothing up.
+            # The sum over a loop is now complete: a step slices its block, and sums nothing.
             for is_loop, group in itertools.groupby(axes, key=lambda axis: axis in loops):
                 part = (sliced if is_loop else comm.psum_scatter)(part, dim, tuple(group))
         return _Sum(part, late.axes, one.source, rest, steps)
@@ -307,7 +313,7 @@ def _apply(eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluat
 
 
 def _after(eqn: Any, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
-    """The sum at this position, with the equation as one more step; another sum among the operands is taken."""
+    """Append the equation as a step to the psum at this position; another psum among the operands is computed first."""
     operands = [
         None if i == position else evaluator.read(var) if s is None else s.take()
         for i, (s, var) in enumerate(zip(sums, eqn.invars, strict=True))
@@ -318,12 +324,12 @@ def _after(eqn: Any, sums: Sequence[_Sum | None], position: int, evaluator: Eval
 
 
 def _in_shape(value: Any, aval: Any) -> Any:
-    """A value that was added to a sum of this type: a scalar, which JAX adds to any shape, in that shape."""
+    """Broadcast a value that was added to a psum of this type: JAX adds a scalar to any shape."""
     return value if jnp.shape(value) == aval.shape else jnp.broadcast_to(jnp.asarray(value, aval.dtype), aval.shape)
 
 
 def _total(x: Any, y: Any, sign: int) -> Any:
-    """`x + sign * y`, where `None` is nothing."""
+    """Return `x + sign * y`, where `None` is nothing."""
     if y is None:
         return x
     y = -y if sign < 0 else y
@@ -331,7 +337,7 @@ def _total(x: Any, y: Any, sign: int) -> Any:
 
 
 def _call(eqn: Any, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
-    """An equation that runs a program of its own."""
+    """Evaluate an equation that runs a jaxpr."""
     if kind_of(eqn) == Kind.REMAT:
         again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)
         assert not again.consts

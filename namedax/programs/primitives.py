@@ -1,10 +1,9 @@
-"""What is known of JAX's primitives: the only table of them, and the only accessors of their parameters.
+"""Facts about JAX's primitives: the only table of them, and the only accessors of their parameters.
 
-A pass over a traced program asks here what an equation does. It never looks at a primitive's name or parameters itself, so that what
-another version of JAX changes is changed in one place; `tests/test_primitives.py` compares every entry with the JAX that is installed.
-
-A primitive that is not in the table does something that is not known (`Kind.UNKNOWN`), and a pass leaves its neighbourhood alone. What
-can be seen of any equation (whether it has side effects, runs programs, names mesh axes) is told by functions, after the table.
+Passes over a traced jaxpr look up here what an equation does. They never inspect a primitive's name or parameters themselves,
+so a change in another version of JAX needs a change in one place only. `tests/test_primitives.py` compares every entry with the
+installed JAX. A primitive that is not in the table is unknown (`Kind.UNKNOWN`), and a pass leaves its neighbors unchanged.
+Properties that any equation shows (side effects, jaxprs, mesh axes) are computed by functions, after the table.
 """
 
 from __future__ import annotations
@@ -42,44 +41,44 @@ MeshAxes = frozenset[str]
 
 
 class Kind(enum.Enum):
-    """What a primitive does, if passes treat it in a way of its own."""
+    """The kind of a primitive, if passes treat it in a special way."""
 
-    UNKNOWN = "nothing is known of it"
-    PLAIN = "computes with what its device has"
-    CAST = "casts to device-varying"
-    SUM = "adds up over mesh axes"
-    MAXIMUM = "is the maximum over mesh axes"
-    MINIMUM = "is the minimum over mesh axes"
-    GATHER = "puts the blocks of devices together"
-    SCATTER = "adds up over mesh axes, of which each device keeps its block"
-    EXCHANGE = "sends blocks between devices"
-    PLACE = "is the index of the device along a mesh axis"
-    CALL = "calls a program"
-    RULE = "calls a program that has a rule of its own for a transformation"
-    REMAT = "calls a program that is computed anew for the gradient"
-    SOLVE = "solves a linear system, by programs"
+    UNKNOWN = "unknown"
+    PLAIN = "local computation"
+    CAST = "cast to varying"
+    SUM = "sum over mesh axes"
+    MAXIMUM = "maximum over mesh axes"
+    MINIMUM = "minimum over mesh axes"
+    GATHER = "gather of the blocks of devices"
+    SCATTER = "sum over mesh axes, of which each device keeps its block"
+    EXCHANGE = "exchange of blocks between devices"
+    PLACE = "index of the device along a mesh axis"
+    CALL = "call of a jaxpr"
+    RULE = "call of a jaxpr with a custom rule for a transformation"
+    REMAT = "call of a jaxpr that is recomputed for the gradient"
+    SOLVE = "solution of a linear system, by jaxprs"
     SCAN = "scan"
     WHILE = "while"
     BRANCH = "cond"
-    MAP = "maps a program over mesh axes"
-    BARRIER = "gives its operands back, for the compiler to take them apart from what is before"
-    CONSTRAINT = "says where a value is to live"
-    TRANSFORM = "is a Fourier transform"
-    SLICE = "takes a block that begins where numbers say"
-    UPDATE = "puts a block where numbers say"
-    NAME = "names a value for jax.checkpoint"
-    OWN_BLOCK = "takes the block of its device"
+    MAP = "map of a jaxpr over mesh axes"
+    BARRIER = "identity that the compiler does not optimize across"
+    CONSTRAINT = "sharding constraint on a value"
+    TRANSFORM = "Fourier transform"
+    SLICE = "slice at dynamic indices"
+    UPDATE = "update at dynamic indices"
+    NAME = "name of a value for jax.checkpoint"
+    OWN_BLOCK = "slice of the block of its device"
 
 
 class Algebra(enum.Enum):
-    """What a primitive does to numbers, if the indices of devices are computed with it."""
+    """The arithmetic of a primitive, if device indices are computed with it."""
 
     SAME = "its operand"
     SUM = "the sum of its operands"
-    DIFFERENCE = "the first without the second"
+    DIFFERENCE = "the first operand minus the second"
     PRODUCT = "the product of its operands"
-    LESS = "whether the first is less than the second"
-    CHOICE = "one of its operands but the first, which says which"
+    LESS = "True if the first operand is less than the second"
+    CHOICE = "one of its operands, selected by the first"
 
 
 Group = tuple[int | EllipsisType, ...]
@@ -94,7 +93,8 @@ def _is_inexact(aval: Any) -> bool:
 
 
 def _product(eqn: Any, operand: int) -> bool:
-    # Of floats `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is infinite, or finite where `p + q` is not.
+    # For floats, `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is infinite, or finite where `p
+    # + q` is not.
     return not _is_inexact(eqn.outvars[0].aval)
 
 
@@ -104,7 +104,8 @@ def _contraction(eqn: Any, operand: int) -> bool:
 
 
 def _conversion(eqn: Any, operand: int) -> bool:
-    # To integers it rounds, to truth values it compares, integers of a narrow type have wrapped around, and a narrow float overflows.
+    # Conversion to integers rounds, conversion to booleans compares, integers of a narrow type have wrapped around, and a
+    # narrow float overflows.
     before, after = eqn.invars[operand].aval.dtype, eqn.outvars[0].aval.dtype
     if jnp.issubdtype(before, jnp.inexact) or jnp.issubdtype(after, jnp.inexact):
         both = jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact)
@@ -115,32 +116,35 @@ def _conversion(eqn: Any, operand: int) -> bool:
 
 
 def _taking(eqn: Any, operand: int) -> bool:
-    # Outside of the operand a gather gives zeros, which add up to zero, or NaNs, which do to NaN.
+    # Out of bounds a gather returns zeros, which sum to zero, or NaNs, which sum to NaN.
     filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
     is_nan = fill is None or fill != fill
     return not filled or fill == 0 or (is_nan and _is_inexact(eqn.outvars[0].aval))
 
 
 class Known(Record):
-    """What is known of a primitive.
+    """Facts about a primitive.
 
     Attributes:
-      kind: what it does.
-      parameters: those of its parameters that are relied on.
-      linear: groups of operands. It is linear in all operands of a group together, whatever the others are: a sum may be taken after it.
-        In IEEE arithmetic, up to the order of additions: finite where it is finite of the sum, with the same infinities and NaN. No
-        other place lists such operations. `...` at the end of a group stands for all operands that follow.
-      when: returns True if it is linear in this operand of an equation, where that depends on types, parameters or constants.
-      is_exact: False if it may round the summands otherwise than the sum.
-      algebra: what it does to integers.
-      moves: whether the result has exactly the entries of the operand, in another shape or element type.
-      repeats: whether the result has the entries of the operand, repeated.
-      selects: True if every element of the result is one of the first operand's, at a place that does not depend on its values.
+      kind: its kind.
+      parameters: the parameters that passes rely on.
+      linear: groups of operands. The primitive is linear in all operands of a group together, for any values of the others: a
+        sum may be taken after it. This holds in IEEE arithmetic, up to the order of additions: the result is finite wherever
+        the result for the sum is finite, with the same infinities and NaN. No other place lists such operations. `...` at the
+        end of a group stands for all operands that follow.
+      when: returns True if the primitive is linear in this operand of an equation, if that depends on types, parameters or
+        constants.
+      is_exact: False if it may round the summands differently from the sum.
+      algebra: its arithmetic on integers.
+      moves: True if the result has exactly the elements of the operand, in another shape or dtype.
+      repeats: True if the result has the elements of the operand, repeated.
+      selects: True if every element of the result is an element of the first operand, at an index that does not depend on its
+        values.
       scales: the operands that it multiplies or divides, element by element, by the other one.
-      is_cheap: whether the result is made of less than itself.
-      is_invariant: of a collective, whether the result counts as the same on all devices along its axes.
-      called: how users call it, where the name is another: a function of `jax.lax`.
-      takes: what a reduction to one number takes of all entries, as messages say it.
+      is_cheap: True if the result is made from operands smaller than itself.
+      is_invariant: for a collective, True if the result counts as the same on all devices along its axes.
+      called: the name by which users call it, if that differs: a function of `jax.lax`.
+      takes: the value that a reduction to a scalar computes from all elements, as a phrase for messages.
     """
 
     kind: Kind = Kind.PLAIN
@@ -174,7 +178,7 @@ TABLE: Mapping[str, Known] = {
     "squeeze": Known(linear=_ONE, moves=True),
     "copy": Known(linear=_ONE, moves=True),
     "convert_element_type": Known(linear=_ONE, when=_conversion, is_exact=False, algebra=Algebra.SAME, moves=True),
-    # Linear in all of some operands together.
+    # Linear in several operands together.
     "add": Known(linear=_BOTH, algebra=Algebra.SUM),
     "add_any": Known(linear=_BOTH, algebra=Algebra.SUM),
     "sub": Known(linear=_BOTH, algebra=Algebra.DIFFERENCE),
@@ -183,7 +187,7 @@ TABLE: Mapping[str, Known] = {
     "dynamic_update_slice": Known(Kind.UPDATE, linear=_BOTH),
     "select_n": Known(linear=((1, ...),), algebra=Algebra.CHOICE),
     "scatter-add": Known(linear=((0, 2),)),
-    # Linear in one of several operands. Division is not: it rounds integers, and floats are as in products.
+    # Linear in one of several operands. Division is not: it rounds integers, and floats behave as in products.
     "div": Known(scales=(0,)),
     "mul": Known(linear=_EITHER, when=_product, scales=(0, 1), algebra=Algebra.PRODUCT),
     "dot_general": Known(linear=_EITHER, when=_contraction, takes="an inner product"),
@@ -193,20 +197,21 @@ TABLE: Mapping[str, Known] = {
     "reduce_prod": Known(takes="the product"),
     "reduce_max": Known(takes="the maximum"),
     "reduce_min": Known(takes="the minimum"),
-    "reduce_and": Known(takes="a truth value"),
-    "reduce_or": Known(takes="a truth value"),
-    "reduce_xor": Known(takes="a truth value"),
-    "argmax": Known(takes="the place of the maximum"),
-    "argmin": Known(takes="the place of the minimum"),
-    # Others of which something is said.
+    "reduce_and": Known(takes="a boolean"),
+    "reduce_or": Known(takes="a boolean"),
+    "reduce_xor": Known(takes="a boolean"),
+    "argmax": Known(takes="the index of the maximum"),
+    "argmin": Known(takes="the index of the minimum"),
+    # Other primitives with known properties.
     "iota": Known(is_cheap=True),
-    # What a user names for jax.checkpoint stays whole: saved as a summand, it would be added up again in the backward pass.
+    # A value that a user names for jax.checkpoint is stored complete: a saved summand would be summed again in the backward
+    # pass.
     "name": Known(Kind.NAME, ("name",)),
     "lt": Known(algebra=Algebra.LESS),
     "fft": Known(Kind.TRANSFORM),
     "optimization_barrier": Known(Kind.BARRIER),
     "sharding_constraint": Known(Kind.CONSTRAINT, ("sharding",)),
-    # Casts, and what is sent between devices.
+    # Casts and collectives.
     "pvary": Known(Kind.CAST, ("axes",), _ONE, algebra=Algebra.SAME),
     "psum": Known(Kind.SUM, ("axes",), _ONE),
     "psum_invariant": Known(Kind.SUM, ("axes",), _ONE, is_invariant=True, called="psum"),
@@ -222,7 +227,7 @@ TABLE: Mapping[str, Known] = {
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
     **dict.fromkeys((MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
-    # Those that run programs.
+    # Primitives that run jaxprs.
     "jit": Known(Kind.CALL, ("jaxpr", "inline", "compiler_options_kvs")),
     "closed_call": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.10
     "eval_jaxpr": Known(Kind.CALL, ("call_jaxpr",)),  # JAX 0.12
@@ -239,39 +244,39 @@ TABLE: Mapping[str, Known] = {
     "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh", "newly_manual_axes")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
-# Those that compute with what their device has, name no mesh axes and run no programs; most equations of a program are of these. A
-# scatter that adds has the program of one addition.
+# Kinds that compute locally, name no mesh axes and run no jaxprs; most equations have one of these. A scatter that adds is an
+# exception: it has the jaxpr of one addition.
 LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE, Kind.NAME)
 _LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in LOCAL_KINDS and name != "scatter-add")
-# Those that name mesh axes, and run no programs either.
+# Kinds that name mesh axes, and run no jaxprs either.
 _NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
 _WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
 
-# Parameters that name the mesh that they were traced on.
+# Parameters that refer to the mesh that they were traced on.
 _OF_MESH = (Jaxpr, ClosedJaxpr, NamedSharding)
 
-# The functions of `jax.lax` that communicate, or ask where their device is, as users call them.
+# The functions of `jax.lax` that communicate or read the device index, by their public names.
 COLLECTIVES = frozenset(
     "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
 )
 
-# --- what an equation does ------------------------------------------------------------------------------------------
+# --- equations ------------------------------------------------------------------------------------------------------
 
 
 def facts(eqn: Any) -> Known:
-    """What is known of the primitive of an equation."""
+    """Return the facts about the primitive of an equation."""
     return TABLE.get(primitive_name(eqn), _NOTHING)
 
 
 def facts_of(eqns: Sequence[Any]) -> list[Known]:
-    """What is known of the primitives of many equations, which one look at a whole program asks for."""
+    """Return the facts about the primitives of many equations, for a pass over a whole jaxpr."""
     return [TABLE[name] if name in TABLE else _NOTHING for name in names_of(eqns)]
 
 
 def kind_of(eqn: Any) -> Kind:
-    """What an equation does."""
+    """Return the kind of an equation."""
     known = TABLE.get(name, _NOTHING) if (name := eqn.primitive.name) != HIGH else facts(eqn)
-    return known.kind  # for every equation of every program
+    return known.kind  # runs for every equation of every jaxpr
 
 
 def collective_kind(eqn: Any) -> Kind:
@@ -280,17 +285,17 @@ def collective_kind(eqn: Any) -> Kind:
 
 
 def is_local(eqn: Any) -> bool:
-    """Whether it is known of an equation that it names no mesh axes and runs no programs."""
+    """Return True if an equation is known to name no mesh axes and run no jaxprs."""
     return eqn.primitive.name in _LOCAL
 
 
 def name_of(eqn: Any) -> str:
-    """What users call the function of JAX that an equation is, for messages."""
+    """Return the name of the JAX function that an equation runs, as users call it, for messages."""
     return facts(eqn).called or primitive_name(eqn)
 
 
 def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
-    """The results of an equation for these operands, with some parameters changed."""
+    """Return the results of an equation for these operands, with some parameters changed."""
     if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
         return bind_name(eqn, *values)
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
@@ -298,7 +303,7 @@ def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
 
 
 def parameters_with(eqn: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The parameters of an equation, with each that is a program or a sharding as `change` gives it."""
+    """Return the parameters of an equation, with `change` applied to each one that is a jaxpr or a sharding."""
     params: dict[str, Any] = eqn.params
     changes = {name: change(value) for name, value in params.items() if type(value) in _OF_MESH}
     return {**params, **changes} if changes else params
@@ -308,9 +313,9 @@ def parameters_with(eqn: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def axes_of(eqn: Any) -> tuple[str, ...]:
-    """The mesh axes that an equation names (a cast, a collective, the index of a device), in its order.
+    """Return the mesh axes that an equation names (a cast, a collective, a device index), in its order.
 
-    Of one that nothing is known of, all that any of its parameters names.
+    For an unknown equation, return all mesh axes that any of its parameters names.
     """
     if eqn.primitive.name in _LOCAL:
         return ()
@@ -318,7 +323,7 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
     if axes is None:
         return _axes_named(eqn) if kind_of(eqn) == Kind.UNKNOWN else ()
     axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
-    return tuple(axis for axis in axes if isinstance(axis, str))  # those of a reduction are numbers
+    return tuple(axis for axis in axes if isinstance(axis, str))  # the axes of a reduction are integers
 
 
 def _axes_named(eqn: Any) -> tuple[str, ...]:
@@ -327,57 +332,57 @@ def _axes_named(eqn: Any) -> tuple[str, ...]:
 
 
 def cast_axes(eqn: Any) -> MeshAxes:
-    """The mesh axes over which an equation casts its operand to device-varying; none if it is not a cast."""
+    """Return the mesh axes over which an equation casts its operand to varying; empty if it is not a cast."""
     return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
 
 
 def is_whole_sum(eqn: Any) -> bool:
-    """Whether an equation adds up each of its operands over all devices along its axes."""
+    """Return True if an equation sums each of its operands over all devices along its axes."""
     return kind_of(eqn) == Kind.SUM and not is_in_groups(eqn) and len(eqn.invars) == len(eqn.outvars)
 
 
 def is_in_groups(eqn: Any) -> bool:
-    """Whether a collective goes over groups of the devices along its axes, each by itself."""
+    """Return True if a collective runs separately in groups of the devices along its axes."""
     return eqn.params.get("axis_index_groups") is not None
 
 
 def is_whole_exchange(eqn: Any) -> bool:
-    """Whether an exchange is an all-to-all: each device sends to all others, and not to one."""
+    """Return True if an exchange is an all-to-all: each device sends to all others, and not to one."""
     return "perm" not in eqn.params
 
 
 def dimension_of(eqn: Any) -> int:
-    """The dimension along which a gather or a scatter has the blocks of devices."""
+    """Return the dimension along which a gather or a scatter has the blocks of devices."""
     name = "all_gather_dimension" if kind_of(eqn) == Kind.GATHER else "scatter_dimension"
     return int(eqn.params[name])
 
 
 def is_tiled(eqn: Any) -> bool:
-    """Whether a gather, or a scatter, has blocks in an existing dimension, and not one entry for each device in a new one."""
+    """Return True if a gather or a scatter has blocks in an existing dimension, not one element for each device in a new one."""
     return bool(eqn.params["tiled"])
 
 
 def block_of(eqn: Any) -> tuple[int, tuple[str, ...]]:
-    """The dimension of which an equation takes the block of its device, and the mesh axes along which it is cut, major first."""
+    """Return the dimension that an equation slices to its device's block, and the mesh axes that shard it, major first."""
     return int(eqn.params["dim"]), axes_of(eqn)
 
 
 def slice_sizes(eqn: Any) -> Sequence[int]:
-    """The shape of what a dynamic slice gives."""
+    """Return the shape of the result of a dynamic slice."""
     sizes: Sequence[int] = eqn.params["slice_sizes"]
     return sizes
 
 
 def constraint(eqn: Any) -> Any:
-    """The sharding that a constraint says."""
+    """Return the sharding of a sharding constraint."""
     return eqn.params["sharding"]
 
 
-# --- programs -------------------------------------------------------------------------------------------------------
+# --- jaxprs ---------------------------------------------------------------------------------------------------------
 
 
 def programs_of(eqn: Any) -> list[Any]:
-    """The programs that an equation has among its parameters, open or closed."""
+    """Return the jaxprs among the parameters of an equation, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
     if eqn.primitive.name == HIGH:
@@ -394,14 +399,14 @@ def _parts(value: Any) -> Iterable[Any]:
 
 
 def called(eqn: Any) -> Any:
-    """The (open) jaxpr that an equation calls once, with its operands, and no rule of its own for derivatives; or `None`."""
+    """Return the open jaxpr that an equation calls once, with its operands, and without custom derivative rules; or `None`."""
     if eqn.primitive.name in _LOCAL:
         return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
 def called_in_steps(eqn: Any) -> Any:
-    """The jaxpr, open or closed, that an equation calls once, with its operands, where it has been differentiated; or `None`."""
+    """Return the jaxpr, open or closed, that an equation calls once, with its operands, after differentiation; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
     if eqn.primitive.name == HIGH:
@@ -416,8 +421,8 @@ def _opened(jaxpr: Any) -> Any:
 
 
 def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of an open jaxpr without constants: under a trace one call of it, so that none of its equations is bound anew."""
-    with jax.disable_jit(False):  # a call with two operands and three results says what there is to say of each
+    """Evaluate an open jaxpr without constants; under a trace, as one call, so that none of its equations is bound again."""
+    with jax.disable_jit(False):  # two operands and three results, to count per-operand and per-result values
         (like,) = without_region(_some_call(), 0.0, 0.0).jaxpr.eqns
     counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
     changes = {
@@ -429,7 +434,7 @@ def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 
 
 @functools.cache
-def _some_call() -> Callable[..., Any]:  # one function for all regions, since JAX remembers what it calls
+def _some_call() -> Callable[..., Any]:  # one function for all regions, because JAX caches the functions that it calls
     def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
         return x, y, x
 
@@ -437,7 +442,10 @@ def _some_call() -> Callable[..., Any]:  # one function for all regions, since J
 
 
 def is_inlined(eqn: Any, small: int) -> bool:
-    """Whether a call can be replaced by what it calls: it is to be inlined, is one of `call_whole`, or calls at most `small` operations."""
+    """Return True if a call can be replaced by the jaxpr that it calls.
+
+    This holds if the call is marked to be inlined, was made by `call_whole`, or calls at most `small` operations.
+    """
     inner = called(eqn)
     if inner is None or kind_of(eqn) == Kind.REMAT or eqn.params.get("compiler_options_kvs"):
         return False
@@ -445,14 +453,14 @@ def is_inlined(eqn: Any, small: int) -> bool:
 
 
 def is_to_be_inlined(eqn: Any) -> bool:
-    """Whether a call was made to be inlined. JAX remembers what it calls, with the lines of the first one who called it."""
-    # A truth value, or, in JAX 0.12, one of several ways: JAX's own, which it leaves to its lowering, are meant.
+    """Return True if a call was made to be inlined. JAX caches the called jaxpr, with the source lines of its first caller."""
+    # A boolean, or, in JAX 0.12, an enum: the members that start with "jax" are calls of JAX, which it inlines when lowering.
     inline = eqn.params.get("inline", False)
     return inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
 
 
 def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """The program that gives the solution of a linear system, and those of the operands that it takes."""
+    """Return the jaxpr that computes the solution of a linear system, and the operands that it takes."""
     lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     first = lengths.matvec + lengths.vecmat
     return programs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
@@ -462,10 +470,10 @@ class Scan(Record):
     """A scan.
 
     Attributes:
-      body: its closed jaxpr, of constants, carry and slices.
-      consts: how many operands are constants.
-      carries: how many belong to the carry, and how many results; the others have one axis more than in the body.
-      options: the number of steps and how they are taken, as keywords of `jax.lax.scan`.
+      body: its closed jaxpr, a function of constants, carry and slices.
+      consts: the number of operands that are constants.
+      carries: the number of operands, and of results, that belong to the carry; the others have one more axis than in the body.
+      options: the number of steps and other keywords of `jax.lax.scan`.
     """
 
     body: ClosedJaxpr
@@ -475,7 +483,7 @@ class Scan(Record):
 
     @classmethod
     def of(cls, eqn: Any) -> Scan:
-        """The scan that an equation runs. How its parameters say what is carried depends on the version of JAX."""
+        """Return the scan that an equation runs; the parameters that describe the carry depend on the version of JAX."""
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
         def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
@@ -487,12 +495,12 @@ class Scan(Record):
 
     @property
     def open_body(self) -> Any:
-        """The body as an open jaxpr; `None` where it has constants of its own."""
+        """The body as an open jaxpr; `None` if it has constants."""
         return _opened(self.body)
 
 
 class While(Record):
-    """A while loop: its closed jaxprs, and how many operands each has as constants; the others are the carry."""
+    """A while loop: its closed jaxprs, and the number of constants of each; the other operands are the carry."""
 
     condition: ClosedJaxpr
     body: ClosedJaxpr
@@ -501,18 +509,18 @@ class While(Record):
 
     @classmethod
     def of(cls, eqn: Any) -> While:
-        """The loop that an equation runs."""
+        """Return the loop that an equation runs."""
         p = eqn.params
         return cls(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
 
     @property
     def ndim(self) -> int:
-        """The dimensions of the condition: those in front, if `jax.vmap` has made it, where each entry goes on by itself."""
+        """The number of dimensions of the condition: nonzero if `jax.vmap` made the loop, in which each element continues separately."""
         return int(self.condition.out_avals[0].ndim)
 
 
 def bodies_of(eqn: Any) -> list[Any]:
-    """The closed jaxprs that control flow runs."""
+    """Return the closed jaxprs that control flow runs."""
     kind = kind_of(eqn)
     if kind == Kind.SCAN:
         return [Scan.of(eqn).body]
@@ -523,7 +531,7 @@ def bodies_of(eqn: Any) -> list[Any]:
 
 
 def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
-    """Which of the operands of control flow each of its bodies takes."""
+    """Return, for each body of control flow, the indices of the operands that it takes."""
     count = len(eqn.invars)
     if kind_of(eqn) != Kind.WHILE:
         return [range(count)] if kind_of(eqn) == Kind.SCAN else [range(1, count)] * len(eqn.params["branches"])
@@ -532,45 +540,45 @@ def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
 
 
 def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
-    """The parameters of control flow with other closed jaxprs in place of its bodies."""
+    """Return the parameters of control flow with other closed jaxprs in place of its bodies."""
     names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
     return {**eqn.params, **({"branches": tuple(bodies)} if names is None else dict(zip(names, bodies, strict=True)))}
 
 
 def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """The open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
+    """Return the open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
     return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
 
 
 def mesh_sizes(eqn: Any) -> dict[str, int]:
-    """The size of each axis of the mesh over which a program is mapped."""
+    """Return the size of each axis of the mesh over which a jaxpr is mapped."""
     return dict(eqn.params["mesh"].shape)
 
 
 def mapped_axes(eqn: Any) -> MeshAxes:
-    """The mesh axes over which a program is mapped; the others of the mesh stay with the partitioner."""
+    """Return the mesh axes over which a jaxpr is mapped; the other mesh axes are left to the partitioner."""
     return frozenset(eqn.params["newly_manual_axes"])
 
 
-# --- what can be seen of any equation -------------------------------------------------------------------------------
+# --- properties of any equation -------------------------------------------------------------------------------------
 
 
 def has_side_effects(eqn: Any) -> bool:
-    """Whether an equation does something besides giving its results; JAX counts it as an effect that a collective names an axis."""
+    """Return True if an equation has an effect apart from its results; the axis name of a collective, a JAX effect, does not count."""
     return bool(eqn.effects) and any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
 
 
 def commutes(eqn: Any) -> bool:
-    """Whether an operation on values that were cast equals the operation's result, cast."""
+    """Return True if an operation commutes with casts: applied to cast values it returns the result, cast."""
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False
     return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:
-    """`jax.lax.optimization_barrier` of values that may vary over different mesh axes, and go on doing so."""
+    """Return `jax.lax.optimization_barrier` of values; each keeps the mesh axes over which it varies."""
     if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
-        # JAX 0.10 gives all results the variance of all operands; but for what it computes anew for a gradient.
+        # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a gradient.
         (again,) = jax.make_jaxpr(jax.checkpoint(lambda *xs: list(xs)))(*values).jaxpr.eqns
         if "differentiated" in again.params:
             return bind(again, values, differentiated=True)

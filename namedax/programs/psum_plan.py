@@ -1,11 +1,12 @@
-"""Plan which sums over mesh axes are postponed (`late_sums`), and which are gathers.
+"""Plan which psums over mesh axes are postponed (`postpone_psum`), and which are gathers.
 
-A sum is postponed only as long as nothing else uses it, and only to a place where that sends fewer bytes. Two kinds of operations may
-stand between the sum and that place, and both are exact in IEEE arithmetic, up to the order of additions:
+A psum is postponed only as long as nothing else uses it, and only to a place where that sends fewer bytes. Two kinds of
+operations may stand between the psum and that place. Both are exact in IEEE arithmetic, up to the order of additions:
 
-- *Linear ones* (`waiting.linear_groups`) are applied to the summands, and the sum is taken after them.
-- *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s` does not. They are applied after the sum,
-  to what is left of it. `cut(psum(p) * s)` becomes `psum(cut(p)) * cut(s)`: every element is computed by the same two operations.
+- *Linear operations* (`sum_commutation.linear_groups`) are applied to the summands, and the psum is taken after them.
+- *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s` does not. They are applied
+  after the psum, to the elements that are left of it. `cut(psum(p) * s)` becomes `psum(cut(p)) * cut(s)`: every element is
+  computed by the same two operations.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ Axes = tuple[str, ...]
 
 
 class Late(Record):
-    """What is known of a value that is a sum still to be taken, perhaps with something added.
+    """Facts about a value that is a pending psum, perhaps with something added.
 
     Attributes:
-      axes: the mesh axes of the sum.
-      least: the bytes of the sum, had it been taken at the best place so far.
-      source: the operands that were such sums themselves, each used only here.
-      gain: whether this operation makes the sum smaller, or one of two.
-      cast: the axes over which it was cast to device-varying after the sum, which only a cut into blocks may follow.
-      mixed: whether something that is not such a sum is added.
-      scaled: True if it has been multiplied or divided after the sum, so that only selections may follow.
-      scatter: the dimension that is cut into blocks, and the axes: the sum over them is a reduce-scatter.
+      axes: the mesh axes of the psum.
+      least: the bytes of the psum at the best place so far.
+      source: the operands that were pending psums themselves, each used only here; default: none.
+      gain: True if this operation makes the psum smaller, or merges two; default: False.
+      cast: the axes over which it was cast to varying after the psum; only a slice into blocks may follow. Default: none.
+      mixed: True if a value that is not a pending psum is added; default: False.
+      scaled: True if it has been multiplied or divided after the psum, so that only selections may follow; default: False.
+      scatter: the dimension that is sliced into blocks, and the axes: the psum over them is a reduce-scatter. Default: `None`.
     """
 
     axes: Axes
@@ -68,18 +69,18 @@ class Late(Record):
     scatter: tuple[int, Axes] | None = None
 
     def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> Late:
-        """After an operation that has this as its operand, and gives `out`. It is a gain if that is smaller than all before."""
+        """Return the facts after an operation on this operand with result `out`; a result smaller than all before is a gain."""
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
         return self.replace(**{"source": (operand,), "gain": gain, "least": least, "scatter": None, **changes})
 
 
 class Gather(Record):
-    """A sum over mesh axes of blocks among zeros.
+    """A psum over mesh axes of blocks among zeros.
 
     Attributes:
-      block: what the blocks are.
-      places: the dimensions, and the mesh axes along which the blocks lie in them, the outermost first.
+      block: the variable of the blocks.
+      places: the dimensions, each with the mesh axes of its blocks, outermost first.
     """
 
     block: Any
@@ -87,20 +88,20 @@ class Gather(Record):
 
 
 class Plan:
-    """What is done to an open jaxpr: which values are kept as sums still to be taken, and which sums are gathers.
+    """Plan for an open jaxpr: the values that stay pending psums, and the psums that are gathers.
 
     Args:
-      jaxpr: the program.
-      known: gives what is known of its inputs, if that is asked for.
+      jaxpr: the jaxpr.
+      known: returns the device indices among its inputs; called only if they are needed.
       loops: axes that are executed in steps.
-      seen: which programs have sums, for `has_sums`.
+      seen: the jaxprs that have psums, for `has_sums`.
 
     Attributes:
-      jaxpr: the program without what nothing depends on.
-      gathers: the sums that are gathers, by their results.
-      late: what is known of sums still to be taken.
-      kept: those of them that are not taken at once.
-      inner: the plans of what equations run, by the ids of these.
+      jaxpr: the jaxpr without its dead code.
+      gathers: the psums that are gathers, by their results.
+      late: the facts about pending psums.
+      kept: the pending psums that are not taken at once.
+      inner: the plans for the jaxprs of equations, by the ids of these equations.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Plan:
         self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
 
     def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
-        # This sees every equation of every body, so it calls functions only for the few that matter.
+        # This visits every equation of every body, so it calls functions only for the few that matter.
         facts = facts_of(jaxpr.eqns)
         self.indices = Indices(known, jaxpr, facts)
         pairs = list(zip(jaxpr.eqns, facts, strict=True))
@@ -131,21 +132,21 @@ class Plan:
             kind = fact.kind
             if kind is Kind.SUM:
                 self._visit(eqn)
-            elif late:  # before a sum there is nothing that waits
+            elif late:  # before the first psum nothing is pending
                 for var in eqn.invars:
                     if type(var) is not Literal and var in late:
                         self._visit(eqn)
                         break
             if kind not in LOCAL_KINDS:
                 self._look_inside(eqn, kind)
-        # What leads to a gain is kept; what does not is taken at once.
-        for var, found in reversed(late.items()):  # in the order of the program
+        # A psum that leads to a gain stays pending; any other is taken at once.
+        for var, found in reversed(late.items()):  # in program order
             if found.gain or var in self.kept:
                 self.kept.update(found.source)
 
     @property
     def gains(self) -> bool:
-        """Whether the program, or a part of it that can be changed, sends less."""
+        """True if the jaxpr, or an inner jaxpr that can be changed, sends fewer bytes under this plan."""
         return bool(self.kept or self.gathers or self.inner)
 
     def _operands(self, eqn: Any) -> Sequence[Any]:
@@ -153,7 +154,7 @@ class Plan:
         return eqn.invars if gather is None else [gather.block]
 
     def _uses(self, jaxpr: Any) -> tuple[set[int], dict[Any, int]]:
-        """The equations that neither results nor side effects depend on, and how often the others use each variable."""
+        """Return the dead equations, and the number of uses of each variable by the others."""
         uses: dict[Any, int] = {}
         for var in jaxpr.outvars:
             if type(var) is not Literal:
@@ -173,7 +174,7 @@ class Plan:
         return dead, uses
 
     def places(self) -> tuple[list[int], set[Any]]:
-        """The numbers of the equations that are not evaluated as written, and the variables that are read from one of their groups in another."""
+        """Return the indices of replaced equations, and the variables that are read in a group other than the one that made them."""
         places: list[int] = []
         group, made, needed = 0, dict[Any, int](), {var for var in self.jaxpr.outvars if type(var) is not Literal}
         for number, eqn in enumerate(self.jaxpr.eqns):
@@ -209,7 +210,7 @@ class Plan:
             self.gathers[eqn.outvars[0]] = Gather(block, tuple(places))
 
     def _look_inside(self, eqn: Any, kind: Kind) -> None:
-        """Plans what an equation runs, where that can be changed."""
+        """Plan the jaxpr that an equation runs, if it can be changed."""
         inner, operands = called(eqn), eqn.invars
         if kind is Kind.SCAN:
             scan = Scan.of(eqn)
@@ -226,7 +227,7 @@ class Plan:
             self.inner[id(eqn)] = plan
 
     def _of(self, var: Any) -> Late | None:
-        """What is known of an operand, if it is a sum and used only once."""
+        """Return the facts about an operand, if it is a pending psum and used only once."""
         late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
         return late if late is not None and late.axes else None
 
@@ -269,7 +270,7 @@ class Plan:
         if late.cast:
             return self._block(eqn, late) if kind_of(eqn) == Kind.SLICE and here == 0 else None
         if axes_of(eqn) and not self.loops.isdisjoint(late.axes):
-            return None  # over the steps a sum is taken before what is sent between devices
+            return None  # with steps, a psum is taken before any communication between devices
         if late.scaled and not (here == 0 and selects(eqn)):
             return None
         wait = may_wait(eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True)
@@ -286,7 +287,7 @@ class Plan:
         return None if late is None else late.then(operand, out, mixed=True)
 
     def _block(self, eqn: Any, late: Late) -> Late | None:
-        """After a sum that was cast has been cut into blocks along its axes."""
+        """Return the facts after a psum that was cast is sliced into blocks along its axes."""
         operand, *starts = eqn.invars
         found = self.indices.block(operand.aval.shape, slice_sizes(eqn), starts)
         if found is None or not late.cast.issuperset(found[1]):
@@ -294,10 +295,11 @@ class Plan:
         return self._scattered(eqn, late, found)
 
     def _scattered(self, eqn: Any, late: Late, found: tuple[int, Axes]) -> Late | None:
-        """Of a sum of which each device keeps its block: the dimension that is cut, and the axes."""
+        """Return the facts for a psum of which each device keeps its block; `found` is the sliced dimension and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
-        # An all-reduce sends twice what a reduce-scatter does; where the sum was smaller than what is cut now, it may send less.
+        # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than the array sliced here, it
+        # may send less.
         if _size(eqn.invars[0]) + (2 * _size(eqn.outvars[0]) if left else 0) > 2 * late.least:
             return None
         return late.then(eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
@@ -309,13 +311,16 @@ def is_addition(eqn: Any) -> bool:
 
 
 def is_scaling(eqn: Any, operand: int) -> bool:
-    """Return True if an equation multiplies or divides the floats of this operand by those of the other one, and is not linear."""
+    """Return True if an equation scales the floats of this operand by those of the other one, and is not linear.
+
+    Scaling is a multiplication or a division.
+    """
     if operand not in facts(eqn).scales or eqn.invars[operand].aval.shape != eqn.outvars[0].aval.shape:
         return False
     return not any(operand in group for group in linear_groups(eqn))
 
 
 def _size(var: Any) -> int:
-    """In bytes."""
+    """Return the size in bytes."""
     size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
     return size

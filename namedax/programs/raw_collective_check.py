@@ -1,13 +1,12 @@
-"""What a traced body does with the blocks of devices that namedax did not make: raw collectives, and raw reductions.
+"""Check that a traced body does not apply raw collectives or raw reductions to the blocks of devices.
 
-A named array in a body holds the block of one device. `jax.lax.psum` and the like would work on it by mesh axis, and a
-reduction of all of its entries (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device.
-Neither is what the program over names says, so the body is inspected once, when it has been traced.
+A named array in a body holds the block of one device. `jax.lax.psum` and similar functions would operate on it by mesh axis. A
+reduction of all its elements (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device.
+Neither is what the named-axis program specifies, so the body is inspected once, after it has been traced. For functions along
+some dimensions only, `namedax.programs.block_dimensions` determines whether these are sharded.
 
-Of what goes along some dimensions only, `namedax.programs.block_dimensions` knows whether these are sharded.
-
-A collective that namedax makes names its mesh axes by `OwnAxis`, which JAX passes on to what it makes of the collective (its
-transpose, its batched form). A reduction is recognised by where it comes from: the innermost frame outside of JAX.
+A collective of namedax names its mesh axes by `OwnAxis`, which JAX passes on to the equations that it derives from the
+collective (its transpose, its batched form). A reduction is recognized by its origin: the innermost frame outside of JAX.
 """
 
 from __future__ import annotations
@@ -25,11 +24,10 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import is_named
-from namedax.core.migration_hints import namesake
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
 from namedax.core.user_code import Boundary, boundary_of, call_backward_rule, call_checked_code, is_transparent
 from namedax.core.variance import varying_of
-from namedax.errors import NamedaxError, RawBlockError, show_names
+from namedax.errors import NamedaxError, RawBlockError, hints, show_names
 from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
 from namedax.programs.primitives import (
     COLLECTIVES,
@@ -67,17 +65,17 @@ def refuse_raw(
     reductions: bool = True,
     dimensions: Dimensions | None = None,
 ) -> None:
-    """Looks through a traced body.
+    """Raise an error if a traced body operates on blocks by functions of JAX.
 
     Args:
       closed: the body.
       resources: the mesh axes of every mapped name.
-      function: whose body it is, for messages.
-      reductions: whether to look for these, too.
-      dimensions: what is known of the dimensions of its operands and results.
+      function: the name of the function with this body, for messages.
+      reductions: whether to look for reductions, too; default: True.
+      dimensions: the known dimensions of its operands and results; default: none.
 
     Raises:
-      RawBlockError: it has a collective over these mesh axes, or combines entries of a block, by a function of JAX.
+      RawBlockError: the body has a collective over these mesh axes, or combines elements of a block, by a function of JAX.
     """
     names: dict[str, list[Hashable]] = {}
     for name, axes in resources.items():
@@ -97,7 +95,7 @@ def refuse_raw(
 def _refuse_mixing(
     closed: ClosedJaxpr, names: Mapping[str, list[Hashable]], function: str, dimensions: Dimensions | None
 ) -> None:
-    """Raises where code of the user combines entries along some dimensions of a block, or draws numbers in its shape."""
+    """Raise an error if user code combines elements along some dimensions of a block, or draws numbers in its shape."""
     for finding in findings(closed, dimensions):
         axes = finding.axes & names.keys()
         is_of_user = axes and any(map(_is_of_user, filter(None, (finding.path, finding.drawn))))
@@ -106,7 +104,7 @@ def _refuse_mixing(
 
 
 def _is_of_user(path: tuple[Any, ...]) -> bool:
-    """Whether the last equation of a path comes from code of the user, and not from an operation of namedax or a transpose of JAX."""
+    """Return True if the last equation of a path comes from user code, not from an operation of namedax or a transpose of JAX."""
     if _is_of_operation(path) or DELIBERATE in _scope(path):
         return False
     return _boundary(path) is not None and not _is_transpose(path)
@@ -115,9 +113,9 @@ def _is_of_user(path: tuple[Any, ...]) -> bool:
 def looked_through(
     function: Callable[..., Any], resources: Mapping[Hashable, tuple[str, ...]], name: str
 ) -> Callable[..., Any]:
-    """`function` of pytrees, which is traced and looked through as a body is, before the program is executed.
+    """Wrap `function` of pytrees so that it is traced and checked like a body before it runs.
 
-    Only what is traced already is: other arguments may be anything, as those that a rule does not differentiate.
+    Only tracers are arguments of that trace. Other arguments may be anything, such as those that a rule does not differentiate.
     """
 
     def run(*args: Any) -> Any:
@@ -145,12 +143,12 @@ def looked_through(
 
 
 def _equations(jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]) -> list[tuple[Any, Known, tuple[Any, ...]]]:
-    """All equations that may matter, with what is known of them, each with those whose programs it is in, the outermost first.
+    """Return all equations that may matter, each with its facts and the enclosing equations, outermost first.
 
     Args:
-      jaxpr: the program.
-      path: the equations that it is in.
-      seen: whether there are any in a program, by its id; it is added to.
+      jaxpr: the jaxpr.
+      path: the equations that contain it.
+      seen: whether a jaxpr has any such equation, by its id; the function adds to it.
     """
     if not seen.get(id(jaxpr), True):
         return []
@@ -181,19 +179,23 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
         return False
-    return not (kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn)))  # what JAX itself makes of a cast to device-varying
+    return not (kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn)))  # JAX itself makes it from a cast to varying
 
 
 def _is_transpose(path: tuple[Any, ...]) -> bool:
-    """Whether JAX has made the last equation of a path, as the transpose of another one; what a rule for the gradient does is transposed once."""
+    """Return True if JAX made the last equation of a path as the transpose of another one.
+
+    An equation of a gradient rule counts only if it has been transposed twice: JAX has transposed every such equation once.
+    """
     count = _scope(path).count("transpose(")
     return count > 0 and (count > 1 or not (_boundary(path) is call_backward_rule or _is_of_rule(path)))
 
 
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
-    """Whether the last equation of a path reduces what the body has, and not what JAX or an operation of namedax makes of it.
+    """Return True if the last equation of a path reduces a value of the body.
 
-    A loop of JAX takes entries of a block. The transpose of a broadcast is a sum, over which JAX then sums the devices.
+    Equations that JAX or an operation of namedax makes do not count. A loop of JAX slices elements of a block. The transpose of
+    a broadcast is a sum, which JAX then sums over the devices.
     """
     if _boundary(path) is None or _is_transpose(path) or _is_of_operation(path):
         return False
@@ -201,7 +203,7 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
 
 
 def _without_start(called: str) -> str:
-    """The collective that a function of JAX runs, or starts: `psum_scatter` of `psum_scatter_start`."""
+    """Return the collective that a function of JAX runs, or starts: `psum_scatter` for `psum_scatter_start`."""
     return called.removesuffix("_start")
 
 
@@ -211,71 +213,74 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
     axes = [axis for axis in axes_of(eqn) if axis in names]
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
-        f"jax.lax.{called}: in the body of {function}{where} it would work on the blocks of devices along mesh axes "
-        f"{show_names(axes)}, on which the axes {show_names(held)} live, and change with axis_resources. Use nx.lax.{_without_start(called)} "
-        "with the name of an axis. (To work on blocks on purpose, lift the function and give it the data of arrays: "
-        "nx.NamedArray(nx.nmap(function, collectives=True)(x.data), x.dims).)"
+        f"jax.lax.{called}: in the body of {function}{where} it would operate on the blocks of devices along the mesh axes "
+        f"{show_names(axes)}, over which the axes {show_names(held)} are sharded, so its result would change with axis_resources. "
+        f"Use nx.lax.{_without_start(called)} with an axis name. (To operate on blocks on purpose, lift the function and pass "
+        "the data of arrays: nx.NamedArray(nx.nmap(function, collectives=True)(x.data), x.dims).)"
     )
 
 
 def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
     raise RawBlockError(
-        f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all entries of the data of a "
-        f"named array, which in a body are the block of one device of the axes {show_names(dict.fromkeys(held))}; the result "
-        "would change with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot), and use nx.interop.global_norm or "
-        "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for what is done to each "
-        "entry. nx.testing.assert_resources_do_not_matter tries what cannot be seen like this."
+        f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all elements of the data of a "
+        f"named array. In a body the data are one device's block of the axes {show_names(dict.fromkeys(held))}, so the result "
+        "would change with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot). Use nx.interop.global_norm or "
+        "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for elementwise functions. "
+        "nx.testing.assert_resources_do_not_matter detects the cases that this check misses."
     )
 
 
 def _raise_for_mixing(finding: Finding, axes: list[str], held: list[Hashable], function: str) -> None:
-    path = finding.drawn or finding.path  # a constant has no equation of its own
+    path = finding.drawn or finding.path  # a constant has no equation
     if finding.is_moved:
         shape = path[-1].invars[0].aval.shape
         raise RawBlockError(
-            f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a dimension of a named array, whose block has the "
-            f"shape {shape}: the dimension that is sharded over the mesh axes {show_names(axes)} gets another name, and the data are no "
-            f"longer those of the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with is_leaf=lambda v: isinstance(v, "
-            "nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.rename)."
+            f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a dimension of a named array, whose "
+            f"block has the shape {shape}. The dimension that is sharded over the mesh axes {show_names(axes)} gets another name, "
+            f"and the data no longer match the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with "
+            "is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.rename)."
         )
     called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
-    where = f"sharded over the mesh axes {show_names(axes)}, on which the axes {show_names(dict.fromkeys(held))} live"
+    where = f"sharded over the mesh axes {show_names(axes)} (the axes {show_names(dict.fromkeys(held))})"
     if finding.drawn is not None:
         raise RawBlockError(
-            f"{function}{_line_in_body(path)}: a function of JAX ({called}) makes numbers in the shape of the block of one device, for a dimension "
-            f"that is {where}; every device would have the same, and the result would change with axis_resources. Use nx.random or nx.arange "
-            "with the name of the axis (nx.random.normal(key, named_shape=x.named_shape), nx.arange(8, axis='a'))."
+            f"{function}{_line_in_body(path)}: a function of JAX ({called}) makes numbers in the shape of the block of one device, "
+            f"for a dimension that is {where}. Every device would make the same numbers, and the result would change with "
+            "axis_resources. Use nx.random or nx.arange with the axis name "
+            "(nx.random.normal(key, named_shape=x.named_shape), nx.arange(8, axis='a'))."
         )
-    what = "that is not known to namedax is applied along" if finding.is_unknown else "combines entries along"
+    what = "that namedax has no rule for is applied along" if finding.is_unknown else "combines elements along"
     raise RawBlockError(
-        f"{function}{_line_in_body(path)}: a function of JAX ({called}) {what} a dimension of the data of a named array that is {where}; in a "
-        "body these are the block of one device, and the result would change with axis_resources. Use the function of namedax, which takes "
-        "names, or give JAX the whole axis: nx.nmap(function)(nx.untag(x, names))."
+        f"{function}{_line_in_body(path)}: a function of JAX ({called}) {what} a dimension of the data of a named array that is "
+        f"{where}. In a body the data are the block of one device, so the result would change with axis_resources. Use the "
+        "function of namedax, which takes names, or pass the global axis to JAX: nx.nmap(function)(nx.untag(x, names))."
     )
 
 
 @contextlib.contextmanager
 def explain_unbound_axes(function: str) -> Iterator[None]:
-    """Turns JAX's complaint that no mesh axis has the name of a raw collective into one that mentions `nx.lax`.
+    """Convert JAX's error about an unbound axis name in a raw collective into one that mentions `nx.lax`.
 
     Raises:
-      RawBlockError: in the body of `function` a collective of JAX names something that is not a mesh axis here.
+      RawBlockError: in the body of `function` a collective of JAX names an axis that is not a mesh axis here.
     """
     try:
         yield
-    except (NameError, AssertionError, NotImplementedError, ValueError) as error:  # which, depends on the mesh and on jit
+    except (NameError, AssertionError, NotImplementedError, ValueError) as error:  # depends on mesh and jit
         if not isinstance(error, NamedaxError) and _is_of_cast(error):
             raise RawBlockError(
-                f"jax.lax.pcast: in the body of {function} no cast is needed, and a name is no mesh axis: over which mesh axes a value varies "
-                "follows from its names, and operations of namedax cast their operands to meet. Leave the cast out."
+                f"jax.lax.pcast: in the body of {function} no cast is needed, and an axis name is not a mesh axis. The names of a value "
+                "determine the mesh axes over which it varies, and operations of namedax cast their operands. Remove the cast."
             ) from error
         if isinstance(error, AssertionError) and str(error).startswith("ManualAxisType("):
-            # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails so where a mesh axis is left to the compiler.
+            # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails in this way if a mesh axis is left to the
+            # compiler.
             raise RawBlockError(
-                f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like, full_like) from a jax.ShapeDtypeStruct "
-                "that has the shape of the block of one device; it cannot do so on a mesh with an axis that no name is mapped to, and the "
-                "shape would change with axis_resources. An optimizer that reduces some dimensions of an array, such as optax.adafactor, "
-                "needs whole arrays: call it outside the body. For an array like a named one, write nx.zeros_like."
+                f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like, full_like) from a "
+                "jax.ShapeDtypeStruct with the shape of the block of one device. It cannot do so on a mesh with an axis that no name "
+                "is mapped to, and the shape would change with axis_resources. An optimizer that reduces some dimensions of an array, "
+                "such as optax.adafactor, needs global arrays: call it outside the body. To copy the axes of a named array, use "
+                "nx.zeros_like."
             ) from error
         if isinstance(error, ValueError):
             raise
@@ -287,19 +292,20 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             raise
         called, axis, _ = found
         raise RawBlockError(
-            f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX know mesh axes only, and would work on "
-            f"the blocks of devices. Use nx.lax.{_without_start(called)} with the name of an axis."
+            f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX take only mesh axes, and "
+            f"would operate on the blocks of devices. Use nx.lax.{_without_start(called)} with an axis name."
         ) from error
 
 
 def said_of_names(error: BaseException, function: str | None = None) -> str | None:
-    """What to say where a function of JAX with an axis, such as `jnp.sum`, has taken a name for one; `None` where no error is about that.
+    """Return the message for a function of JAX, such as `jnp.sum`, that got an axis name as its axis; `None` for other errors.
 
-    It passes the name on to a collective, of which the user knows nothing.
+    JAX passes the name on to a collective, which the user did not call.
 
     Args:
       error: an error of JAX.
-      function: the function, if it is known; JAX takes its own frames out of the tracebacks that leave it.
+      function: the function, if it is known; JAX removes its own frames from the tracebacks of its public functions. Default:
+        None.
     """
     found = _unbound(error)
     unbound = re.search(r"unbound axis name: (\S+?)\. ", str(error))
@@ -309,17 +315,17 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
     if called is None or axis is None:
         return None
     return (
-        f"{called}: JAX's own function is given axis={axis!r}, which is a name, and it takes positions; names are mesh axes to it. Write "
-        f"{namesake(called) or 'the function of namedax'}, which takes names."
+        f"{called}: JAX's own function got axis={axis!r}, an axis name, but it takes positional axes; it treats names as mesh axes. "
+        f"Use {hints().namesake(called) or 'the function of namedax'}, which takes names."
     )
 
 
 @contextlib.contextmanager
 def explain_values_from_around(function: str) -> Iterator[None]:
-    """Turns JAX's complaint that a value belongs to the body of a surrounding `jax.shard_map` into one that says what to do.
+    """Convert JAX's error about a value of a surrounding `jax.shard_map` body into one with a remedy.
 
     Raises:
-      RawBlockError: the body of `function`, within that of another mapped function, hands JAX an array of the other one.
+      RawBlockError: the body of `function`, nested in that of another mapped function, passes JAX an array of the outer one.
     """
     try:
         yield
@@ -329,14 +335,14 @@ def explain_values_from_around(function: str) -> Iterator[None]:
         found = re.search(r"primitive (\w+)|passed to (\w+)", str(error))
         called = next(filter(None, found.groups())) if found is not None else "an operation"
         raise RawBlockError(
-            f"xmap: {function} is called inside of another mapped function, maps names to mesh axes of its own, and hands an array of the "
-            f"function around it, which has no names, to JAX ({called}): in JAX that array belongs to other mesh axes. Pass it to {function} "
-            "as an argument (in_axes [...]), or use the function of namedax, which takes it (nx.sin(w), nx.multiply(w, 2))."
+            f"xmap: {function} is called inside of another mapped function, maps names to its own mesh axes, and passes an array of the "
+            f"outer function, which has no names, to JAX ({called}). In JAX that array belongs to other mesh axes. Pass it to "
+            f"{function} as an argument (in_axes [...]), or use the function of namedax, which takes it (nx.sin(w), nx.multiply(w, 2))."
         ) from error
 
 
 def _is_of_cast(error: BaseException) -> bool:
-    """Whether a traceback ends in a cast of JAX that the body has called itself, and not in a function for which collectives are deliberate."""
+    """Return True if a traceback ends in a JAX cast that the body called itself, not in a function with deliberate collectives."""
     is_cast, traceback = False, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -348,9 +354,9 @@ def _is_of_cast(error: BaseException) -> bool:
 
 
 def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
-    """The collective of JAX that a traceback ends in, what it was to go over, and the function with an axis that has called it.
+    """Return the JAX collective in which a traceback ends, its axis, and the function with an axis argument that called it.
 
-    If a body has called these themselves. The last is `None` where the body called the collective.
+    The result is `None` if the body did not call these itself. The last item is `None` if the body called the collective.
     """
     called: tuple[str, Any, str | None] | None = None
     reduction: tuple[str, Any] | None = None
@@ -359,18 +365,18 @@ def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
         code = traceback.tb_frame.f_code
         if not _is_of_jax(code.co_filename):
             called = reduction = None
-        elif called is not None and called[1] is None and called[2] is None:  # an asynchronous one passes its arguments on
+        elif called is not None and called[1] is None and called[2] is None:  # asynchronous: it forwards its arguments
             called = (called[0], traceback.tb_frame.f_locals.get("axis_name"), None)
         elif called is None and _without_start(code.co_name) in COLLECTIVES:
             axis, by = reduction[::-1] if reduction is not None else (traceback.tb_frame.f_locals.get("axis_name"), None)
             called = (code.co_name, axis, by)
-        elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and namesake(code.co_name):
+        elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and hints().namesake(code.co_name):
             reduction = (code.co_name, traceback.tb_frame.f_locals.get("axis"))
         traceback = traceback.tb_next
     return called
 
 
-# --- where an equation comes from -----------------------------------------------------------------------------------
+# --- origins of equations -------------------------------------------------------------------------------------------
 
 
 def _directory(file: str) -> str:
@@ -387,21 +393,24 @@ def _is_of_jax(file: str) -> bool:
 
 
 def _frames(eqn: Any) -> list[tuple[str, str, int]]:
-    """Return file, function and line of every frame in which an equation was made but those that put arrays together, the innermost first."""
-    frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())  # JAX keeps none for some
+    """Return file, function and line of each frame in which an equation was made, innermost first.
+
+    Frames of modules that only assemble arrays are left out.
+    """
+    frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())  # JAX stores none for some equations
     return [(f.file_name, f.function_name, f.line_num) for f in frames if not is_transparent(f.file_name)]
 
 
 def _boundaries(eqn: Any) -> list[Boundary | None]:
-    """Return the boundary of user code, or `None`, for each frame of namedax in which an equation was made, the innermost first."""
+    """Return the boundary of user code, or `None`, for each frame of namedax in which an equation was made, innermost first."""
     return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
 
 def _boundary(path: tuple[Any, ...]) -> Boundary | None:
-    """Return the function of `namedax.core.user_code` that has called the user code that the last equation of a path comes from.
+    """Return the function of `namedax.core.user_code` that called the user code of the last equation of a path.
 
-    `None` if that is an operation, or if the equation is checked on its own. For an equation in a program that the body calls, JAX
-    keeps the frames from the call on.
+    Return `None` if the equation comes from an operation, or is checked on its own. For an equation in a jaxpr that the body
+    calls, JAX keeps the frames from the call on.
     """
     boundaries = [_boundaries(eqn) for eqn in path]
     if any(call_checked_code in of_eqn for of_eqn in boundaries):
@@ -410,7 +419,7 @@ def _boundary(path: tuple[Any, ...]) -> Boundary | None:
 
 
 def _is_of_rule(path: tuple[Any, ...]) -> bool:
-    """Return True if the last equation of a path comes from a rule of `jax.custom_vjp` that the user has written, which JAX calls."""
+    """Return True if the last equation of a path comes from a user-written rule of `jax.custom_vjp`, which JAX calls."""
     called = ""
     for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
@@ -420,13 +429,16 @@ def _is_of_rule(path: tuple[Any, ...]) -> bool:
 
 
 def _is_of_operation(path: tuple[Any, ...]) -> bool:
-    """Return True if the last equation of a path comes from an operation of namedax, by its scope: the frames may be those of a rule."""
+    """Return True if the last equation of a path comes from an operation of namedax.
+
+    The scope decides this, because the frames may be those of a rule.
+    """
     scopes = _SCOPE.findall(_scope(path))
     return bool(scopes) and scopes[-1] not in OPERATIONS_ON_FUNCTIONS
 
 
 def _called(eqn: Any) -> tuple[str, str]:
-    """The function of JAX that the body calls, and where, as messages say it."""
+    """Return the function of JAX that the body calls, and its location, as text for messages."""
     called = ""
     for file, name, line in _frames(eqn):
         if not _is_of_jax(file):
@@ -436,7 +448,7 @@ def _called(eqn: Any) -> tuple[str, str]:
 
 
 def _function_of_jax(eqn: Any) -> str:
-    """The outermost public function of JAX that has made an equation, beyond code of the user; empty where there is none."""
+    """Return the outermost public function of JAX, beyond user code, that has made an equation; empty if there is none."""
     called = ""
     for file, name, _ in _frames(eqn):
         if not _is_of_jax(file):
@@ -448,7 +460,7 @@ def _function_of_jax(eqn: Any) -> str:
 
 
 def _line_in_body(path: tuple[Any, ...]) -> str:
-    """The line of the mapped function, or of what it has called in JAX's transformations, as messages say it."""
+    """Return the line in the mapped function, or in code that it called through JAX's transformations, as text for messages."""
     for eqn in path:
         found = ""
         for file, _, line in _frames(eqn):

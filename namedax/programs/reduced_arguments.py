@@ -1,9 +1,11 @@
 """Arguments that are reduced over Explicit mesh axes, whose gradients stay unreduced.
 
-The type of a weight may have `jax.P(reduced={"x"})`: it is replicated over `x`, and its gradient is to be unreduced there, so that every
-device keeps its own summand until the caller adds them up. A body gets such an argument twice: replicated, and reduced. Where the traced
-body casts it to device-varying over these axes, it takes the reduced one, whose cast has a transpose that sends nothing. All other uses
-take the replicated one, whose gradient is summed; so the result does not depend on what the body does with the argument.
+The type of a weight may have `jax.P(reduced={"x"})`: it is replicated over `x`, and its gradient is unreduced there. Every
+device keeps its own summand until the caller sums them.
+
+A body gets such an argument twice: replicated, and reduced. If the traced body casts it to varying over these axes, it takes
+the reduced one, whose cast has a transpose without communication. All other uses take the replicated one, whose gradient is
+summed. The result therefore does not depend on how the body uses the argument.
 """
 
 from __future__ import annotations
@@ -37,14 +39,14 @@ def take_reduced(
 
     Args:
       body: a function of blocks.
-      given: the arguments as the caller gives them.
-      datas: the same, placed for the body.
-      specs: how they are placed.
+      given: the arguments as the caller passed them.
+      datas: the same arguments, placed for the body.
+      specs: their placement.
       used: the mesh axes of the body.
       mesh: the mesh.
 
     Returns:
-      A body of more blocks, its arguments, and their specs; what was given if no argument is reduced.
+      A body that takes more blocks, its arguments, and their specs; the inputs unchanged if no argument is reduced.
     """
     if not has_explicit_axes(mesh):
         return body, datas, specs
@@ -64,7 +66,10 @@ def take_reduced(
 
 
 def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> MeshAxes:
-    """The axes of the body over which an argument is reduced, if it can be differentiated and is replicated over all of them."""
+    """Return the axes of the body over which an argument is reduced.
+
+    The result is empty unless the argument can be differentiated and is replicated over all of them.
+    """
     if not isinstance(data, jax.Array):
         return frozenset()
     sharding = jax.typeof(data).sharding
@@ -76,7 +81,7 @@ def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> Mesh
 
 
 def _with_forms(body: Callable[..., Any], wanted: Mapping[int, MeshAxes]) -> Callable[..., Any]:
-    """`body`, which takes the arguments of these numbers once more, reduced over these axes, after the others."""
+    """Wrap `body` to take the arguments with these indices a second time, reduced over these axes, after the others."""
 
     def run(*values: Any) -> Any:
         datas, blocks = values[: -len(wanted)], values[-len(wanted) :]

@@ -1,4 +1,4 @@
-"""Programs that are computed again for the gradient (`jax.checkpoint`), and calls of another program in the place of one."""
+"""Jaxprs that are recomputed for the gradient (`jax.checkpoint`), and calls with a replaced jaxpr."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["is_remat_of_gradient", "remat_again", "remat_like", "with_program"]
 
 
 def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """Return the results of another open jaxpr, computed anew for the gradient as that of this equation is."""
+    """Return the results of another open jaxpr, recomputed for the gradient in the same way as that of this equation."""
     return bind(eqn, values, **_with_program(eqn, jaxpr))
 
 
 def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Return this call with another open jaxpr, which takes these operands and gives these results."""
+    """Return this call with another open jaxpr, which takes these operands and returns these results."""
     return eqn.replace(invars=list(operands), outvars=list(results), params={**eqn.params, **_with_program(eqn, jaxpr)})
 
 
@@ -33,17 +33,17 @@ def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
 
 
 def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, computed anew for the gradient as the program of this equation is."""
+    """Return `function`, recomputed for the gradient in the same way as the jaxpr of this equation."""
     again: Callable[..., Any] = jax.checkpoint(function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"])
     return again
 
 
 def _prevents_cse(eqn: Any) -> bool:
-    # JAX takes one truth value for each operand, too; the other program may have more operands.
+    # JAX also takes one boolean for each operand; the other jaxpr may have more operands.
     prevent = parameters_of(eqn)["prevent_cse"]
     return prevent if isinstance(prevent, bool) else any(prevent)
 
 
 def is_remat_of_gradient(eqn: Any) -> bool:
-    """Return True if this is the computation anew, which must stay apart from the first one."""
+    """Return True if this is the recomputation, which must stay separate from the first computation."""
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))

@@ -1,8 +1,8 @@
-"""The rule "may this sum wait": whether an operation may be applied to the summands of a sum over mesh axes, and the sum taken after it.
+"""The rule for postponing psums: may an operation be applied to the summands, with the psum taken after it?
 
-Sums that wait are what `late_sums` and the steps of a serial loop have in common. An operation that is linear in an operand
-which waits may go first, where its other operands do not differ along the axes of the sum. What it adds to the sum (a residual,
-the padding) counts once, and not once for each summand; the caller takes care of that.
+Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear in a pending operand may run
+first, if its other operands do not vary along the axes of the psum. A value that it adds to the psum (a residual, the padding)
+counts once, and not once for each summand; the caller handles that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Axes = tuple[str, ...]
 
 
 def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
-    """Sets of operands: the equation is linear in those of one set together, whatever the others are."""
+    """Yield sets of operands: the equation is linear in the operands of one set together, for any values of the others."""
     entry, count = facts(eqn), len(eqn.invars)
     for group in entry.linear:
         operands = set[int]()
@@ -32,17 +32,17 @@ def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
 
 
 def selects(eqn: Any) -> bool:
-    """Return True if each element of the result is one of the first operand's, at a place that does not depend on values."""
+    """Return True if each element of the result is an element of the first operand, at an index that does not depend on values."""
     known = facts(eqn)
     return known.selects or known.repeats or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
 
 
 class Wait(Record):
-    """How an operation is applied before a sum over `axes`.
+    """The application of an operation before a psum over `axes`.
 
     Attributes:
-      axes: the mesh axes of the sum.
-      once: operands that are added to the sum, and do not wait.
+      axes: the mesh axes of the psum.
+      once: operands that are added to the psum and are not pending.
     """
 
     axes: Axes
@@ -52,13 +52,15 @@ class Wait(Record):
 def may_wait(
     eqn: Any, waiting: Mapping[int, Axes], is_zero: Callable[[int], bool] = lambda i: False, exactly: bool = False
 ) -> Wait | None:
-    """Whether the result of an equation is a sum that waits if these of its operands are; `None` if the sums must be taken before.
+    """Return a `Wait` if the result of an equation with these pending operands is a pending psum; else `None`.
+
+    With `None`, the psums must be taken before the equation.
 
     Args:
       eqn: the equation, with one result.
-      waiting: the axes of each operand that is a sum still to be taken.
-      is_zero: whether an operand is zero everywhere, so that it may count any number of times.
-      exactly: whether the summands must not be rounded otherwise than the sum is.
+      waiting: the axes of each operand that is a pending psum.
+      is_zero: returns True if an operand is zero everywhere, so that it may count any number of times. Default: always False.
+      exactly: whether to require that summands are rounded in the same way as the psum; default: False.
     """
     (axes, *others) = waiting.values()
     if any(set(other) != set(axes) for other in others) or not set(axes_of(eqn)).isdisjoint(axes):

@@ -1,7 +1,7 @@
-"""Sums over mesh axes that a program gives as its results, taken after the call of the program.
+"""Psums that a jaxpr returns as its results, taken after the call of the jaxpr.
 
-The gradient of a function that is computed anew, or compiled on its own, ends with the sums that are the transposes of its casts. What becomes of
-them can be seen only outside of it.
+The gradient of a function that is recomputed, or compiled on its own, ends with the psums that are the transposes of its casts.
+Their later use is visible only outside of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ __all__ = ["with_sums_after_calls"]
 
 
 def with_sums_after_calls(jaxpr: Any) -> Any:
-    """An open jaxpr that gives what `jaxpr` does, in which no call has a result that is a sum and is used once, but not as a result."""
+    """Move psums out of calls.
+
+    Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once by another equation.
+    """
     eqns: list[Any] = []
     changed = False
     uses: Counter[Any] | None = None
@@ -35,13 +38,13 @@ def with_sums_after_calls(jaxpr: Any) -> Any:
 
 
 def _uses(jaxpr: Any) -> Counter[Any]:
-    """How often each variable is an operand; results count twice, since what is returned is used as it is."""
+    """Count the uses of each variable as an operand; results count twice, since a returned value is used as it is."""
     variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
     return Counter(var for var in variables if not isinstance(var, Literal))
 
 
 def _apart(eqn: Any, inner: Any, uses: Counter[Any]) -> list[Any] | None:
-    """A call of `inner` as two or more equations: the call, and the sums that it gave; `None` where it gives none."""
+    """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
     within = _uses(inner) if sums else Counter[Any]()
     results, made, after = list(inner.outvars), list(eqn.outvars), list[Any]()

@@ -1,20 +1,21 @@
-"""Array types as annotations, and `checked`, which compares them with what a function gets and returns.
+"""Array types as annotations, and `checked`, which compares them with a function's arguments and results.
 
-An annotation says element type, positional shape and named shape, and is written as arrays print their type:
+An annotation has a dtype, a positional shape and a named shape, in the format in which arrays print their type:
 
     f32[(5,), {"batch": 20}]      positional shape (5,), named shape {batch: 20}
-    f32["n", {"batch", "k"}]      one positional axis, whose size is called n; the axes batch and k, of any size
-    f32[{"batch": "b", "k": 7}]   no positional axis; the size of batch is called b
+    f32["n", {"batch", "k"}]      one positional axis of size n (a variable); the axes batch and k, of any size
+    f32[{"batch": "b", "k": 7}]   no positional axis; the size of batch is the variable b
     f32[3, "n"], f32[()]          no names
     f32[..., {"batch"}]           any positional axes
     f32[3, {"batch", ...}]        at least the axis batch; with sizes: {"batch": 20, ...: ...}
     f32                           any shape
 
-A size is an integer, a size variable (a string; one variable has one size within one call), or open (`None`). Everything is
-compared while Python runs, from types alone: `checked` adds no operation to a traced program.
+A size is an integer, a size variable (a string; one variable has one size within one call), or open (`None`). The comparison
+runs in Python, on types alone: `checked` adds no operation to a traced program.
 
-Here is what users write. `array_types` has the element types and what their square brackets make; `matching` compares a value with
-them, and with what else may contain them; `problems` says what differs; and `checking` does so for the arguments and results of functions.
+This module exports the public names. `array_types` defines the element types and the array types that their square brackets
+make. `matching` compares a value with these, and with annotations that contain them. `problems` describes the differences.
+`checking` checks the arguments and results of functions.
 """
 
 from namedax.core.annotations import Array as Array

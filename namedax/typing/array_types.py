@@ -1,4 +1,4 @@
-"""Types of elements and of arrays, as `f32[3, {"batch"}]` writes them. An annotation is parsed once, where it is written."""
+"""Element types and array types, written as `f32[3, {"batch"}]`. An annotation is parsed once, when it is evaluated."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from namedax.errors import ArrayTypeError, AxisNameError
 
 __all__ = ["ELEMENT_TYPES", "ArrayType", "ElementType", "Size", "as_jax_reads", "element_type"]
 
-#: The size of an axis: an integer, a size variable, or any.
+#: The size of an axis: an integer, a size variable, or any size.
 Size = int | str | None
 
 
 class _Alternative:
-    """What `|` makes a union of."""
+    """A type that `|` can combine into a union."""
 
     __slots__ = ()
 
@@ -37,30 +37,31 @@ class _Alternative:
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class ElementType(_Alternative):
-    """An element type, or a kind of them. Square brackets make the type of an array: `f32[3, {"batch"}]`.
+    """A dtype, or a kind of dtypes, as an annotation. Square brackets make the type of an array: `f32[3, {"batch"}]`.
 
-    The module has one object for each type; `element_type` makes those for which it has no name.
+    The module has one object for each common dtype; `element_type` makes the others.
 
     >>> f32, floating, f32.dtype
     (f32, floating, dtype('float32'))
     """
 
     name: str
-    of: Any = dataclasses.field(compare=False)  # a dtype; of a kind the abstract type, as jnp.floating
+    of: Any = dataclasses.field(compare=False)  # a dtype; for a kind, the abstract type, such as jnp.floating
 
     @property
     def dtype(self) -> Any:
-        """The dtype; a kind of element types has none."""
+        """The dtype; a kind of dtypes has none."""
         if not isinstance(self.of, np.dtype):
-            raise AttributeError(f"{self} is a kind of element types and has no dtype of its own.")
+            raise AttributeError(f"{self} is a kind of dtypes and has no dtype of its own.")
         return self.of
 
     def has(self, dtype: Any, *, weak: bool = False) -> bool:
-        """Whether an array of `dtype` has this element type, or one of this kind.
+        """Return True if an array of `dtype` has this dtype, or one of this kind.
 
         Args:
           dtype: the dtype of an array.
-          weak: whether the array is weakly typed, as Python numbers are: it takes the type of what it meets.
+          weak: whether the array is weakly typed, like Python numbers, and so adopts the dtype of another operand. Default:
+            False.
 
         >>> f32.has(jnp.float32), f32.has(jnp.bfloat16), floating.has(jnp.bfloat16), bf16.has(jnp.float32, weak=True)
         (True, False, True, True)
@@ -74,7 +75,7 @@ class ElementType(_Alternative):
         return self.name
 
 
-# Where a weakly typed number meets another type, an integer becomes a float and a float a complex number, not vice versa.
+# Promotion of a weakly typed number: an integer may become a float and a float a complex number, but not vice versa.
 _WEAK = (jnp.integer, jnp.floating, jnp.complexfloating)
 
 
@@ -90,12 +91,12 @@ def _has(of: Any, dtype: Any, weak: bool) -> bool:
 
 
 def _is_element(dtype: Any) -> bool:
-    """Whether JAX has arrays of `dtype`; NumPy has more (strings, dates, objects)."""
+    """Return True if JAX has arrays of `dtype`; NumPy has other dtypes (strings, dates, objects)."""
     return dtype == jax.dtypes.float0 or any(jnp.issubdtype(dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.extended))
 
 
 def as_jax_reads(dtype: np.dtype) -> Any:
-    """The dtype of the JAX array that is made of a NumPy array: with 64-bit types off, float32 for float64."""
+    """Return the dtype of the JAX array made from a NumPy array: with 64-bit types disabled, float32 for float64."""
     return jax.dtypes.canonicalize_dtype(dtype) if _is_element(dtype) else dtype
 
 
@@ -103,7 +104,7 @@ def as_jax_reads(dtype: np.dtype) -> Any:
 class ArrayType(_Alternative):
     """The type of an array, as `f32[(5,), {"batch": 20}]` makes it. Immutable and hashable.
 
-    Two that say the same are equal, however they were written.
+    Equivalent array types are equal, in whatever form they were written.
 
     >>> f32["n", {"batch": 20, "k": None}]
     f32[('n',), {'batch': 20, 'k': None}]
@@ -113,11 +114,11 @@ class ArrayType(_Alternative):
 
     element: ElementType
     shape: tuple[Size | EllipsisType, ...]
-    names: Mapping[Hashable, Size] = dataclasses.field(hash=False)  # to `==` their order has no meaning
-    open: bool  # whether there may be further names
+    names: Mapping[Hashable, Size] = dataclasses.field(hash=False)  # `==` ignores their order
+    open: bool  # True if there may be further names
 
     def sizes(self, ndim: int) -> tuple[Size, ...] | None:
-        """The sizes of `ndim` positional axes, if there may be so many: `...` stands for any number of axes of any size."""
+        """Return the sizes of `ndim` positional axes, or `None` if the rank does not match; `...` stands for any number of axes."""
         sizes: tuple[Any, ...] = self.shape
         if ... in sizes:
             at = sizes.index(...)
@@ -140,7 +141,7 @@ _BRACES = (Mapping, set, frozenset)
 
 
 def _parse(element: ElementType, item: Any) -> ArrayType:
-    """The array type that `element[item]` writes."""
+    """Return the array type for `element[item]`."""
     parts, named = list(item) if type(item) is tuple else [item], {}
     if parts and isinstance(parts[-1], _BRACES):
         named = parts.pop()
@@ -148,28 +149,36 @@ def _parse(element: ElementType, item: Any) -> ArrayType:
         parts = [*parts[0]]
     for size in parts:
         if isinstance(size, _BRACES):
-            raise ArrayTypeError(f"{element}[...]: the named axes come last, and once; got {item!r}.")
+            raise ArrayTypeError(
+                f"{element}[...]: the named axes must come last, in one pair of braces; got {item!r}. Use {element}[3, {{'batch'}}]."
+            )
         if isinstance(size, (tuple, list)):
-            raise ArrayTypeError(f"{element}[...]: the sizes of the positional axes are one tuple; got {item!r}.")
+            raise ArrayTypeError(
+                f"{element}[...]: the sizes of the positional axes must be one tuple; got {item!r}. Use {element}[(3, 4)]."
+            )
     shape = tuple(size if size is ... else _parse_size(element, size, "a positional axis") for size in parts)
     if shape.count(...) > 1:
-        raise ArrayTypeError(f"{element}[...]: ... stands for any positional axes, and can be there once; got {item!r}.")
+        raise ArrayTypeError(
+            f"{element}[...]: ... stands for any positional axes and may occur once; got {item!r}. Remove one."
+        )
     return ArrayType(element, shape, _parse_names(element, named), ... in named)
 
 
 def _parse_names(element: ElementType, named: Any) -> dict[Hashable, Size]:
-    if not isinstance(named, Mapping):  # a set has no order of its own, and its text should be the same in every run
+    if not isinstance(named, Mapping):  # sets are unordered, and the text should be the same in every run
         named = {name: ... if name is ... else None for name in sorted(named, key=repr)}
     if named.get(..., ...) is not ...:
-        raise ArrayTypeError(f"{element}[...]: further names are allowed with ...: ...; got ...: {named[...]!r}.")
+        raise ArrayTypeError(
+            f"{element}[...]: ... as a name takes no size; got ...: {named[...]!r}. Use ...: ... to allow more names."
+        )
     sizes: dict[Hashable, Size] = {}
     for name, size in named.items():
         if name is ...:
             continue
         if not is_name(name):
             raise AxisNameError(
-                f"{element}[...]: {name!r} is not an axis name; names are any hashable values but integers and None. "
-                "Positional sizes stand in front of the braces."
+                f"{element}[...]: {name!r} is not an axis name; a name is any hashable value except integers and None. "
+                "Write positional sizes before the braces."
             )
         sizes[name] = _parse_size(element, size, f"axis {name!r}")
     return sizes
@@ -180,9 +189,9 @@ def _parse_size(element: ElementType, size: Any, what: str) -> Size:
         return None
     if isinstance(size, str):
         if size.isidentifier() and size != "_":
-            return str.__str__(size)  # of a StrEnum too
+            return str.__str__(size)  # also for a StrEnum
         raise ArrayTypeError(
-            f"{element}[...]: {size!r} as the size of {what}; a size variable is one identifier for one axis, as 'n'. Write None "
+            f"{element}[...]: {size!r} is not the size of {what}; a size variable is one identifier, such as 'n'. Write None "
             "for any size, and integers without quotes."
         )
     try:
@@ -191,12 +200,12 @@ def _parse_size(element: ElementType, size: Any, what: str) -> Size:
         number = -1
     if number < 0:
         raise ArrayTypeError(
-            f"{element}[...]: {size!r} as the size of {what}; a size is an integer, a size variable (a string), or None for any."
+            f"{element}[...]: {size!r} is not the size of {what}. Use an integer, a size variable (a string), or None for any size."
         )
     return number
 
 
-# `Any`, for the sake of static checkers: mypy then lets `f32[3, {"batch": 20}]` stand where a type stands.
+# Typed as `Any` for static checkers: mypy then accepts `f32[3, {"batch": 20}]` as a type.
 f16: Any = ElementType("f16", np.dtype("float16"))
 bf16: Any = ElementType("bf16", np.dtype(jnp.bfloat16))
 f32: Any = ElementType("f32", np.dtype("float32"))
@@ -222,13 +231,13 @@ integer: Any = ElementType("integer", jnp.integer)
 number: Any = ElementType("number", jnp.number)
 any_: Any = ElementType("any_", np.generic)
 
-#: The element types that have names.
+#: The element types with names.
 ELEMENT_TYPES: tuple[ElementType, ...] = tuple(value for value in vars().values() if isinstance(value, ElementType))
 
 
 @functools.lru_cache(maxsize=256)
 def element_type(dtype: Any) -> ElementType:
-    """The element type of a dtype, for those that have no name in this module.
+    """Return the element type of a dtype, also for dtypes without a name in this module.
 
     Raises:
       ArrayTypeError: JAX has no arrays of that dtype.
@@ -243,6 +252,6 @@ def element_type(dtype: Any) -> ElementType:
     except TypeError:
         exact = None
     if exact is None or not _is_element(exact):
-        raise ArrayTypeError(f"element_type: JAX has no arrays of {dtype!r}; give a dtype as jnp.float32 or 'float32'.")
+        raise ArrayTypeError(f"element_type: JAX has no arrays of {dtype!r}. Pass a dtype such as jnp.float32 or 'float32'.")
     named = (element for element in ELEMENT_TYPES if element.of == exact)
     return next(named, ElementType(f"element_type({exact.name!r})", exact))

@@ -1,4 +1,4 @@
-"""Comparing values with annotations: `check`, `matches`, and `checked`, which does so on every call of a function."""
+"""Comparison of values with annotations: `check`, `matches`, and `checked`, which checks every call of a function."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @checks_signature
 def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> Any:
-    """Returns `value`, if it is of the type that `annotation` states.
+    """Return `value` if its type matches `annotation`.
 
     Args:
-      value: an array, or anything else that an annotation can describe (a tuple, a dataclass, ...).
-      annotation: whatever may annotate a parameter of a `checked` function.
-      sizes: the size variables that are known. New ones are added, so that several calls can share them.
+      value: an array, or any other value that an annotation can describe (a tuple, a dataclass, ...).
+      annotation: any annotation that a parameter of a `checked` function may have.
+      sizes: the known size variables. New ones are added, so that several calls can share them. Default: none.
 
     Raises:
-      ArrayTypeError: the value is of another type.
+      ArrayTypeError: the value has another type.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.typing import f32
@@ -44,7 +44,8 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
     >>> check(x, f32[{"batch"}])
     Traceback (most recent call last):
       ...
-    namedax.errors.ArrayTypeError: check: the value should be f32[{'batch'}], but is f32[]{batch:8, k:3}. It has the axis 'k', ...
+    namedax.errors.ArrayTypeError: check: the value should be f32[{'batch'}], but is f32[]{batch:8, k:3}. It has the axis 'k',
+    ...
     """
     problem = _check(value, annotation, sizes)
     if problem is not None:
@@ -54,7 +55,12 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
 
 @checks_signature
 def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> bool:
-    """Whether `value` is of the type that `annotation` states. Takes what `check` takes; `sizes` grows if it is.
+    """Return True if the type of `value` matches `annotation`.
+
+    Args:
+      value: as for `check`.
+      annotation: as for `check`.
+      sizes: as for `check`; new size variables are added if the value matches. Default: none.
 
     >>> import jax.numpy as jnp
     >>> from namedax.typing import f32, i32
@@ -74,19 +80,19 @@ def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem
 
 
 def checked(fun: F) -> F:
-    """Compares the arguments and results of a function with its annotations, on every call.
+    """Check the arguments and results of a function against its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no additional operation. Within the call a function of leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one
-    call a size variable has one size, in arguments and results. Annotations that have
-    nothing to do with arrays (`int`, classes) are not checked. Decorate the function itself, under other decorators:
-    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
+    no additional operation. Within the call, a function of leaves (`jax.tree.map`) that gives a named axis another size is an
+    error. Within one call a size variable has one size, in arguments and results. Annotations without array types (`int`,
+    classes) are not checked. Decorate the function itself, under other decorators: `checked(jax.vmap(f))` would compare the
+    annotations of `f` with the arguments of `vmap`.
 
     Args:
       fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
 
     Returns:
-      A function with the same name, signature and docstring. It is `fun` itself if no annotation is about arrays.
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation has an array type.
 
     Raises, when called:
       ArrayTypeError: an argument or a result has another type, or an annotation cannot be evaluated.
@@ -104,7 +110,7 @@ def checked(fun: F) -> F:
       ...
     namedax.errors.ArrayTypeError: predict: argument x should be f32[{'batch', 'inputs'}], but is f32[]{inputs:3, hidden:6}. ...
     """
-    # A variable with the frame of this call would keep it alive, and what it holds.
+    # A variable for the frame of this call would keep the frame and its objects alive.
     wrapped: F = _checked(fun, getattr(inspect.currentframe(), "f_back", None))
     return wrapped
 
@@ -113,16 +119,18 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
     if isinstance(fun, (staticmethod, classmethod)):
         return type(fun)(_checked(fun.__func__, caller))
     if isinstance(fun, type) or not callable(fun):
-        raise ArrayTypeError(f"checked: it takes a function, not {fun!r}. For a class, decorate its methods.")
+        raise ArrayTypeError(f"checked: the argument must be a function; got {fun!r}. For a class, decorate its methods.")
     inner = _annotated(fun)
     op = inner.__qualname__.rpartition("<locals>.")[2].removesuffix(".__call__")
     if inspect.iscoroutinefunction(fun) or inspect.isasyncgenfunction(fun):
-        raise ArrayTypeError(f"checked: {op} is a coroutine function, which checked does not take.")
-    # Where annotations are strings, they may mention names that are local to the decorating code.
+        raise ArrayTypeError(
+            f"checked: {op} is a coroutine function, which is not supported. Call check(value, annotation) in it."
+        )
+    # String annotations may mention names that are local to the decorating code.
     near = caller is not None and caller.f_globals is getattr(inner, "__globals__", None)
     local = _mentioned(inner, caller.f_locals if caller is not None and near else {})
     compared: dict[str, Compare] | None = None
-    with contextlib.suppress(NameError):  # perhaps a class that is defined further down: then it is there at the first call
+    with contextlib.suppress(NameError):  # perhaps a class that is defined later: then it exists at the first call
         compared = _compared(inner, local, op)
         if not compared:
             return fun
@@ -139,7 +147,7 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
         try:
             bound = signature.bind_partial(*args, **kwargs)
         except TypeError:
-            fun(*args, **kwargs)  # Python says it with the name of the function
+            fun(*args, **kwargs)  # Python raises an error with the name of the function
             raise
         sizes: Sizes = {}
         for value, compare, where in _given(bound, compared):
@@ -155,7 +163,7 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
 
 
 def _given(bound: inspect.BoundArguments, compared: Mapping[str, Compare]) -> Iterator[tuple[Any, Compare, str]]:
-    """The arguments that are compared, with their places, in the order of the signature. A default is a value too."""
+    """Yield the arguments to compare, with their locations, in the order of the signature; defaults are included."""
     bound.apply_defaults()
     for name, value in bound.arguments.items():
         if (compare := compared.get(name)) is None:
@@ -170,7 +178,7 @@ def _given(bound: inspect.BoundArguments, compared: Mapping[str, Compare]) -> It
 
 
 def _annotated(fun: Any) -> Any:
-    """The function whose annotations count."""
+    """Return the function whose annotations are used."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     fun = inspect.unwrap(fun)
@@ -178,17 +186,17 @@ def _annotated(fun: Any) -> Any:
 
 
 def _mentioned(inner: Any, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the names that the annotations of a function may mention; the others are not kept alive."""
+    """Select the names that the annotations of a function may mention; the others are not kept alive."""
     try:
         annotations = getattr(inner, "__annotations__", {})
-    except NameError:  # since Python 3.14 reading is evaluating
+    except NameError:  # since Python 3.14 reading annotations evaluates them
         return {}
     words = set(re.findall(r"\w+", " ".join(map(str, annotations.values()))))
     return {name: names[name] for name in words if name in names}
 
 
 def _compared(inner: Any, local: dict[str, Any], op: str) -> dict[str, Compare]:
-    """What compares the arguments of a function, by parameter, and its result ("return"), where the annotations are about arrays."""
+    """Return the comparisons of a function's arguments, by parameter, and of its result ("return"), for array annotations."""
     try:
         hints = typing.get_type_hints(inner, localns=local, include_extras=True)
     except (NameError, NamedaxError):

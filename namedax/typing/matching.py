@@ -1,7 +1,7 @@
-"""What differs between a value and an annotation: an array type, or whatever contains array types.
+"""The differences between a value and an annotation: an array type, or an annotation that contains array types.
 
-An annotation is read once. What it becomes is a function, `compare(value, sizes, where)`, which says what differs, or returns `None`;
-size variables that are new go into `sizes`.
+An annotation is read once and becomes a function, `compare(value, sizes, where)`. The function returns the differences or
+`None`, and adds new size variables to `sizes`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _TYPE_STATEMENT: Any = getattr(typing, "TypeAliasType", ())  # since Python 3.12
 
 
 def read(annotation: Any) -> Compare | None:
-    """What compares values with an annotation; `None` if nothing in it is about arrays."""
+    """Return a function that compares values with an annotation; `None` if it contains no array type."""
     if isinstance(annotation, ElementType):
         annotation = ArrayType(annotation, (...,), {}, True)
     if isinstance(annotation, ArrayType):
         return functools.partial(_array, annotation)
     if isinstance(annotation, (str, typing.ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-        raise ArrayTypeError(f"check: the annotation {text!r} is a string here; write it without quotes.")
+        raise ArrayTypeError(f"check: the annotation {text!r} is a string. Write it without quotes.")
     if isinstance(annotation, _TYPE_STATEMENT):
         return functools.partial(_alias, annotation)
     kind = typing.get_origin(annotation) or annotation
@@ -60,7 +60,7 @@ def _is_container(kind: Any) -> bool:
 
 
 def _inside(annotation: Any, kind: Any) -> tuple[Any, ...]:
-    """The annotations in another one: of the same value, of alternatives, or of items."""
+    """Return the annotations inside another one: of the same value, of alternatives, or of items."""
     args = typing.get_args(annotation)
     if isinstance(annotation, typing.NewType):
         return (annotation.__supertype__,)
@@ -79,7 +79,7 @@ def _text_of(annotation: Any) -> str:
     return repr(annotation).replace("typing.", "")
 
 
-# --- what the annotations become ------------------------------------------------------------------------------------
+# --- comparison functions -------------------------------------------------------------------------------------------
 
 
 def _array(want: ArrayType, value: Any, sizes: Sizes, where: str) -> Problem | None:
@@ -101,7 +101,7 @@ def _array(want: ArrayType, value: Any, sizes: Sizes, where: str) -> Problem | N
 
 
 def _all(inside: Sequence[Compare | None], value: Any, sizes: Sizes, where: str) -> Problem | None:
-    """All that is said of one value, as by several array types in one `Annotated`."""
+    """Compare one value with several annotations, such as the array types in one `Annotated`."""
     return next(filter(None, (compare(value, sizes, where) for compare in inside if compare)), None)
 
 
@@ -115,7 +115,7 @@ def _tuple(annotation: Any, inside: Sequence[Compare | None], value: Any, sizes:
 
 
 def _each(annotation: Any, kind: type, compare: Compare, value: Any, sizes: Sizes, where: str) -> Problem | None:
-    """A sequence, or the values of a mapping, with one annotation for all items."""
+    """Compare a sequence, or the values of a mapping, with one annotation for all items."""
     if not isinstance(value, kind):
         return Problem(where, _text_of(annotation), value)
     items: Any = value
@@ -126,7 +126,7 @@ def _each(annotation: Any, kind: type, compare: Compare, value: Any, sizes: Size
 
 
 def _is_record(kind: Any) -> bool:
-    """Whether it is a dataclass, a TypedDict or a NamedTuple."""
+    """Return True for a dataclass, a TypedDict or a NamedTuple."""
     return isinstance(kind, type) and (
         dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
     )
@@ -149,12 +149,12 @@ def _record(kind: Any, value: Any, sizes: Sizes, where: str) -> Problem | None:
 
 @functools.lru_cache(maxsize=1024)
 def _fields(kind: Any) -> Mapping[str, Compare]:
-    """The fields that are about arrays. They are read when a value comes: a class may hold itself."""
+    """Return the comparisons of the fields with array types; evaluated on first use, because a class may contain itself."""
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except Exception as error:
-        # What an annotation says that cannot be read is unknown. That is an error where it seems to be an array type, and
-        # none in a class of someone else, which may import the names for static checkers only.
+        # An annotation that cannot be evaluated is unknown. That is an error if it seems to be an array type. It is no error in
+        # a class of another library, which may import the names for static checkers only.
         texts = [text for base in kind.__mro__ for text in vars(base).get("__annotations__", {}).values()]
         if any(re.search(rf"\b({'|'.join(map(repr, ELEMENT_TYPES))})\s*\[", text) for text in texts if isinstance(text, str)):
             raise unreadable(f"the annotations of class {kind.__qualname__}", error) from error
@@ -171,12 +171,12 @@ def _alias(alias: Any, value: Any, sizes: Sizes, where: str) -> Problem | None:
 
 @functools.lru_cache(maxsize=1024)
 def _value_of(alias: Any) -> Compare | None:
-    """What a `type` statement says. It is read when a value comes: it may contain itself."""
+    """Read the value of a `type` statement; evaluated on first use, because it may contain itself."""
     return read(alias.__value__)
 
 
 def _union(annotations: Sequence[Any], inside: Sequence[Compare | None]) -> Compare:
-    """The first alternative that fits is taken, and binds size variables."""
+    """Return a comparison that takes the first matching alternative, which binds size variables."""
     classes = [_class_of(annotation) for annotation in annotations]
 
     def compare_union(value: Any, sizes: Sizes, where: str) -> Problem | None:
@@ -200,11 +200,11 @@ def _union(annotations: Sequence[Any], inside: Sequence[Compare | None]) -> Comp
 
 
 def _class_of(annotation: Any) -> Any:
-    """The class that a value is of if it is an alternative of a union; `object` where Python cannot tell (a Literal, a Protocol)."""
+    """Return the class of a value of one alternative of a union; `object` if Python cannot test it (a Literal, a Protocol)."""
     kind = typing.get_origin(annotation) or annotation
-    if kind is typing.Annotated:  # with an array type it says nothing of the class: a NamedArray and a jax.Array stand for both
+    if kind is typing.Annotated:  # an array type does not determine the class: NamedArray and jax.Array both match it
         return object if read(annotation) else _class_of(typing.get_args(annotation)[0])
-    # Python's numbers are a tower for annotations: an int is a float.
+    # Annotations follow Python's numeric tower: an int is a float.
     kind = {float: (float, int), complex: (complex, float, int)}.get(kind, dict if typing.is_typeddict(kind) else kind)
     try:
         isinstance(None, kind)

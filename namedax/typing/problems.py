@@ -1,4 +1,4 @@
-"""What came instead of what an annotation says. Every sentence about a value that does not fit is written here."""
+"""Descriptions of a mismatch between a value and an annotation. All sentences about such a value are written here."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from namedax.typing.array_types import ArrayType, Size, as_jax_reads, key
 __all__ = ["Problem", "Seen", "Sizes", "array_problem", "no_array_problem", "see", "union_problem", "unreadable"]
 
 
-# The size variables of one call: the size, and where it was seen first: the value, as "argument x[0]", and its axis.
+# The size variables of one call: the size, and its first occurrence: the value, such as "argument x[0]", and its axis.
 Sizes = dict[str, tuple[int, str, Hashable]]
 
 
-# --- what came ------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------------------------
 
 
 class Seen(NamedTuple):
-    """What annotations say something about."""
+    """The properties of an array that annotations describe."""
 
     dtype: Any
     weak: bool
@@ -37,10 +37,10 @@ class Seen(NamedTuple):
 
 
 def see(value: Any) -> Seen | None:
-    """An array of namedax, JAX or NumPy, or a Python number, as annotations see it; `None` for what is no array."""
+    """Return the properties of an array of namedax, JAX or NumPy, or a Python number; `None` for other values."""
     if isinstance(value, NamedArray):
         data: Any = value.data
-        if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):  # a transformation of JAX put something else there
+        if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):  # a transformation of JAX stored another object
             return None
         return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value._sizes)
     if isinstance(value, NUMPY):
@@ -52,7 +52,7 @@ def see(value: Any) -> Seen | None:
 
 
 def came(value: Any) -> str:
-    """What a value is, as messages say it."""
+    """Describe a value, for messages."""
     if value is None:
         return "None"
     if isinstance(value, (bool, int, float, complex, str)) and not isinstance(value, np.generic):
@@ -63,12 +63,12 @@ def came(value: Any) -> str:
     return f"of type {type(value).__qualname__}{length}"
 
 
-# --- what differs ---------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """What was expected where, what came, the differences, and what to do about them."""
+    """A mismatch: its location, the expected type, the value, the differences, and the remedies."""
 
     where: str
     expected: str
@@ -77,14 +77,14 @@ class Problem:
     remedies: Sequence[str] = ()
 
     def text(self) -> str:
-        """The problem as sentences."""
+        """Return the problem as sentences."""
         sentences = [f"{self.where} should be {self.expected}, but is {came(self.value)}."]
         sentences += [f"{what[0].upper()}{what[1:]}." for what in self.differences]
         return " ".join((*sentences, *self.remedies))
 
 
 def no_array_problem(value: Any, want: ArrayType, where: str) -> Problem:
-    """An array is wanted, and something else came."""
+    """Describe a value that is not an array although the annotation requires one."""
     remedy = {type(None): f"If None is allowed here, write {want} | None."}.get(type(value))
     if isinstance(value, (list, tuple)):
         remedy = "Make it an array first (jnp.asarray, nx.named)."
@@ -94,10 +94,10 @@ def no_array_problem(value: Any, want: ArrayType, where: str) -> Problem:
 def array_problem(
     value: Any, have: Seen, want: ArrayType, wrong: list[tuple[Hashable, Size, int]], sizes: Sizes, where: str
 ) -> Problem:
-    """An array of another type came. `wrong` are the axes of another size: each with the size that is wanted and that it has."""
+    """Describe an array of another type; `wrong` has the axes of another size, each with the expected and the actual size."""
     said, remedies = [], []
     if not want.element.has(have.dtype, weak=have.weak):
-        said.append(f"the element type is {_element_text(value, have)}, not {want.element}")
+        said.append(f"the dtype is {_element_text(value, have)}, not {want.element}")
         remedies += _about_elements(value, have, want)
     ndim, rank = len(have.shape), want.sizes(len(have.shape)) is not None
     if not rank:
@@ -113,7 +113,7 @@ def array_problem(
     if missing:
         said.append(f"it lacks {_axes(missing)}")
     if extra:
-        said.append(f"it has {_axes(extra)}, which the type does not mention")
+        said.append(f"it has {_axes(extra)}, which the type lacks")
     if missing or extra:
         remedies += _about_names(want, missing, extra, None if rank else ndim)
     elif not rank:
@@ -124,7 +124,7 @@ def array_problem(
 
 
 def union_problem(value: Any, text: str, problems: list[Problem], where: str) -> Problem:
-    """None of the alternatives fits, which `text` lists; `problems` are those with the alternatives that are about arrays."""
+    """Describe a value that matches none of the alternatives in `text`; `problems` are those of array alternatives."""
     if len(problems) == 1:
         return problems[0] if problems[0].where != where else dataclasses.replace(problems[0], expected=text)
     differences = [f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + came(value)}" for p in problems]
@@ -132,14 +132,14 @@ def union_problem(value: Any, text: str, problems: list[Problem], where: str) ->
 
 
 def unreadable(what: str, error: BaseException) -> ArrayTypeError:
-    """The error for an annotation that cannot be evaluated."""
+    """Return the error for an annotation that cannot be evaluated."""
     return ArrayTypeError(
-        f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define the name where the function "
-        "sees it when it runs (not under TYPE_CHECKING), or leave the annotation out."
+        f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define the name so that it "
+        "exists at run time (not under TYPE_CHECKING), or remove the annotation."
     )
 
 
-# --- their words ----------------------------------------------------------------------------------------------------
+# --- phrases --------------------------------------------------------------------------------------------------------
 
 
 def _axis(axis: Hashable) -> str:
@@ -169,15 +169,17 @@ def _about_elements(value: Any, have: Seen, want: ArrayType) -> list[str]:
         return []
     wanted = getattr(want.element, "dtype", None)
     if wanted is None:
-        return ["Cast it with astype, or write another element type."]
+        return ["Cast it with astype, or write another dtype in the type."]
     if as_jax_reads(wanted) != wanted:
-        return [f"64-bit types are off, and JAX makes no {want.element}: set jax_enable_x64, or write a kind as floating."]
+        return [
+            f"64-bit types are disabled, so JAX has no {want.element}. Set jax_enable_x64, or write a kind such as floating."
+        ]
     cast = f"astype({wanted.name!r})" if hasattr(value, "dtype") else f"jnp.asarray(value, {wanted.name!r})"
-    return [f"Cast it with {cast}, or write another element type."]
+    return [f"Cast it with {cast}, or write another dtype in the type."]
 
 
 def _about_names(want: ArrayType, missing: list[Hashable], extra: list[Hashable], ndim: int | None) -> list[str]:
-    """What to do about names; `ndim` is given if the number of positional axes is wrong as well."""
+    """Return the remedies for names; `ndim` is given if the number of positional axes is wrong as well."""
     if missing and extra:
         close = {name: difflib.get_close_matches(str(name), map(str, extra), n=1, cutoff=0.6) for name in missing}
         pairs = {old: new for new in missing for old in extra if str(old) in close[new]}
@@ -188,8 +190,8 @@ def _about_names(want: ArrayType, missing: list[Hashable], extra: list[Hashable]
         return [f"Name positional axes with nx.named: which of them is {show_names(missing)}?"]
     if missing:
         it = "it" if len(missing) == 1 else "them"
-        return [f"Give it {_axes(missing)} (nx.named, nx.rename), or leave {it} out of the type."]
+        return [f"Give it {_axes(missing)} (nx.named, nx.rename), or remove {it} from the type."]
     if ndim is not None and ndim + len(extra) == len(want.shape):
         return [f"Give names positions with nx.positional(x, [{show_names(extra)}, ...])."]
     form = "{'name', ...}" if set(want.names.values()) <= {None} else "{'name': 3, ...: ...}"
-    return [f"Reduce what should not be there, or allow more names in the type with ... (as in {form})."]
+    return [f"Reduce the extra axes, or allow more names in the type with ... (as in {form})."]

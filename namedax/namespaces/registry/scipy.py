@@ -9,7 +9,7 @@ from namedax.core.annotations import Array
 from namedax.namespaces import other_spellings
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.registry.tables import Functions, only
-from namedax.operands.axes import requires_axis
+from namedax.operands.operation import REDUCED, operation
 from namedax.ops.nn.activations import log_softmax, softmax
 from namedax.ops.window.calculus import CALCULUS, detrend
 
@@ -25,7 +25,7 @@ def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
     over_all.__name__ = over_all.__qualname__ = function.__name__
     over_all.__doc__ = function.__doc__
 
-    return requires_axis(over_all)
+    return operation(requires_axis=REDUCED)(over_all)
 
 
 INTEGRATE: Functions = only(CALCULUS, "trapezoid")

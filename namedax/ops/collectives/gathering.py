@@ -14,13 +14,13 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond
-from namedax.core.name_scopes import operation
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import Explicit, operation
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "gather_entries", "pgather"]
@@ -28,7 +28,7 @@ __all__ = ["FUNCTIONS", "gather_entries", "pgather"]
 Axes = tuple[str, ...]
 
 
-@operation("axes")
+@operation(explicit=Explicit.AS_JAX, scope=True)
 def pgather(x: Any, idx: Any, axes: Any) -> Any:
     """Reads entries of `x` along one or several axes, at indices over all of these together.
 

@@ -19,7 +19,6 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
-from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
@@ -27,6 +26,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, format_value, show_names
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import Explicit, operation
 from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
@@ -169,7 +169,7 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
 # --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
     """Sums over a named axis; of the sum, instance `i` keeps the `i`-th part of a positional axis.
 
@@ -216,7 +216,7 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
     return _map(one, x)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
     """Exchanges a named and a positional axis: instance `i` gets the `i`-th part of `split_axis` from every instance.
 
@@ -306,7 +306,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
     return make_result(jnp.where(there, data, jnp.zeros((), data.dtype)), out)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
     """Sends the entry of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
 
@@ -368,7 +368,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     return _map(lambda leaf: _permute("ppermute", leaf, names, source_of), x)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
 
@@ -403,7 +403,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     return _map(lambda leaf: _permute("pshuffle", leaf, names, source_of), x)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """Gives every instance the entry of instance `source`.
 

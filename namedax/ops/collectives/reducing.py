@@ -17,7 +17,6 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, vmapped_by
@@ -33,6 +32,7 @@ from namedax.errors import (
     usage,
 )
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import Explicit, operation
 from namedax.ops.reduction import reductions
 from namedax.resources import communication as comm
 
@@ -139,7 +139,7 @@ def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, .
     return tuple(n for n in names if n in dims), tuple(n for n in names if n not in dims)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum(x: Any, axis_name: AxisName) -> Any:
     """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
 
@@ -182,13 +182,13 @@ def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
     return _map(one, x)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmean(x: Any, axis_name: AxisName) -> Any:
     """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`."""
     return _over_present("pmean", "mean", x, axis_name)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmax(x: Any, axis_name: AxisName) -> Any:
     """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
 
@@ -197,13 +197,13 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
     return _over_present("pmax", "max", x, axis_name)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmin(x: Any, axis_name: AxisName) -> Any:
     """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`."""
     return _over_present("pmin", "min", x, axis_name)
 
 
-@operation("axis_name")
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
     """Turns a named axis, or a tuple of them, into a positional one that every instance sees whole.
 

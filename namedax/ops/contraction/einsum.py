@@ -29,8 +29,8 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands import kernels
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import block_of
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
@@ -39,7 +39,7 @@ from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
 __all__ = ["dot", "einsum"]
 
 
-@of_arguments
+@operation(cached=True)
 def einsum(
     spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
 ) -> Array:
@@ -257,7 +257,7 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
     return tuple(labels)
 
 
-@of_arguments
+@operation(cached=True)
 def dot(
     x: Any,
     y: Any,

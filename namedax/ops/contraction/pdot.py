@@ -11,10 +11,10 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import guarded
 from namedax.errors import PositionalAxisError
 from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import block_of
 from namedax.ops.collectives.reducing import _names, _size_where_lacking
 from namedax.ops.contraction.engine import Contraction
@@ -26,7 +26,7 @@ AxisName = Any
 # --- pdot -----------------------------------------------------------------------------------------------------------
 
 
-@guarded("pdot")
+@operation(name="pdot")
 def pdot(
     x: Any,
     y: Any,

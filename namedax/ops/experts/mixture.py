@@ -39,7 +39,7 @@ from jax.extend.core import ClosedJaxpr
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
-from namedax.core.name_scopes import operation, theirs
+from namedax.core.name_scopes import theirs
 from namedax.core.names import Dims, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
@@ -58,6 +58,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import array_of, flatten
 from namedax.ops.experts.exchange import Exchange
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
@@ -75,7 +76,7 @@ _OP = "mixture_of_experts"
 Axes = tuple[str, ...]
 
 
-@operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis))
+@operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis), scope=True)
 def mixture_of_experts(
     expert: Callable[[Any, Any], Any],
     params: Any,

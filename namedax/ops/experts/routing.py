@@ -16,7 +16,6 @@ import numpy as np
 from namedax.core.annotations import Array
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.errors import (
     ArgumentError,
@@ -28,6 +27,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.operands.operation import operation
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -74,7 +74,7 @@ jax.tree_util.register_dataclass(
 )
 
 
-@operation("axis")
+@operation(scope=True)
 def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True) -> Routing:
     """The `k` best experts of every token, and the weight of each.
 
@@ -126,7 +126,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
     return Routing(index, weight, probabilities, experts, axis, choice)
 
 
-@operation("over")
+@operation("over", scope=True)
 def load_balancing_loss(routing: Routing, over: Any) -> Array:
     """How unevenly the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same one.
 
@@ -160,7 +160,7 @@ def load_balancing_loss(routing: Routing, over: Any) -> Array:
     return routing.experts * _sum(share * _mean(routing.probabilities, names), routing.route)
 
 
-@operation("axis")
+@operation(scope=True)
 def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
     """The mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 

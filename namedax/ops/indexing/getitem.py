@@ -24,7 +24,6 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond, weak_as
-from namedax.core.explicit_fallback import guarded
 from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven, plain
@@ -33,6 +32,7 @@ from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.operands import kernels
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import operation
 from namedax.ops.indexing.parts import (
     ARRAY,
     READ_MODES,
@@ -366,7 +366,7 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
     return partial.astype(jnp.bool_) if truth else partial
 
 
-@guarded("getitem")
+@operation(name="getitem")
 def getitem(x: Any, index: Any, /) -> Array:
     """`x[index]`, by name or by position.
 
@@ -409,7 +409,7 @@ def getitem(x: Any, index: Any, /) -> Array:
             raise PositionalAxisError(
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep "
                 "the shape with nx.where(mask, x, fill)."
-            )
+            ).about(depends_on_data=True)
     refuse_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)

@@ -223,7 +223,7 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
         raise PositionalAxisError(
             f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {format_value(axis)} of size {size} would depend "
             "on data. Keep the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
-        )
+        ).about(depends_on_data=True)
     found = np.nonzero(np.asarray(data))[0]
     return make_in_region(jnp.asarray(found), (axis,)) if is_name(axis) else jnp.asarray(found)
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.explicit_fallback import checked_operation
 from namedax.errors import ArgumentTypeError, format_value
 from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run
+from namedax.operands.operation import operation
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.indexing.getitem import cut_range, read
 from namedax.ops.indexing.parts import range_of
@@ -24,7 +24,7 @@ from namedax.ops.indexing.parts import range_of
 __all__ = ["FUNCTIONS", "slice"]
 
 
-@checked_operation
+@operation()
 def slice(
     x: Any, index: Mapping[Hashable, builtins.slice], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
 ) -> LikeArguments:

@@ -24,10 +24,10 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value, raise_not_found
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key, axis_requirement, resolve_axis
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import MOVED, operation
 from namedax.operands.pytree_leaves import wide_index
 from namedax.resources import communication as comm
 from namedax.resources.layout import Axes
@@ -37,8 +37,7 @@ __all__ = ["index_positional", "take"]
 _MODES = ("fill", "clip", "wrap")
 
 
-@of_arguments
-@axis_requirement()
+@operation(requires_axis=MOVED, cached=True)
 def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Array:
     """Entries of `x` along one axis.
 

@@ -12,12 +12,12 @@ from jax import lax
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import PositionalAxisError, format_value
 from namedax.operands.axes import resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.indexing.getitem import read_parts
 from namedax.ops.indexing.parts import ARRAY, READ_MODES, Part, StandIn
@@ -29,7 +29,7 @@ class _Place(StandIn):
     """Stands for a positional axis."""
 
 
-@operation("axis")
+@operation(scope=True)
 def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None) -> Any:
     """`nx.take_along_axis` with negative indices that count from the end."""
     op = "take_along_axis"

@@ -21,7 +21,6 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assignment
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
-from namedax.core.explicit_fallback import guarded
 from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
@@ -33,6 +32,7 @@ from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.parts import (
@@ -190,7 +190,7 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
     return Lifted(update, f"at[...].{method}")(x, *arrays, *values)
 
 
-@guarded("at[...].get")
+@operation(name="at[...].get")
 def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[str, Any]) -> Any:
     check_fits("at[...].get", "fill_value", fill_value, x.dtype)
     if by_name("at", index, x) is not None:
@@ -200,7 +200,7 @@ def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[s
     return _by_position(x, index, "get", None, {"mode": mode, "fill_value": fill_value, **hints})
 
 
-@guarded("at[...]")
+@operation(name="at[...]")
 def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
     op = f"at[...].{method}"
     if mode not in READ_MODES:

@@ -13,7 +13,6 @@ from jax import lax
 
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
@@ -21,6 +20,7 @@ from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
 from namedax.operands.axis_slices import Entries
 from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree_leaves import array_of, block_of, flatten
 from namedax.ops.loops.carries import Grow, ValueType, check_placements, fix_carry_type
 from namedax.ops.loops.control_flow import from_device
@@ -31,7 +31,7 @@ from namedax.resources.padding_masks import is_real, real_blocks
 __all__ = ["FUNCTIONS"]
 
 
-@operation("axis", holds=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True)
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0) -> Any:
     """Combines all entries up to each one along an axis, with an associative function: `lax.associative_scan` over names.
 

@@ -19,13 +19,13 @@ from jax import lax
 
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.records import Record
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import block_of, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Element, ValueType, check_placements
 
@@ -34,7 +34,7 @@ __all__ = ["cond", "switch"]
 _NO_OPERAND = object()
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NO_OPERAND
 ) -> Any:
@@ -75,7 +75,7 @@ def cond(
     return _select("cond", pred, branches, operands)
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND) -> Any:
     """One of several functions of the operands, by number: `lax.switch` over names.
 

@@ -18,7 +18,6 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
 from namedax.core.user_code import call_user_code
@@ -26,6 +25,7 @@ from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean, format_value
 from namedax.operands.axis_slices import Entries
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Carry, Grow, ValueType, fix_carry_type
 from namedax.programs.evaluator import collective_axes
@@ -39,7 +39,7 @@ __all__ = ["FUNCTIONS", "from_device", "pair_of", "scan_along", "scan_entries"]
 # --- scan ----------------------------------------------------------------------------------------------------------------
 
 
-@operation("axis", holds=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True)
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -251,7 +251,7 @@ def _lengthened(leaf: Any, count: int, kind: ValueType) -> Any:
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
-@operation("axis", holds=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True)
 def fold(
     f: Callable[[Any, Any], Any],
     init: Any,
@@ -283,7 +283,7 @@ def fold(
 # --- loops ---------------------------------------------------------------------------------------------------------------
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None) -> Any:
     """Applies `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over names.
 
@@ -335,7 +335,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     return state.finish(fix_carry_type(state.grow, attempt))
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """Applies `body_fun` while `cond_fun` is true: `lax.while_loop` over names.
 

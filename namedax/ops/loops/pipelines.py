@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.array import dims_of, is_named
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.user_code import call_user_code
@@ -31,6 +30,7 @@ from namedax.errors import (
 )
 from namedax.operands.axis_slices import Entries
 from namedax.operands.broadcasting import make_result
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import block_of, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
 from namedax.ops.loops.pipeline_schedule import Pipeline, Schedule
@@ -42,7 +42,7 @@ __all__ = ["FUNCTIONS"]
 OP = "pipeline"
 
 
-@operation(lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over), holds=True)
+@operation(lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over), calls_functions=True)
 def pipeline(
     layer: Callable[[Any, Any], Any],
     x: Any,

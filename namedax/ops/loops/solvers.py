@@ -32,13 +32,13 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.docstrings import joined
 from namedax.core.element_types import weak_as
-from namedax.core.name_scopes import operation
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, format_value
 from namedax.operands.nmap import explain_type_errors, nmap
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.ops.loops.custom_rules import values_like
 from namedax.resources import communication as comm
@@ -513,7 +513,7 @@ _TEXT = """
 """
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
     """Solves `A(x) = b` by conjugate gradients.
 
@@ -529,7 +529,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxi
     return space.value(x), None
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
     """Solves `A(x) = b` by the stabilised biconjugate gradient method.
 
@@ -545,7 +545,7 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0
     return space.value(x), None
 
 
-@operation(holds=True)
+@operation(calls_functions=True)
 def gmres(
     A: Any,
     b: Any,

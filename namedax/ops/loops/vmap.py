@@ -18,8 +18,6 @@ from jax.extend.core import jaxpr_as_fun
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
-from namedax.core.explicit_fallback import guarded
-from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, hiding
@@ -28,6 +26,7 @@ from namedax.core.variance import cast, cast_data
 from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, format_value, show_names
 from namedax.operands.axis_slices import Entries
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.programs.evaluator import collective_axes
@@ -81,7 +80,7 @@ class _Entry:
         return [data_of(leaf) for leaf in leaves]
 
 
-@operation("axis", holds=True)
+@operation(explicit=Explicit.KEPT, calls_functions=True)
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Any = 0) -> Any:
     """Applies a function to the entries along an axis in turn: `lax.map` over names. It saves memory where `vmap` saves time.
 
@@ -179,7 +178,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
     return vectorised
 
 
-@guarded("vmap")
+@operation(name="vmap")
 def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if isinstance(in_axes, (tuple, list)):
         if len(in_axes) != len(args):

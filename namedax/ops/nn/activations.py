@@ -17,10 +17,10 @@ from namedax.core.call_errors import refuse_miscall
 from namedax.core.element_types import as_inexact, extreme, has_infinity
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.variance import cast_data
-from namedax.operands import dispatch_cache, kernels
+from namedax.operands import kernels
 from namedax.operands.axes import axis_key
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import Explicit, elementwise_operation, operation
 from namedax.ops.elementwise import apply_elementwise, elementwise_call
 from namedax.ops.reduction.reductions import sharded_maximum
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
@@ -39,7 +39,7 @@ def _activation(name: str) -> Callable[..., Any]:
         return kernels.run_elementwise(name, of_one, (), x)
 
     operate.__name__ = name
-    shortcut = dispatch_cache.of_one(operate)
+    shortcut = elementwise_operation(operate)
 
     def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
         def call(*datas: Any) -> Any:
@@ -111,7 +111,7 @@ def _masked(data: Any, mask: Any, value: float) -> Any:
     return data if mask is None else jnp.where(mask, data, value)
 
 
-@of_arguments
+@operation(explicit=Explicit.KEPT, cached=True)
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
 
@@ -149,7 +149,7 @@ def _sharded_softmax(site: ReductionPlan) -> Any:
     return softmax(values, where, counted)
 
 
-@of_arguments
+@operation(explicit=Explicit.KEPT, cached=True)
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`.
 

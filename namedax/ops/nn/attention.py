@@ -37,7 +37,6 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.explicit_fallback import guarded
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
@@ -56,6 +55,7 @@ from namedax.errors import (
 from namedax.operands import kernels
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors, nmap
+from namedax.operands.operation import operation
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
@@ -82,7 +82,7 @@ __all__ = ["FUNCTIONS", "dot_product_attention"]
 _positional = nmap(jax.nn.dot_product_attention)
 
 
-@guarded("dot_product_attention")
+@operation(name="dot_product_attention")
 def dot_product_attention(
     query: Any,
     key: Any,

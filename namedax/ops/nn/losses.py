@@ -23,7 +23,6 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -32,6 +31,7 @@ from namedax.operands import kernels
 from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align_ranks, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import operation
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 
@@ -40,7 +40,7 @@ __all__ = ["FUNCTIONS", "softmax_cross_entropy"]
 _OP = "softmax_cross_entropy"
 
 
-@checked_operation
+@operation()
 def softmax_cross_entropy(
     logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
 ) -> Array:

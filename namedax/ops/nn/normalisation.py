@@ -32,8 +32,6 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
-from namedax.core.explicit_fallback import checked_operation
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
@@ -50,6 +48,7 @@ from namedax.operands import kernels
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align_ranks, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree_leaves import names_of
 from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.random.drawing import draw
@@ -250,7 +249,7 @@ def _epsilon(op: str, epsilon: Any) -> float:
 # --- the norms ------------------------------------------------------------------------------------------------------
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def layer_norm(
     x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
 ) -> LikeArguments:
@@ -287,7 +286,7 @@ def _normalised(site: ReductionPlan, passes: Callable[[ReductionPlan], Statistic
     return _normalise(site, passes(site), epsilon)[0]
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> LikeArguments:
     """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
 
@@ -367,7 +366,7 @@ def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, w
     return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
 
 
-@operation("axis")
+@operation(explicit=Explicit.KEPT, scope=True)
 def batch_norm(
     x: Any,
     axis: Any,
@@ -436,7 +435,7 @@ def batch_norm(
         return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
-@operation("axis")
+@operation(explicit=Explicit.KEPT, scope=True)
 def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     """Mean and variance over `axis`, in float32 (or float64). Arguments as for `layer_norm`.
 
@@ -486,7 +485,7 @@ def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Momen
 # --- dropout --------------------------------------------------------------------------------------------------------
 
 
-@operation("shared")
+@operation("shared", explicit=Explicit.AS_JAX, scope=True)
 def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> LikeArguments:
     """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014).
 

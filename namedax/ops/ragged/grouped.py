@@ -21,13 +21,13 @@ from jax.sharding import AxisType, PartitionSpec
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, format_value, raise_not_found
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.ragged import token_moves
 from namedax.ops.sorting.searching import search
@@ -43,7 +43,7 @@ _OP = "grouped_dot"
 Axes = tuple[str, ...]
 
 
-@operation("axis")
+@operation(scope=True)
 def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> Array:
     """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
 

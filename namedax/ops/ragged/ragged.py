@@ -16,10 +16,10 @@ import numpy as np
 
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
 from namedax.operands.broadcasting import to_local
+from namedax.operands.operation import operation
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
@@ -39,7 +39,7 @@ _maximum, _minimum = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"]
 
 def _said(function: Callable[..., Any]) -> Callable[..., Any]:
     """A method that says its name in programs, as an operation."""
-    return operation(lambda self, *_, **__: (self.tokens, self.rows), f"Ragged.{function.__name__}")(function)
+    return operation(lambda self, *_, **__: (self.tokens, self.rows), name=f"Ragged.{function.__name__}", scope=True)(function)
 
 
 class _Type(type):

@@ -11,7 +11,6 @@ import numpy as np
 
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -26,6 +25,7 @@ from namedax.errors import (
 from namedax.operands.axes import unwrap_single
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted, nmap
+from namedax.operands.operation import operation
 from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
@@ -47,7 +47,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 __all__ = ["categorical", "choice", "permutation"]
 
 
-@operation("axis")
+@operation(scope=True)
 def categorical(
     key: Any,
     logits: Any,
@@ -168,7 +168,7 @@ def _categorical_without_replacement(
     return wrap_drawn(data, dims, len(front))
 
 
-@operation("axis")
+@operation(scope=True)
 def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """Permutes `x` at random along an axis.
 
@@ -236,7 +236,7 @@ def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
     return draw(op, lambda key, shape, x: jax.random.permutation(key, x, at, True), key, {}, (), {"x": x}, rank=rank)
 
 
-@operation("axis")
+@operation(scope=True)
 def choice(
     key: Any,
     a: Any,

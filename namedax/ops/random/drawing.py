@@ -24,12 +24,12 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import guarded
 from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.sizes import named_sizes
 from namedax.resources.layout import relayout
 
@@ -69,7 +69,7 @@ def place_of(name: Hashable) -> tuple[str, ...]:
     return region.place(name) if region is not None and region.manual and name is not None else ()
 
 
-@guarded("draw")
+@operation(name="draw", explicit=Explicit.AS_JAX)
 def draw(
     op: str,
     call: Callable[..., Any],

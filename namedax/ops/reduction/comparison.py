@@ -12,8 +12,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.explicit_fallback import checked_operation
 from namedax.errors import NamedaxError
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import names_of
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -31,7 +31,7 @@ def _array(x: Any) -> Any:
     return x if isinstance(x, NamedArray) else jnp.asarray(x)
 
 
-@checked_operation
+@operation()
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Whether all elements are close, `|a - b| <= atol + rtol * |b|`: one answer over all axes, named and positional.
 
@@ -56,7 +56,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     return _everywhere(_array(_ELEMENTWISE["isclose"](a, b, rtol, atol, equal_nan)))
 
 
-@checked_operation
+@operation()
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Whether two arrays have the same axes, named and positional, and the same elements: one answer.
 
@@ -81,7 +81,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return _equal(a1, a2, equal_nan)
 
 
-@checked_operation
+@operation()
 def array_equiv(a1: Any, a2: Any) -> Any:
     """Whether two arrays are equal when they are broadcast, by name and by position: one answer.
 

@@ -18,16 +18,15 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, has_infinity, weak_as
-from namedax.core.explicit_fallback import checked_operation, guarded
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key, axis_requirement
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, only_real, real_blocks, real_entries
@@ -194,8 +193,7 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 # --- as in jax.numpy ------------------------------------------------------------------------------------------------
 
 
-@axis_requirement()
-@of_arguments
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis.
 
@@ -223,8 +221,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
     return _run_numpy("cumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_requirement()
-@of_arguments
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis; arguments and costs as for `cumsum`.
 
@@ -235,8 +232,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
     return _run_numpy("cumprod", "cumprod", x, axis, dtype, reverse)
 
 
-@axis_requirement()
-@of_arguments
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
 
@@ -247,8 +243,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
 
 
-@axis_requirement()
-@of_arguments
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
 
@@ -292,7 +287,7 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
 # --- as in jax.lax --------------------------------------------------------------------------------------------------
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative maximum along one axis, as `lax.cummax`.
 
@@ -319,7 +314,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummax", operand, axis, reverse)
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
@@ -330,7 +325,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     return _run_lax("cummin", operand, axis, reverse)
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
 
@@ -341,13 +336,13 @@ def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArgu
     return _run_lax("cumlogsumexp", operand, axis, reverse)
 
 
-@guarded("cumsum")
+@operation(name="cumsum")
 def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
     return _run_lax("cumsum", operand, axis, reverse)
 
 
-@guarded("cumprod")
+@operation(name="cumprod")
 def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
     return _run_lax("cumprod", operand, axis, reverse)

@@ -15,15 +15,14 @@ from namedax.core import cpu_workarounds
 from namedax.core.annotations import Array, Axis
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
-from namedax.operands.axes import refuse_order_of_storage, requires_axis
+from namedax.operands.axes import refuse_order_of_storage
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm
 
@@ -200,8 +199,7 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     return lax.squeeze(weak_as(value, site.data), site.axes), lax.squeeze(index, site.axes)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
 
@@ -215,8 +213,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
     return _run_extremum("max", True, x, axis, keepdims, initial, where)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum over positional and named axes; see `max`.
 
@@ -258,8 +255,7 @@ def _append_positional(x: Any, count: int) -> Any:
     return make_result(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
 
@@ -273,8 +269,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     return _run_arg("argmax", True, x, axis, keepdims)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum along one axis; see `argmax`.
 
@@ -304,7 +299,7 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
         return WithIndex(site.finish(values), site.finish(indices))
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def max_with_index(x: Any, axis: Axis) -> WithIndex:
     """Maximum along one axis, a position or a name, and the index of the first entry that has it.
 
@@ -330,7 +325,7 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
     return _run_with_index("max_with_index", True, x, axis)
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def min_with_index(x: Any, axis: Axis) -> WithIndex:
     """Minimum along one axis and the index of the first entry that has it; see `max_with_index`.
 

@@ -22,8 +22,7 @@ from jax import lax
 from namedax.core.annotations import Array, Axis
 from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
 from namedax.core.variance import cast_data
-from namedax.operands.axes import requires_axis, without_axis_check
-from namedax.operands.dispatch_cache import of_arguments
+from namedax.operands.operation import REDUCED, Explicit, operation, without_axis_check
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
 from namedax.ops.reduction.site import ReductionPlan, run_reduction
 from namedax.resources import communication as comm
@@ -212,8 +211,7 @@ def _logsumexp(site: ReductionPlan) -> Any:
     return result if site.keepdims else lax.squeeze(result, site.axes)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def sum(
     x: Any,
     axis: Axis = None,
@@ -250,8 +248,7 @@ def sum(
     return run_reduction("sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean over positional and named axes. Arguments as for `sum`.
 
@@ -262,18 +259,19 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False
     return run_reduction("mean", _mean, x, axis, keepdims, where, dtype)
 
 
+@operation(explicit=Explicit.AS_JAX)
 def var(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
     """The variance; `mean` and `correction` are in `namespaces.reduction_forms`, which users see."""
     return run_reduction("var", _var, x, axis, keepdims, where, dtype, ddof)
 
 
+@operation(explicit=Explicit.AS_JAX)
 def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
     """The standard deviation, as `var`."""
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def prod(
     x: Any,
     axis: Axis = None,
@@ -295,8 +293,7 @@ def prod(
     return run_reduction("prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether any element is true, over positional and named axes. Arguments as for `sum`.
 
@@ -307,8 +304,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return run_reduction("any", _any, x, axis, keepdims, where)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
 
@@ -319,8 +315,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
     return run_reduction("all", _all, x, axis, keepdims, where)
 
 
-@of_arguments
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The number of elements that are not zero, over positional and named axes.
 
@@ -331,6 +326,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array
     return run_reduction("count_nonzero", _count_nonzero, x, axis, keepdims, None)
 
 
+@operation(explicit=Explicit.AS_JAX)
 def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
     """`log(sum(exp(x)))`; factors and signs are in `namespaces.reduction_forms`, which users see."""
     return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)

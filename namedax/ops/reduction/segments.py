@@ -20,7 +20,6 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu_workarounds import extremum
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.region import ambient
@@ -30,6 +29,7 @@ from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis, unwrap_single
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.operands.operation import operation
 from namedax.ops.reduction.extrema import among_steps
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
@@ -45,7 +45,7 @@ _LOCAL: dict[str, Callable[..., Any]] = {
 }
 
 
-@checked_operation
+@operation()
 def segment_sum(
     data: Any,
     segment_ids: Any,
@@ -89,7 +89,7 @@ def segment_sum(
     return _segment("sum", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@checked_operation
+@operation()
 def segment_prod(
     data: Any,
     segment_ids: Any,
@@ -108,7 +108,7 @@ def segment_prod(
     return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@checked_operation
+@operation()
 def segment_max(
     data: Any,
     segment_ids: Any,
@@ -127,7 +127,7 @@ def segment_max(
     return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
-@checked_operation
+@operation()
 def segment_min(
     data: Any,
     segment_ids: Any,

@@ -11,18 +11,18 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, format_value, refuse_names
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import operation
 from namedax.operands.sizes import named_sizes
 
 __all__ = ["FUNCTIONS", "broadcast_to"]
 
 
-@checked_operation
+@operation()
 def broadcast_to(
     array: Any, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None] | None = None
 ) -> LikeArguments:

@@ -17,7 +17,6 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_numbers
 from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
-from namedax.core.name_scopes import operation
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -35,6 +34,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import Explicit, operation
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
@@ -271,7 +271,7 @@ def _names_placed(x: Any, axes: Any) -> list[Hashable]:
 def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
 @overload
 def positional(x: Any, axes: Any) -> Any: ...
-@operation(_names_placed)
+@operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
 def positional(x: Any, axes: Any) -> Any:
     """Gives positions to all named axes.
 
@@ -310,7 +310,7 @@ def positional(x: Any, axes: Any) -> Any:
 def untag(x: ArrayLike, axes: Any) -> Array: ...
 @overload
 def untag(x: Any, axes: Any) -> Any: ...
-@operation(_names_placed)
+@operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
 def untag(x: Any, axes: Any) -> Any:
     """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
 

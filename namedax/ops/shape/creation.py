@@ -13,7 +13,6 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_fits
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.names import check_dims, check_name, is_name
 from namedax.core.region import ambient
@@ -29,6 +28,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.sizes import check_shape, named_sizes, size_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
@@ -37,7 +37,7 @@ from namedax.ops.shape.joining import stack
 __all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "zeros"]
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Array:
     """Evenly spaced values, along a name if `axis` is given.
 
@@ -82,7 +82,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     return apply_elementwise("arange", lambda i: (first + i * stride).astype(like.dtype), index)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
     """One-hot encoding along a new axis, which may have a name.
 
@@ -149,7 +149,7 @@ def _filled(
     return make_result(function((*blocks, *shape), *options), dims)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -175,7 +175,7 @@ def zeros(
     return _filled("zeros", jnp.zeros, shape, named_shape, device, dtype)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -188,7 +188,7 @@ def ones(
     return _filled("ones", jnp.ones, shape, named_shape, device, dtype)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
@@ -201,7 +201,7 @@ def empty(
     return _filled("empty", jnp.empty, shape, named_shape, device, dtype)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def full(
     shape: Any = (),
     fill_value: Any = None,
@@ -236,7 +236,7 @@ def full(
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> LikeArguments:
     """`a` as an array: a named array stays one, and so does a sequence that holds some.
 
@@ -260,7 +260,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     return _as_array("asarray", a, dtype, order, copy, 0)
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> LikeArguments:
     """A new array: as `asarray`, and with at least `ndmin` positional axes.
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import Array
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, format_value
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree_leaves import data_of
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
@@ -23,7 +23,7 @@ from namedax.ops.shape.conversion import named
 __all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
 
 
-@checked_operation
+@operation(explicit=Explicit.AS_JAX)
 def linspace(
     start: Any,
     stop: Any,

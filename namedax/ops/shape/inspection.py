@@ -11,10 +11,15 @@ import numpy as np
 
 from namedax.core.array import NamedArray, as_array
 from namedax.core.call_errors import checks_signature
-from namedax.operands.axes import axis_requirement, resolve_axis
+from namedax.operands.axes import resolve_axis
+from namedax.operands.operation import AxisRequirement, Explicit, operation
 from namedax.operands.pytree_leaves import data_of
 
 __all__ = ["FUNCTIONS"]
+
+_COUNTED = AxisRequirement(
+    "without an axis only the entries of those are counted. Pass axis=... for all of its axes, or choose from {names}."
+)
 
 
 @checks_signature
@@ -34,9 +39,7 @@ def ndim(x: Any) -> int:
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
-@axis_requirement(
-    why="without an axis only the entries of those are counted. Pass axis=... for all of its axes, or choose from {names}."
-)
+@operation(requires_axis=_COUNTED, explicit=Explicit.AS_JAX)
 def size(x: Any, axis: Any = None) -> int:
     """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
 

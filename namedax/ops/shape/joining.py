@@ -17,15 +17,15 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import Dims, check_dims, check_name, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
-from namedax.operands.axes import axis_requirement, refuse_axes_apart, unwrap_single
+from namedax.operands.axes import refuse_axes_apart, unwrap_single
 from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, finish, position_of, run
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "append", "concatenate", "stack"]
@@ -36,7 +36,7 @@ Axes = tuple[str, ...]
 # --- joining --------------------------------------------------------------------------------------------------------
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array:
     """Joins arrays along an axis that they all have.
 
@@ -154,7 +154,7 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     return datas, dims, dim
 
 
-@axis_requirement()
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
     """Joins two arrays, as `concatenate([arr, values], axis)` does.
 
@@ -169,7 +169,7 @@ def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None
     return concatenate([arr, values], axis, out_axis=out_axis)
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Array:
     """Joins arrays along a new axis.
 

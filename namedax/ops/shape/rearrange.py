@@ -13,7 +13,6 @@ import numpy as np
 from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import Dims, check_name, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -28,8 +27,8 @@ from namedax.errors import (
     show_names,
     usage,
 )
-from namedax.operands.axes import axis_requirement
 from namedax.operands.one_axis import run
+from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
 from namedax.ops.shape.patterns import ELLIPSIS, Pattern, Term, parse_pattern
@@ -104,7 +103,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
-@checked_operation
+@operation()
 def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     """Reorders, splits and merges axes by an einops pattern, with names in braces.
 
@@ -154,7 +153,7 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     return _run_pattern("rearrange", x, pattern, sizes)
 
 
-@checked_operation
+@operation()
 def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearranges, and reduces the axes that stand on the left only.
 
@@ -203,7 +202,7 @@ def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
 def repeat(
     x: ArrayLike, repeats: Any, axis: Axis = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array: ...
-@axis_requirement(_is_pattern)
+@operation(requires_axis=AxisRequirement(MOVED.remedy, _is_pattern), explicit=Explicit.KEPT)
 def repeat(
     x: Any,
     repeats: Any,
@@ -271,7 +270,7 @@ def _require(op: str, x: Any, name: Any) -> None:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
 
-@checked_operation
+@operation()
 def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
     """Splits one named axis into several, row-major.
 
@@ -327,7 +326,7 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
     return execute(op, x, left, right, known)
 
 
-@checked_operation
+@operation()
 def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merges several named axes into one, row-major in the order given.
 

@@ -10,12 +10,13 @@ from jax import lax
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
-from namedax.core.name_scopes import Renaming, operation
+from namedax.core.name_scopes import Renaming
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, remembered, share_memory, varying, was_cast, with_varying_forms
 from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.operation import Explicit, operation
 from namedax.resources.layout import Axes, Layout, relayout
 from namedax.resources.serial import LoopAxis
 
@@ -30,7 +31,7 @@ def _renamings(x: Any, names: Any = None, /, **more: Hashable) -> list[Renaming]
     return [Renaming(new, old) for old, new in {**(names or {}), **more}.items()]
 
 
-@operation(_renamings)
+@operation(_renamings, explicit=Explicit.AS_JAX, scope=True)
 def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Tree:
     """Gives axes other names, all at once; where the placements differ, this is resharding.
 

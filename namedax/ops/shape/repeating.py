@@ -13,21 +13,21 @@ from jax import lax
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, format_value, refuse_names
-from namedax.operands.axes import axis_key, axis_requirement, new_names, resolve_axis, unwrap_single
+from namedax.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "flip", "repeat", "tile"]
 
 
-@axis_requirement()
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def flip(m: Any, axis: Any = None) -> LikeArguments:
     """Reverses axes.
 
@@ -66,7 +66,7 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     return make_result(data, dims)
 
 
-@operation("reps")
+@operation("reps", explicit=Explicit.KEPT, scope=True)
 def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
     """Repeats an array as a whole.
 
@@ -105,8 +105,7 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
     return A
 
 
-@axis_requirement()
-@operation("axis")
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT, scope=True)
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array:

@@ -13,13 +13,13 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, as_integer, format_value
 from namedax.operands.axes import unwrap_single
 from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of
+from namedax.operands.operation import Explicit, operation
 from namedax.ops.shape.joining import rows_of_parts
 from namedax.resources.row_moves import move_rows
 
@@ -28,7 +28,7 @@ Axes = tuple[str, ...]
 __all__ = ["FUNCTIONS", "array_split", "split"]
 
 
-@operation("axis")
+@operation(explicit=Explicit.KEPT, scope=True)
 def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
     """Cuts an array into parts along one axis.
 
@@ -55,7 +55,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = 
     return _split("split", ary, indices_or_sections, axis, out_axis)
 
 
-@operation("axis")
+@operation(explicit=Explicit.KEPT, scope=True)
 def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
     """Like `split`, for a number of parts that need not be equal: the first ones are larger by one.
 

@@ -14,13 +14,13 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, format_value
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import operation
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 
@@ -38,7 +38,7 @@ def index_along(op: str, x: Any, axis: Any) -> Any:
     return lax.broadcasted_iota(jnp.int32, (block, *(1,) * behind), 0)
 
 
-@checked_operation
+@operation()
 def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
 
@@ -66,7 +66,7 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     return _triangle("tril", m, k, axis)
 
 
-@checked_operation
+@operation()
 def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`.
 

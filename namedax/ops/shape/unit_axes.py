@@ -11,18 +11,18 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.display import type_text
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.names import is_name
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, format_value
-from namedax.operands.axes import axis_requirement, resolve_axis
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result
 from namedax.operands.one_axis import along, data_and_dims
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.shape.joining import named_from_front, new_place
 
 __all__ = ["FUNCTIONS", "expand_dims", "squeeze"]
 
 
-@checked_operation
+@operation(explicit=Explicit.KEPT)
 def expand_dims(a: Any, axis: Any) -> LikeArguments:
     """Inserts axes of size 1.
 
@@ -67,7 +67,7 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
     return result
 
 
-@axis_requirement()
+@operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def squeeze(a: Any, axis: Any = None) -> Array:
     """Removes axes of size 1.
 

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError, format_value
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import operation
 from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
@@ -51,7 +51,7 @@ def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) ->
     return low
 
 
-@operation("axis")
+@operation(scope=True)
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
 ) -> Array:

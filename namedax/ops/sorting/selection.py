@@ -16,14 +16,13 @@ import numpy as np
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, format_value, raise_not_found
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import axis_requirement
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import nmap
+from namedax.operands.operation import MOVED, operation
 from namedax.operands.pytree_leaves import names_of
 from namedax.operands.sizes import size_of
 from namedax.ops.collectives.reducing import global_index
@@ -84,7 +83,7 @@ def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
     return result if out_axis is None else rename(result, {found: out_axis})
 
 
-@operation("axis")
+@operation(scope=True)
 def nonzero(
     a: Any, *, size: Any = None, fill_value: Any = None, axis: Any = None, out_axis: Hashable | None = None
 ) -> tuple[Array, ...]:
@@ -169,8 +168,7 @@ def _filled(op: str, result: Any, count: Any, places: int, fill: Any, found: _Fo
 _lifted_unique = along_axes(jnp.unique, "unique", ("axis",))
 
 
-@axis_requirement()
-@operation("axis")
+@operation(requires_axis=MOVED, scope=True)
 def unique(
     ar: Any,
     return_index: bool = False,

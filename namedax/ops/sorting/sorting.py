@@ -10,14 +10,13 @@ from jax import lax
 
 from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import make_in_region
-from namedax.core.explicit_fallback import checked_operation
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, as_integer
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align
-from namedax.operands.dispatch_cache import of_arguments
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import operation
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
@@ -34,7 +33,7 @@ def _check_kind(op: str, kind: None, order: None) -> None:
         raise ArgumentError(f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=.")
 
 
-@of_arguments
+@operation(cached=True)
 def sort(
     x: Any, axis: Any = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False
 ) -> LikeArguments:
@@ -80,7 +79,7 @@ def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
     return site.finish_whole(refilled(lax.rev(data, [dim]) if descending else data, dim, site.place))
 
 
-@of_arguments
+@operation(cached=True)
 def argsort(
     x: Any,
     axis: Any = -1,
@@ -132,7 +131,7 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
 
 
-@checked_operation
+@operation()
 def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
     """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
 
@@ -192,7 +191,7 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
     return site.finish_whole(comm.cut(data, dim, site.place) if site.mesh_axes else data)
 
 
-@checked_operation
+@operation()
 def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
 
@@ -206,7 +205,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     return _run_partition("partition", jnp.partition, x, kth, axis)
 
 
-@checked_operation
+@operation()
 def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`.
 

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
 from namedax.errors import AxisSizeError, as_integer, format_value
 from namedax.operands.broadcasting import to_local
 from namedax.operands.new_axis import finish_with_new_axis
+from namedax.operands.operation import operation
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries
@@ -30,7 +30,7 @@ class TopK(NamedTuple):
     indices: Any
 
 
-@operation("axis")
+@operation(scope=True)
 def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -> TopK:
     """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 

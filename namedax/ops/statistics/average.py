@@ -16,10 +16,10 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
-from namedax.core.name_scopes import operation
 from namedax.errors import PositionalAxisError, naming
-from namedax.operands.axes import requires_axis, resolve_axis
+from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result
+from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import reduction_site
@@ -29,8 +29,7 @@ __all__ = ["FUNCTIONS", "average", "ptp"]
 _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "min"))
 
 
-@requires_axis
-@operation("axis")
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
 
@@ -41,8 +40,7 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _max(x, axis, keepdims=keepdims) - _min(x, axis, keepdims=keepdims)
 
 
-@requires_axis
-@operation("axis")
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def average(
     x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Array | tuple[Array, Array]:

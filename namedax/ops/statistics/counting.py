@@ -22,10 +22,11 @@ from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key, axis_requirement
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import MOVED, operation
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.searching import search
@@ -81,7 +82,7 @@ def _without_padding(index: Any, site: ReductionPlan, nowhere: int) -> Any:
     return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
-@axis_requirement()
+@operation(requires_axis=MOVED)
 def bincount(
     x: Any,
     weights: Any = None,
@@ -140,7 +141,7 @@ def _bincount(op: str, axes: kernels.AxesAndNew, length: int, x: Any, *more: Any
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
-@axis_requirement()
+@operation(requires_axis=MOVED)
 def histogram(
     x: Any,
     bins: Any = 10,

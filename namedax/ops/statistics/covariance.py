@@ -12,7 +12,6 @@ from namedax.core.annotations import Array
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -26,6 +25,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
+from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import names_of
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -45,7 +45,7 @@ class _Variable:
         return "the positional axis"
 
 
-@operation("axis")
+@operation(scope=True)
 def cov(
     m: Any,
     y: Any = None,
@@ -105,7 +105,7 @@ def cov(
     return place(result)
 
 
-@operation("axis")
+@operation(scope=True)
 def corrcoef(
     x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None
 ) -> Array:

@@ -16,12 +16,12 @@ import numpy as np
 from namedax.core.annotations import Array
 from namedax.core.array import as_array
 from namedax.core.element_types import as_inexact
-from namedax.core.name_scopes import operation
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key, requires_axis, resolve_axis
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import reduction_site
@@ -53,7 +53,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     return _ELEMENTWISE["power"](_sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
@@ -122,8 +122,7 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
-@requires_axis
-@operation("axis", "numpy.linalg.vector_norm")
+@operation(name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.
 

@@ -20,9 +20,10 @@ from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key, requires_axis
+from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.operation import REDUCED, operation
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
@@ -141,7 +142,7 @@ def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", k
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
 
@@ -152,7 +153,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _run_quantile("median", x, 0.5, axis, "midpoint", keepdims, False)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED)
 def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Median of the elements that are not NaN; see `median`.
 

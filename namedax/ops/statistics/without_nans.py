@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from namedax.core.annotations import Array
 from namedax.core.array import as_array
 from namedax.core.element_types import extreme
-from namedax.operands.axes import refuse_order_of_storage, requires_axis
+from namedax.operands.axes import refuse_order_of_storage
+from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import check_mask
@@ -37,7 +38,7 @@ def _has_nans(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nansum(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
@@ -51,7 +52,7 @@ def nansum(
     return _sum(_where(_isnan(x), 0, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanprod(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
@@ -76,7 +77,7 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
     return _where(missing, 0, x), present
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
     """Mean of the elements that are not NaN; NaN if there are none. Arguments and costs as for `nx.mean` with `where`.
 
@@ -115,7 +116,7 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Maximum of the elements that are not NaN; NaN if there are none. Arguments as for `nx.max`.
 
@@ -128,7 +129,7 @@ def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = N
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
     """Minimum of the elements that are not NaN; see `nanmax`.
 
@@ -150,7 +151,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
     return _where(_all(missing, axis, keepdims=keepdims), -1, index)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Index of the first maximum of the elements that are not NaN; -1 if there are none. Arguments as for `nx.argmax`.
 
@@ -161,7 +162,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _nan_arg("argmax", x, axis, keepdims)
 
 
-@requires_axis
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     """Index of the first minimum of the elements that are not NaN; see `nanargmax`.
 

@@ -18,10 +18,10 @@ from namedax.core.annotations import Array, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
-from namedax.core.name_scopes import operation
 from namedax.errors import ArgumentError, AxisSizeError, format_value
 from namedax.operands.along_axes import along_axes
-from namedax.operands.axes import axis_requirement, is_axis_name, resolve_axis
+from namedax.operands.axes import is_axis_name, resolve_axis
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction import cumulative
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -85,7 +85,7 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
     return apply_elementwise("where", choose, index, then, otherwise)
 
 
-@operation("axis")
+@operation(explicit=Explicit.KEPT, scope=True)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     """The integral along one axis by the trapezoid rule.
 
@@ -119,8 +119,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
     return 0.5 * _sum(_where_at(y, name, (n - 1,), 0.0, areas), name)
 
 
-@axis_requirement()
-@operation("axis")
+@operation(requires_axis=MOVED, scope=True)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
     """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
 
@@ -185,7 +184,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     return _where_at(f, axis, (0,), low, _where_at(f, axis, (n - 1,), high, inner))
 
 
-@operation("axis")
+@operation(scope=True)
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> LikeArguments:
     """Phases without jumps of a period: `jnp.unwrap`, by name or position.
 
@@ -222,7 +221,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
     return p + _cumsum(apply_elementwise("unwrap", correction, steps), name)
 
 
-@operation("axis", "scipy.signal.detrend")
+@operation(name="scipy.signal.detrend", scope=True)
 def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> LikeArguments:
     """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
 

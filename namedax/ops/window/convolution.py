@@ -16,7 +16,6 @@ from jax import lax
 from namedax.core.annotations import Array
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -26,6 +25,7 @@ from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.nmap import nmap
 from namedax.operands.one_axis import along
+from namedax.operands.operation import operation
 from namedax.ops.window.convolve import without_constraints
 from namedax.ops.window.windows import (
     Plan,
@@ -48,7 +48,7 @@ __all__ = ["FUNCTIONS", "conv", "conv_transpose"]
 # --- convolution ----------------------------------------------------------------------------------------------------
 
 
-@operation("axis")
+@operation(scope=True)
 def conv(
     x: Any,
     kernel: Any,
@@ -103,7 +103,7 @@ def conv(
     return _by_name("conv", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type)
 
 
-@operation("axis")
+@operation(scope=True)
 def conv_transpose(
     x: Any,
     kernel: Any,

@@ -16,7 +16,6 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.name_scopes import operation
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import Region, enter
@@ -27,6 +26,7 @@ from namedax.operands.axes import unwrap_single
 from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along
+from namedax.operands.operation import operation
 from namedax.ops.window.windows import check_together
 from namedax.resources.padding_masks import refilled
 
@@ -36,7 +36,7 @@ __all__ = ["FUNCTIONS", "Axes", "convolve", "without_constraints"]
 Axes = tuple[str, ...]
 
 
-@operation("axis")
+@operation(scope=True)
 def convolve(
     a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
 ) -> LikeArguments:

@@ -20,8 +20,6 @@ from namedax.core.annotations import LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits, weak_as
-from namedax.core.explicit_fallback import checked_operation
-from namedax.core.name_scopes import operation
 from namedax.core.names import is_name
 from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
@@ -35,10 +33,11 @@ from namedax.errors import (
     refuse_names,
     show_names,
 )
-from namedax.operands.axes import axis_requirement, new_names, unwrap_single
+from namedax.operands.axes import new_names, unwrap_single
 from namedax.operands.broadcasting import align, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
+from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
 from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
@@ -52,7 +51,7 @@ Axes = tuple[str, ...]
 # --- roll and shift -------------------------------------------------------------------------------------------------
 
 
-@axis_requirement()
+@operation(requires_axis=MOVED)
 def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     """Rolls an array along axes; what leaves at one end comes in at the other.
 
@@ -155,7 +154,7 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
     return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
 
 
-@checked_operation
+@operation()
 def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     """Shifts an array along one axis; what leaves at one end is lost, and the fill value comes in at the other.
 
@@ -222,7 +221,7 @@ def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
 
-@checked_operation
+@operation()
 def halo(
     x: Any,
     axis: Hashable,
@@ -300,8 +299,7 @@ def _is_by_name(array: Any = None, pad_width: Any = None, *_: Any, **__: Any) ->
     return isinstance(pad_width, (Mapping, str))
 
 
-@axis_requirement(_is_by_name, _NOT_PADDED)
-@operation("pad_width")
+@operation("pad_width", requires_axis=AxisRequirement(_NOT_PADDED, _is_by_name), scope=True)
 def pad(
     array: Any,
     pad_width: Any,
@@ -417,7 +415,7 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
     return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
-@operation("axis")
+@operation(explicit=Explicit.KEPT, scope=True)
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> Any:

@@ -17,12 +17,12 @@ from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import type_text
 from namedax.core.docstrings import joined
 from namedax.core.element_types import extreme, inexact_type
-from namedax.core.name_scopes import operation
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.one_axis import along, finish
+from namedax.operands.operation import operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.shape.conversion import named
 from namedax.ops.window.windows import (
@@ -123,7 +123,7 @@ _WINDOWS = """
 """
 
 
-@operation("window")
+@operation("window", scope=True)
 def max_pool(
     x: Any,
     window: Mapping[Hashable, int],
@@ -142,7 +142,7 @@ def max_pool(
     return _extreme("max_pool", x, window, strides, padding, out_axis)
 
 
-@operation("window")
+@operation("window", scope=True)
 def min_pool(
     x: Any,
     window: Mapping[Hashable, int],
@@ -161,7 +161,7 @@ def min_pool(
     return _extreme("min_pool", x, window, strides, padding, out_axis)
 
 
-@operation("window")
+@operation("window", scope=True)
 def avg_pool(
     x: Any,
     window: Mapping[Hashable, int],

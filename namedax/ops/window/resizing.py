@@ -16,13 +16,13 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import inexact_type
-from namedax.core.name_scopes import operation
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import Along, along, finish
+from namedax.operands.operation import operation
 from namedax.resources import communication as comm
 from namedax.resources.mesh import without_mesh
 from namedax.resources.row_moves import FILL, move_rows
@@ -30,7 +30,7 @@ from namedax.resources.row_moves import FILL, move_rows
 __all__ = ["FUNCTIONS", "resize"]
 
 
-@operation("shape")
+@operation("shape", scope=True)
 def resize(
     image: Any,
     shape: Any,

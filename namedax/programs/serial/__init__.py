@@ -1,8 +1,8 @@
-"""A traced program, executed along one of its axes in steps: how a `SerialLoop` runs.
+"""Execution of a traced jaxpr along one of its mesh axes in steps: the implementation of `SerialLoop`.
 
-`stepping` is the way in. `nodes` makes a list of a program, with its calls inlined; `steps` sorts the nodes into passes over the
-loop, and runs them; `jaxpr_writer` makes a program of nodes again, without binding any equation anew; `lockstep_control_flow` is control flow that
-all steps have to take together.
+`stepping` is the entry point. `nodes` converts a jaxpr to a list of nodes, with its calls inlined. `steps` sorts the nodes into
+passes over the loop, and runs them. `jaxpr_writer` converts nodes back to a jaxpr, without binding any equation again.
+`lockstep_control_flow` handles control flow that all steps have to execute together.
 
 Read `stepping`, then `nodes`, then `steps`.
 """

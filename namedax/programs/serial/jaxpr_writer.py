@@ -1,10 +1,13 @@
-"""The program of one step, written down: equations that were traced on a mesh with the loop's axis, for the mesh without it.
+"""The jaxpr of one step: equations that were traced on a mesh with the loop's axis, rewritten for the mesh without it.
 
-The types of variables name the mesh that they were traced on, and the axes over which values vary. To bind every equation anew gives
-each a type on the other mesh, and costs as much as tracing the program again. But what an operation's type says of one axis does not
-depend on the others, so a type without the loop's axis follows from that with it, and the same equations stand between variables
-of other types. Only what does something else in a step than it was traced to do is traced: barriers, the beginning of a sum that
-waits, what JAX knows by its mesh. Where values vary over more axes than they did, since a sum waits, others are cast.
+The types of variables name the mesh that they were traced on, and the axes over which values vary. To bind every equation again
+would give each a type on the other mesh, and would cost as much as a second trace. But the type of an operation along one axis
+does not depend on the others. A type without the loop's axis therefore follows from the type with it, and the same equations
+connect variables of other types.
+
+Only operations that do something else in a step than when they were traced are traced again: barriers, the start of a pending
+psum, operations whose parameters contain a mesh. If values vary over more axes than they did, because of a pending psum, others
+are cast.
 """
 
 from __future__ import annotations
@@ -40,29 +43,29 @@ from namedax.resources.mesh import without_mesh
 
 __all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
 
-Atom = Any  # a variable or a literal, whose types are more than JAX declares
+Atom = Any  # a variable or a literal; JAX declares no precise type
 MeshAxes = frozenset[str]
-# Evaluates a node for values, and the number of the step where that is known, and says whether a node asks for that number.
+# Evaluates a node for values, and the index of the step if it is known; and returns True if a node needs that index.
 Evaluate = Callable[[Node, Sequence[Any], Any], Sequence[Any]]
 Asks = Callable[[Node], bool]
 
 _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
-# What does something else in a step than it was traced to do.
+# Operations that do something else in a step than when they were traced.
 _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
 def constant_of(literal: Any) -> Any:
-    """The value of a literal; what JAX keeps knows the mesh that it was traced on."""
+    """Return the value of a literal; a cached array of JAX stores the mesh that it was traced on."""
     value, aval = literal.val, literal.aval
     return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)
 
 
 class _Unwritten(Exception):
-    """The body of control flow needs what is known only outside of it; it never leaves this module."""
+    """Internal signal: the body of control flow needs values from outside of it."""
 
 
 class _Types(dict[Any, Any]):
-    """The types of values on the mesh in use, by those on the mesh that has the loop's axis, too."""
+    """The types of values on the mesh in use, by their types on the mesh with the loop's axis."""
 
     def __init__(self, axis: str):
         self._axis, self._mesh = axis, jax.sharding.get_abstract_mesh()
@@ -80,7 +83,7 @@ class _Types(dict[Any, Any]):
 
 
 class _Contexts(dict[Any, Any]):
-    """The contexts of equations on the mesh in use, by those that they were traced in."""
+    """The contexts of equations on the mesh in use, by the contexts in which they were traced."""
 
     def __init__(self) -> None:
         self._mesh = jax.sharding.get_abstract_mesh()
@@ -92,7 +95,7 @@ class _Contexts(dict[Any, Any]):
 
 
 class _Tables:
-    """What is computed once for all that is written on one mesh."""
+    """Tables that are computed once for all jaxprs that are written on one mesh."""
 
     def __init__(self, axis: str):
         self.axis, self.types, self.contexts = axis, _Types(axis), _Contexts()
@@ -100,7 +103,7 @@ class _Tables:
         self.cast_types: dict[tuple[Any, MeshAxes], Any] = {}
 
     def cast_type(self, aval: Any, axes: MeshAxes) -> Any:
-        """A type of the mesh in use, of values that vary over these axes."""
+        """Return the type on the mesh in use of values that vary over these axes."""
         if aval.manual_axis_type.varying == axes:
             return aval
         if (aval, axes) not in self.cast_types:
@@ -109,25 +112,25 @@ class _Tables:
         return self.cast_types[aval, axes]
 
     def cast(self, aval: Any, axes: MeshAxes) -> Any:
-        """An equation that casts to varying over these axes, over which its operand does not vary."""
+        """Return an equation that casts to varying over these axes, over which its operand is invariant."""
         if axes not in self.casts:
             traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
             (self.casts[axes],) = traced.jaxpr.eqns
         return self.casts[axes]
 
     def literal(self, literal: Any) -> Literal:
-        """A number; JAX's own scalars know the mesh that they were made on."""
+        """Return a scalar literal; JAX's own scalars store the mesh that they were made on."""
         aval = literal.aval
-        return Literal(np.asarray(literal.val, aval.dtype), self.types[aval])  # JAX lowers no scalar of an 8-bit float
+        return Literal(np.asarray(literal.val, aval.dtype), self.types[aval])  # JAX cannot lower a scalar of an 8-bit float
 
     def parameters(self, eqn: Any) -> dict[str, Any]:
-        """The parameters of an operation, without the mesh that it was traced on."""
+        """Return the parameters of an operation, without the mesh that it was traced on."""
         return parameters_with(eqn, self._changed)
 
     def _changed(self, value: Any) -> Any:
         if isinstance(value, NamedSharding):
             return on_this_mesh(value)
-        # How a scatter or a reduction combines two scalars.
+        # The jaxpr by which a scatter or a reduction combines two scalars.
         jaxpr, types = getattr(value, "jaxpr", value), self.types
         within: dict[Any, Any] = {}
 
@@ -149,7 +152,7 @@ class _Tables:
 
 
 class Atoms(dict[int, Atom]):
-    """The variables of values by their numbers; those that are not there yet are made."""
+    """The variables of values by their indices; missing ones are made on access."""
 
     def __init__(self, make: Callable[[int], Atom]):
         self._make = make
@@ -160,14 +163,15 @@ class Atoms(dict[int, Atom]):
 
 
 class Writer:
-    """Writes the program of nodes.
+    """Writer of the jaxpr of nodes.
 
     Args:
-      axis: of the loop.
-      evaluate: evaluates a node whose equation cannot stand in the program as it is, with the number of the step.
-      asks: whether a node asks for that number.
-      index: the number, if it is known.
-      around: the writer of the program around, where this is the body of control flow: it has no inputs but its own.
+      axis: the axis of the loop.
+      evaluate: evaluates a node whose equation cannot be copied into the jaxpr, with the index of the step.
+      asks: returns True if a node needs that index.
+      index: the index, if it is known; default: None.
+      around: the writer of the surrounding jaxpr, if this is the body of control flow, which has no inputs but its own;
+        default: None.
     """
 
     def __init__(self, axis: str, evaluate: Evaluate, asks: Asks, index: Any = None, around: Writer | None = None):
@@ -179,7 +183,7 @@ class Writer:
         self.index: Atom = None if index is None else self.input(index)
 
     def input(self, value: Any) -> Var:
-        """What stands for a value from around."""
+        """Return a variable for a value from the surrounding code."""
         if self._is_inner:
             raise _Unwritten
         self._inputs.append(var := Var(self._tables.types[jax.typeof(value)]))  # an array has no mesh, or its own
@@ -187,17 +191,17 @@ class Writer:
         return var
 
     def constant(self, literal: Any) -> Atom:
-        """What stands for the value of a literal."""
+        """Return the atom for the value of a literal."""
         if literal.aval.shape or isinstance(literal.val, jax.Array):
             return self.input(constant_of(literal))
         return self._tables.literal(literal)
 
     def outputs(self, values: Sequence[Value], atoms: Mapping[int, Atom]) -> list[Atom]:
-        """What stands for results."""
+        """Return the atoms of results."""
         return [atoms[v] if type(v) is int else self.input(jnp.asarray(constant_of(v))) for v in values]
 
     def program(self, outputs: Sequence[Atom], like: Any) -> Any:
-        """The open program with these results, of the inputs whose values are `values`; `like` is one to be changed to it."""
+        """Return the open jaxpr with these results and the inputs `values`, made by changing the jaxpr `like`."""
         read, eqns = {var for var in outputs if type(var) is Var}, list[Any]()
         for eqn in reversed(self._eqns):
             if (eqn.effects and has_side_effects(eqn)) or not read.isdisjoint(eqn.outvars):
@@ -207,13 +211,13 @@ class Writer:
         return like.replace(constvars=[], invars=self._inputs, outvars=list(outputs), eqns=eqns[::-1], effects=effects)
 
     def call(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
-        """The results of a body for these inputs."""
+        """Evaluate a body for these inputs."""
         atoms = dict(zip(body.inputs, map(self.input, inputs), strict=True))
         self.write(body.nodes, atoms)
         return as_one_call(self.program(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
 
     def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
-        """What stands for the results of a function of what stands for its operands."""
+        """Trace a function of atoms, and return the atoms of its results."""
         closed = jax.make_jaxpr(function)(*[atom.aval for atom in inputs])
         stands_for: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
         stands_for.update(zip(closed.jaxpr.constvars, map(self.input, closed.consts), strict=True))
@@ -225,7 +229,7 @@ class Writer:
         return now(closed.jaxpr.outvars)
 
     def write(self, nodes: Sequence[Node], atoms: dict[int, Atom], constant: Container[int] = ()) -> None:
-        """Writes nodes, and adds what stands for their results to `atoms`; those in `constant` do not differ from step to step."""
+        """Write nodes, and add the atoms of their results to `atoms`; values in `constant` are the same in every step."""
         for node in nodes:
             kind = node.kind
             inputs = [atoms[v] if type(v) is int else self.constant(v) for v in node.inputs]
@@ -243,13 +247,13 @@ class Writer:
             else:
                 if (
                     kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None
-                ):  # XLA would take it out of the loop
+                ):  # otherwise XLA would hoist it out of the loop
                     inputs = self.trace(_after, [*inputs, self.index])
                 outputs = self._equation(node, inputs)
             atoms.update(zip(node.outputs, outputs, strict=True))
 
     def _equation(self, node: Node, inputs: list[Atom]) -> Sequence[Atom]:
-        """The equation of a node between other variables."""
+        """Copy the equation of a node, with other variables."""
         eqn, tables = node.eqn, self._tables
         types, as_traced = tables.types, True
         for atom, var in zip(inputs, eqn.invars, strict=True):
@@ -261,7 +265,7 @@ class Writer:
         else:
             wanted = [varying_of(types[var.aval]) for var in eqn.invars]
             varies = [varying_of(atom.aval) for atom in inputs]
-            if node.kind in LOCAL_KINDS:  # where a sum waits its summands vary, where the sum did not
+            if node.kind in LOCAL_KINDS:  # the summands of a pending psum vary, but the psum did not
                 axes = frozenset[str]().union(*varies)
                 wanted = [axes] * len(inputs)
                 outvars = [Var(tables.cast_type(types[var.aval], axes)) for var in eqn.outvars]
@@ -276,7 +280,7 @@ class Writer:
         return outvars
 
     def _barrier(self, eqn: Any, inputs: Sequence[Atom]) -> list[Atom]:
-        """As `primitives.barrier`, by the equation that says what is computed anew."""
+        """Write a `primitives.barrier` by the equation that marks a recomputation."""
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
         program = called_in_steps(eqn)
         again = program.replace(constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset())
@@ -285,8 +289,8 @@ class Writer:
         return list(outvars)
 
     def _cast(self, atom: Atom, axes: MeshAxes) -> Atom:
-        """What varies over these axes at least."""
-        aval = self._tables.types[atom.aval]  # a number that a trace gave has no mesh
+        """Cast an atom to vary over at least these axes."""
+        aval = self._tables.types[atom.aval]  # a scalar that a trace returned has no mesh
         varies = aval.manual_axis_type.varying
         missing = axes - varies
         if not missing:
@@ -296,7 +300,7 @@ class Writer:
         return var
 
     def _traced(self, node: Node, inputs: Sequence[Atom]) -> list[Atom]:
-        """A node that is evaluated, under a trace."""
+        """Evaluate a node under a trace."""
         if self._is_inner and self._asks(node):
             raise _Unwritten
         given = [atom for atom in inputs if type(atom) is not Literal]
@@ -314,7 +318,7 @@ class Writer:
     # --- control flow ---
 
     def _control(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
-        """Control flow with the programs of its bodies, or traced."""
+        """Write control flow with the jaxprs of its bodies, or trace it."""
         if has_side_effects(node.eqn):
             return self._traced(node, inputs)
         count = len(self._eqns)
@@ -330,9 +334,9 @@ class Writer:
         varies = [varying_of(types[var.aval]) for var in eqn.invars]
         results = [varying_of(types[var.aval]) for var in eqn.outvars]
         if node.kind is Kind.SCAN:
-            # What is carried, and what is collected, may vary over more axes than it did: a sum that waits is among it.
+            # Carries and stacked results may vary over more axes than they did, if a pending psum is among them.
             scan = Scan.of(eqn)
-            if any(i < scan.carries for i in node.waiting):  # the beginning counts in the first step only
+            if any(i < scan.carries for i in node.waiting):  # the initial carry counts in the first step only
                 raise _Unwritten
             varies = [varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)]
             results[: scan.carries] = varies[scan.consts : scan.consts + scan.carries]
@@ -356,7 +360,7 @@ class Writer:
             inner._inputs = within
             bodies.append(inner.program(outputs, body.jaxpr))
         avals = [tables.cast_type(types[var.aval], axes) for var, axes in zip(eqn.outvars, results, strict=True)]
-        if scan is not None:  # what is scattered after the scan is collected whole
+        if scan is not None:  # a result that is scattered after the scan is stacked without scattering
             for i in range(scan.carries, len(avals)):
                 entry = bodies[0].outvars[i].aval.shape
                 if avals[i].shape[1:] != entry:
@@ -370,17 +374,17 @@ class Writer:
 
 
 def bound(axis: str, eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """The results of an equation for values on the mesh in use, cast to vary alike."""
+    """Return the results of an equation for values on the mesh in use, cast to vary over the same axes."""
     return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
 
 
 def _after(value: Any, index: Any) -> Sequence[Any]:
-    """`value`, computed when the number of the step is known."""
+    """Return `value`, computed only when the index of the step is known."""
     return lax.optimization_barrier(tuple(cast_alike([value, index])))[:1]
 
 
 def on_this_mesh(sharding: NamedSharding) -> NamedSharding | None:
-    """A sharding on the mesh in use; `None` where it says nothing."""
+    """Return a sharding on the mesh in use; `None` if it constrains nothing."""
     if all(entry is None for entry in sharding.spec.partitions):
         return None
     return NamedSharding(jax.sharding.get_abstract_mesh(), sharding.spec)

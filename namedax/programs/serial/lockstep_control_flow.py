@@ -1,9 +1,9 @@
-"""Control flow that all steps of a loop in time take together.
+"""Control flow that all steps of a loop in time execute together.
 
 A scan that needs a reduction over the loop's axis in every iteration cannot run within the loop: each iteration would have to
-wait for all steps. So it runs around it: in each iteration, the loop runs as often as the iteration needs. The same holds for a
-branch and a while loop, as long as all steps agree on the way. What differs from step to step, and is passed from iteration to
-iteration, is kept for all steps at once, stacked in front.
+wait for all steps. Such a scan runs around the loop: in each iteration, the loop runs as often as the iteration needs. A branch
+and a while loop work in the same way, as long as all steps take the same path. Values that differ from step to step, and are
+carried from iteration to iteration, are stored for all steps at once, stacked along a leading axis.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from namedax.programs.serial.nodes import Body, Node
 
 __all__ = ["STACKED", "Part", "prepare", "run", "stacked", "while_loop"]
 
-# Instead of the dimension that the loop's axis cuts: an axis in front, with one entry for every step.
+# In place of the dimension that the loop's axis shards: a leading axis, with one element for every step.
 STACKED = -1
-# The dimension in which a value has all steps' parts; `None` for one that is the same in every step.
+# The dimension in which a value has the parts of all steps; `None` for a value that is the same in every step.
 Dim = int | None
 
 
@@ -34,26 +34,28 @@ class Part(Protocol):
     out_dims: list[Dim]
 
     def run(self, *blocks: Any) -> list[Any]:
-        """Blocks of all steps to results of all steps."""
+        """Map blocks of all steps to results of all steps."""
 
     def differing(self) -> list[bool]:
-        """Which results differ from step to step."""
+        """Return, for each result, whether it differs from step to step."""
 
 
 Make = Callable[[Body, list[Dim], list[Dim]], Part]
 
 
 def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool]:
-    """Plans the bodies of a node in steps: sets `node.parts`, and says which of its results differ from step to step.
+    """Plan the bodies of a node in steps.
+
+    Set `node.parts`, and return for each result whether it differs from step to step.
 
     Args:
       node: a scan, a while loop or a branch.
-      axis: of the loop.
-      dims: of the operands.
-      make: plans a body for operands with such dims, and results of which those with a dim must be stacked.
+      axis: the axis of the loop.
+      dims: the dims of the operands.
+      make: plans a body for operands with these dims; results with a dim must be stacked.
 
     Raises:
-      SerialLoopError: steps would go different ways.
+      SerialLoopError: steps would take different paths.
     """
     if node.kind == Kind.BRANCH:
         if dims[0] is not None:
@@ -65,13 +67,13 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
     if node.kind == Kind.SCAN:
         scan = Scan.of(node.eqn)
         consts, carries = scan.consts, scan.carries
-        # What is scanned over lacks its first dimension in the body.
+        # The scanned operands lack their first dimension in the body.
         xs = [STACKED if dim == 0 else dim - 1 if dim is not None and dim > 0 else dim for dim in dims[consts + carries :]]
         return _until_stable(node, dims[:consts], dims[consts : consts + carries], xs, make)
     loop, (condition, _) = While.of(node.eqn), node.bodies
     first, second = loop.condition_consts, loop.body_consts
     if loop.ndim:
-        raise _disagreement(axis, "the condition of a while loop has entries of its own, and differs")
+        raise _disagreement(axis, "the condition of a while loop is batched by jax.vmap, and differs")
     differ = _until_stable(node, dims[first : first + second], dims[first + second :], [], make)
     test = make(condition, [*dims[:first], *_dims(differ)], [None])
     if any(test.differing()):
@@ -81,7 +83,7 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
 
 
 def _until_stable(node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make) -> list[bool]:
-    """Plans the body of a loop, whose carry differs from step to step where it begins so, or comes out so."""
+    """Plan the body of a loop; an element of the carry differs from step to step if it starts so or is returned so."""
     body, carried = node.bodies[-1], [dim is not None for dim in start]
     while True:
         dims = [*consts, *_dims(carried), *xs]
@@ -101,14 +103,14 @@ def _dims(differ: Sequence[bool]) -> list[Dim]:
 
 def _disagreement(axis: str, what: str) -> SerialLoopError:
     return SerialLoopError(
-        f"SerialLoop: {what} from step to step of {axis}, and a reduction or collective over that axis is taken inside, where "
-        "all steps must go the same way. Take the reduction outside, reduce the condition over the axis first (nx.any), or "
+        f"SerialLoop: {what} from step to step of {axis}, but a reduction or collective over that axis is inside, which all "
+        "steps must execute together. Move the reduction outside, reduce the condition over the axis first (nx.any), or "
         "remove the SerialLoop from axis_resources."
     )
 
 
 def stacked(block: Any, dim: Dim, steps: int) -> Any:
-    """A value of all steps with one entry for each in front."""
+    """Return a value of all steps with one leading element for each step."""
     if dim == STACKED:
         return block
     if dim is None:
@@ -118,7 +120,7 @@ def stacked(block: Any, dim: Dim, steps: int) -> Any:
 
 
 def while_loop(test: Callable[[Any], Any], body: Callable[[Any], list[Any]], start: Sequence[Any], ndim: int) -> list[Any]:
-    """`jax.lax.while_loop`, whose condition has `ndim` dimensions in front if `jax.vmap` has made it: each entry goes on by itself."""
+    """Run `jax.lax.while_loop`; a condition with `ndim` leading dimensions, from `jax.vmap`, is applied to each element separately."""
     if not ndim:
         last: list[Any] = lax.while_loop(test, body, list(start))
         return last
@@ -136,12 +138,12 @@ def while_loop(test: Callable[[Any], Any], body: Callable[[Any], list[Any]], sta
 
 
 def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) -> list[Any]:
-    """Executes a node that was prepared; those of its results that differ from step to step are stacked.
+    """Execute a prepared node; its results that differ from step to step are stacked.
 
     Args:
       node: the node.
-      axis: of the loop.
-      steps: their number.
+      axis: the axis of the loop.
+      steps: the number of steps.
       operands: values, each with its dim.
     """
     variances = [varying_of(var.aval) - {axis} for var in node.eqn.outvars]
@@ -150,7 +152,7 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
         return [cast_data(jnp.asarray(value), axes) for value, axes in zip(values, variances, strict=False)]
 
     def given(part: Part, values: Sequence[tuple[Any, Dim]], first: int) -> list[Any]:
-        """Operands in the form in which a body wants its inputs from the number `first` on."""
+        """Return operands in the form of a body's inputs, from the input with index `first` on."""
         return [
             value if part.in_dims[i] != STACKED else stacked(value, dim, steps) for i, (value, dim) in enumerate(values, first)
         ]
@@ -177,7 +179,7 @@ def _scan(node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]
     for_all, start = given(part, operands[:consts], 0), alike(given(part, operands[consts : consts + carries], consts))
     xs = given(part, operands[consts + carries :], consts + carries)
     wanted = part.in_dims[consts + carries :]
-    # What is scanned over stands in front of the steps.
+    # In a stacked operand, the scanned dimension comes before the dimension of the steps.
     xs = [jnp.moveaxis(x, 0, 1) if dim == STACKED else x for x, dim in zip(xs, wanted, strict=True)]
 
     def iterate(carry: list[Any], entries: Sequence[Any]) -> tuple[list[Any], list[Any]]:

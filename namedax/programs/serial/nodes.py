@@ -1,7 +1,7 @@
-"""A traced program as a list of nodes, for a loop over one of its mesh axes (`stepping`).
+"""A traced jaxpr as a list of nodes, for a loop over one of its mesh axes (`stepping`).
 
-Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. Sums over the loop's axis within a
-`lax.scan` that only collects them are moved to after it: within a loop no sum over that loop can be taken.
+Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. A sum over the loop's axis cannot be
+taken within the loop. Such sums within a `lax.scan` that only collects them are moved after it.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
 
 Axes = tuple[str, ...]
 
-# What a node takes and gives: an index of a value, or a literal.
+# An input or output of a node: an index of a value, or a literal.
 Value = int | Literal
 
 
 class Added(enum.Enum):
-    """Nodes that stand for no equation; each remembers the one that it was made for."""
+    """Nodes without an equation of their own; each stores the equation that it was made for."""
 
-    BARRIER = "what is computed anew for the gradient begins"
-    IDENTITY = "a sum whose operands wait"
-    LATE_SUM = "the sum of what has waited"
-    EACH = "a program for each entry of a leading axis"
+    BARRIER = "start of a recomputation for the gradient"
+    IDENTITY = "a pending psum"
+    LATE_SUM = "the psum of pending summands"
+    EACH = "a jaxpr for each element of a leading axis"
 
 
-# What gives each operand back, and what takes the sum over its axes.
+# Nodes that return each operand, and nodes that sum over their axes.
 PASSING = (Added.BARRIER, Kind.BARRIER)
 SUMS = (Kind.SUM, Added.LATE_SUM)
-# What asks for the axes of a loop, and does not have to wait for all its steps.
+# Nodes that name the axis of a loop, and do not have to wait for all its steps.
 _SILENT = (Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK)
 
 
 class Node:
-    """One operation: an equation, control flow with bodies of its own, or something that was added."""
+    """One operation: an equation, control flow with its bodies, or an added node."""
 
     __slots__ = ("bodies", "collective", "constant", "eqn", "inputs", "kind", "once", "outputs", "parts", "waiting", "whole")
 
@@ -72,15 +72,15 @@ class Node:
         waiting: Mapping[int, Axes] | None = None,
     ):
         self.kind, self.eqn, self.inputs, self.outputs, self.bodies = kind, eqn, inputs, outputs, list(bodies)
-        # Whether all steps take it together (`together`), and how its bodies are executed then.
+        # True if all steps execute it together (`lockstep_control_flow`); and the plans of its bodies in this case.
         self.whole = False
         self.parts: list[Any] = []
-        # Results whose sum over these axes is still to be taken: of a scan, and of the sums in its body.
+        # Results whose psum over these axes is pending: of a scan, and of the psums in its body.
         self.waiting: dict[int, Axes] = {} if waiting is None else dict(waiting)
-        # Operands that are added to such a sum, once: in the first step, on the first device along these axes.
+        # Operands that are added to a pending psum, once: in the first step, on the first device along these axes.
         self.once: dict[int, Axes] = {}
         self.collective = False  # over the loop's axis
-        # Results of control flow that are the same in every step, and the level of the pass that gives them.
+        # Results of control flow that are the same in every step, and the level of the pass that computes them.
         self.constant: dict[int, int] = {}
 
     @property
@@ -92,12 +92,12 @@ class Node:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return name_of(self.eqn)
 
 
 class Body(Record, frozen=False):
-    """A list of nodes, and the open jaxpr that they were made of; values are numbered within all of a program."""
+    """A list of nodes, and the open jaxpr that they were made from; values are numbered within the outermost jaxpr."""
 
     inputs: list[int]
     outputs: list[Value]
@@ -106,42 +106,42 @@ class Body(Record, frozen=False):
 
 
 def _is_on_scalars(program: Any) -> bool:
-    """Whether a program is how a scatter or a reduction combines two scalars."""
+    """Return True if a jaxpr combines two scalars, as in a scatter or a reduction."""
     return all(getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars)
 
 
 class Flattener:
-    """Turns a jaxpr into nodes: calls are inlined, control flow keeps its bodies.
+    """Converter of a jaxpr to nodes: calls are inlined, control flow keeps its bodies.
 
     Args:
-      axis: of the loop.
-      whole: whether control flow with reductions over the axis that cannot wait may be taken by all steps together.
+      axis: the axis of the loop.
+      whole: whether all steps may together execute control flow with reductions over the axis that cannot be postponed.
     """
 
     def __init__(self, axis: str, whole: bool):
         self.axis, self.whole = axis, whole
-        # Whether gradients of what is stored in parts are scattered once, when they have been added up (`SerialLoop`).
+        # True if gradients of values that are stored in parts are scattered once, after they have been summed (`SerialLoop`).
         self.once = getattr(axis, "keep", "parts") == "whole"
         self.fresh = itertools.count()
-        self.depth = 0  # of bodies within bodies
-        self.zeros: set[int] = set()  # values that are zeros by the look of them
+        self.depth = 0  # of nested bodies
+        self.zeros: set[int] = set()  # values that are known to be zero
 
     def program(self, jaxpr: Any) -> Body:
-        """The nodes of all of a program."""
+        """Return the nodes of a complete jaxpr."""
         body = self.body(jaxpr)
         if not self.once:
             self._scatter_early(body)
         return body
 
     def _scatter_early(self, body: Body) -> None:
-        """Lets sums over the loop wait for a reduce-scatter of devices: what is added up are parts."""
+        """Postpone sums over the loop past a reduce-scatter of devices, so that the loop sums parts."""
         users: dict[int, list[Node]] = {}
         for node in body.nodes:
             for value in dict.fromkeys(v for v in node.inputs if isinstance(v, int)):
                 users.setdefault(value, []).append(node)
         for out in body.outputs:
             if isinstance(out, int):
-                users[out] = []  # it leaves the program
+                users[out] = []  # it is a result of the jaxpr
         sums = [node for node in body.nodes if node.kind in SUMS and self.axis in node.axes]
         for node in sums:
             last, axes = node, node.axes
@@ -158,7 +158,7 @@ class Flattener:
                     break
 
     def body(self, jaxpr: Any) -> Body:
-        """The nodes of `jaxpr`, closed or open, with inputs of their own."""
+        """Return the nodes of `jaxpr`, closed or open, with new inputs."""
         inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
         nodes: list[Node] = []
         self.depth += 1
@@ -167,7 +167,7 @@ class Flattener:
         return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
 
     def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node], call: Any = None) -> list[Value]:
-        """Appends the equations of `jaxpr` to `nodes`; returns its results. `call` is the equation that calls it, if one does."""
+        """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
         consts: Sequence[Any] = ()
         if isinstance(jaxpr, ClosedJaxpr):
             jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
@@ -206,8 +206,8 @@ class Flattener:
         node.bodies = self._bodies(eqn)
         if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
             raise SerialLoopError(
-                f"SerialLoop: {node.name} has a program of its own, which cannot be executed in steps of {self.axis}. Call it "
-                "outside of the mapped function, or remove the SerialLoop from axis_resources."
+                f"SerialLoop: {node.name} contains its own program, which cannot be executed in steps of {self.axis}. Call it "
+                "outside the mapped function, or remove the SerialLoop from axis_resources."
             )
         if not any(self._speaks_of_loop(body) for body in node.bodies):
             return list(node.outputs)
@@ -216,7 +216,7 @@ class Flattener:
         except SerialLoopError:
             if not self.whole:
                 raise
-        node.whole, node.bodies = True, self._bodies(eqn)  # as they were
+        node.whole, node.bodies = True, self._bodies(eqn)  # as they were before the attempt
         return list(node.outputs)
 
     def _bodies(self, eqn: JaxprEqn) -> list[Body]:
@@ -232,14 +232,14 @@ class Flattener:
         )
 
     def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Moves sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
+        """Move sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
 
-        Within the scan, a sum that waits is this step's share of it. It may be added to others of its kind, scaled and
-        reshaped. The sum itself is taken of the scan's result. The beginning of a carry that collects is one of the summands:
-        that of the first step, on the first device.
+        Within the scan, a pending psum is this step's summand. It may be added to other pending psums, scaled and reshaped. The
+        psum itself is taken of the scan's result. The initial value of a carry that collects is one of the summands: that of
+        the first step, on the first device.
         """
         if node.kind != Kind.SCAN:
-            raise self._too_early("whatever follows")
+            raise self._too_early("a later operation")
         (body,), scan = node.bodies, Scan.of(node.eqn)
         carries = scan.carries
         carried = body.inputs[scan.consts : scan.consts + carries]
@@ -255,7 +255,7 @@ class Flattener:
         results: list[Value] = list(node.outputs)
         for i, axes in outputs.items():
             tail = self._take_scatter(body, i) if self.once and self.depth == 1 and i >= carries else None
-            # Where scattering comes afterwards, only the loop is summed over before.
+            # If a scatter follows, only the loop is summed over before it.
             total, first = next(self.fresh), axes if tail is None else (self.axis,)
             nodes.append(Node(Added.LATE_SUM, node.eqn, [node.outputs[i]], [total], waiting={0: first}))
             results[i] = total
@@ -266,7 +266,10 @@ class Flattener:
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
-        """Takes a reduce-scatter, and what follows it, out of the body of a scan that collects it; `None` where there is none."""
+        """Remove a reduce-scatter, and the operations after it, from the body of a scan that collects it.
+
+        Return these operations as a body; `None` if there is no such reduce-scatter.
+        """
         made_by = {v: node for node in body.nodes for v in node.outputs}
         used = Counter(v for node in body.nodes for v in node.inputs if isinstance(v, int))
         used.update(v for v in body.outputs if isinstance(v, int))
@@ -287,28 +290,31 @@ class Flattener:
         return None
 
     def _wait(self, body: Body, waiting: Mapping[int, Axes]) -> dict[int, Axes]:
-        """Which values of a scan's body are sums that wait, over which axes, if these carries do. Takes the sums out of the body."""
+        """Take the pending psums out of a scan's body, and return the values that are pending, with their axes.
+
+        `waiting` has the axes of the pending carries.
+        """
         found = dict(waiting)
         for node in body.nodes:
             axes = [found.get(v) if isinstance(v, int) else None for v in node.inputs]
             if node.whole or node.kind == Added.EACH:
-                raise self._too_early("an iteration within it")
+                raise self._too_early("an inner iteration")
             if node.kind in (*SUMS, Added.IDENTITY):
                 found.update(self._sum_waits(node, axes))
             elif self.axis in node.axes and node.kind not in _SILENT:
-                raise self._too_early(f"the result of {node.name}")
+                raise self._too_early(f"the operation {node.name}")
             elif node.kind in PASSING:
                 found.update((out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None)
             elif any(axes):
                 wait = self._may_wait(node, axes)
                 if wait is None:
-                    raise self._too_early(f"an operand of {node.name}")
+                    raise self._too_early(f"the operation {node.name}")
                 node.once = dict.fromkeys(wait.once, wait.axes)
                 found.update(dict.fromkeys(node.outputs, wait.axes))
         return found
 
     def _sum_waits(self, node: Node, axes: Sequence[Axes | None]) -> dict[int, Axes]:
-        """The results of a sum that wait: of one over the loop, and of one over devices whose operands all wait."""
+        """Return the pending results of a psum: one over the loop, or one over devices whose operands are all pending."""
         if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
                 return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
@@ -320,7 +326,7 @@ class Flattener:
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
     def _may_wait(self, node: Node, axes: Sequence[Axes | None]) -> Wait | None:
-        """Whether a node whose operands wait, where `axes` is not `None`, may be applied before the sum is taken."""
+        """Return a `Wait` if a node may be applied before the psum of its pending operands, whose `axes` are not `None`."""
         if not isinstance(node.kind, Kind):
             return None
         waiting = {i: a for i, a in enumerate(axes) if a is not None}
@@ -328,6 +334,6 @@ class Flattener:
 
     def _too_early(self, what: str) -> SerialLoopError:
         return SerialLoopError(
-            f"SerialLoop: a reduction or collective over {self.axis} is taken inside of a scan, a loop or a branch, and {what} needs "
-            "it there."
+            f"SerialLoop: a reduction or collective over {self.axis} is inside a scan, a loop or a branch, where {what} needs its "
+            "result. Move the reduction outside, or remove the SerialLoop from axis_resources."
         )

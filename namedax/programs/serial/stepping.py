@@ -1,17 +1,17 @@
-"""Time as a resource: a program that was written for a mesh axis, executed along that axis in steps.
+"""Execution in steps: a program that was written for a mesh axis runs along that axis in steps.
 
-A `SerialLoop` is a mesh axis that no device stands behind. The body of the mapped function is traced over a mesh that has this
-axis, so that all operations, their collectives and their derivatives are what they are on any mesh axis. This module then
-executes the traced program on the mesh that exists, the blocks along the loop's axis one after the other.
+A `SerialLoop` is a mesh axis without devices. The body of the mapped function is traced over a mesh with this axis. All
+operations, their collectives and their derivatives are therefore the same as on any mesh axis. This module then executes the traced jaxpr
+on the real mesh, one block along the loop's axis after another.
 
-What does not differ from step to step (parameters, and what is computed from them alone) is computed once, outside of the loop.
-A collective over the loop's axis needs all steps before anything that uses its result can go on, so the program falls into
-passes. In each the loop runs once: it computes, again where necessary, what this pass needs, and adds up what the collectives
-take in (a sum, a maximum, or the blocks themselves). What is left of a collective, over mesh axes of devices, runs after the
+Values that are the same in every step (parameters, and values computed from them alone) are computed once, outside the loop. A
+collective over the loop's axis needs all steps before its result can be used, so the jaxpr is split into passes. Each pass runs
+the loop once. It computes the values that the pass needs, again if necessary, and accumulates the operands of the collectives
+(a sum, a maximum, or the blocks themselves). The remaining part of a collective, over mesh axes of devices, runs after the
 loop. A loss whose gradient is taken in the body, or outside of it, needs one pass; a batch norm needs three.
 
-The derivative of such a program is that of the traced one, executed in steps too: nothing that a step computed is kept for
-it, so a step's memory is that of one block. The gradient of a loss is computed along with its value. A loop can be
+The derivative of such a program is the derivative of the traced jaxpr, also executed in steps. No residuals of a step are
+stored, so the memory of a step is that of one block. The gradient of a loss is computed along with its value. A loop can be
 differentiated in reverse mode, any number of times.
 """
 
@@ -45,7 +45,7 @@ Spec = PartitionSpec
 
 
 def virtual_mesh(mesh: Any, loops: Mapping[str, int]) -> AbstractMesh:
-    """`mesh` (or none) with an axis for every loop, for tracing."""
+    """Return `mesh` (or an empty one) with an axis for every loop, for tracing."""
     return _abstract({**(dict(mesh.shape) if mesh is not None else {}), **loops})
 
 
@@ -55,7 +55,7 @@ def _abstract(sizes: Mapping[str, int]) -> AbstractMesh:
 
 @contextlib.contextmanager
 def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
-    # By way of no mesh: from one mesh to another of a different size JAX does not let one go.
+    # Leave the current mesh first: JAX does not allow a switch between meshes of different sizes.
     with without_mesh(), jax.sharding.use_abstract_mesh(mesh):
         yield
 
@@ -69,7 +69,7 @@ def _trace(
     devices: Set[str],
     loops: Set[str],
 ) -> tuple[ClosedJaxpr, Any]:
-    """The program of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
+    """Return the jaxpr of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
     mapped = jax.shard_map(
         body, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, axis_names={*devices, *loops}, check_vma=True
     )
@@ -94,21 +94,21 @@ def run_in_steps(
     shard_map: Callable[..., Any] | None,
     late_sums: bool = True,
 ) -> Any:
-    """`jax.shard_map(body, ...)(*datas)` on a mesh that has an axis for every loop, executed on the mesh that exists.
+    """Run `jax.shard_map(body, ...)(*datas)`, on a mesh with an axis for every loop, in steps on the real mesh.
 
     Args:
       body: takes and returns blocks.
       datas: global arrays.
-      in_specs: of the arrays, over the axes of the mesh and of the loops; a loop is the minor one in its entry.
-      out_specs: a prefix tree for the results.
+      in_specs: the specs of the arrays, over the axes of the mesh and of the loops; a loop is the minor axis in its entry.
+      out_specs: a prefix tree of specs for the results.
       loops: the number of steps of every loop.
       mesh: the mesh, or `None`.
       manual: the axes of the mesh over which the body is mapped.
-      shard_map: `jax.shard_map` on the mesh, to be given specs; `None` if no axis of the mesh is mapped.
-      late_sums: whether sums over mesh axes are postponed in the derivative.
+      shard_map: `jax.shard_map` on the mesh, which takes specs; `None` if no axis of the mesh is mapped.
+      late_sums: whether psums over mesh axes are postponed in the derivative; default: True.
 
     Raises:
-      SerialLoopError: the body does over a loop's axis what cannot be done in steps.
+      SerialLoopError: an operation of the body over a loop's axis cannot be executed in steps.
     """
     traced_on = virtual_mesh(mesh, loops)
     closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual, set(loops))
@@ -133,7 +133,7 @@ def run_in_steps(
 
 
 class _Program(Record):
-    """A traced body, and how to run it in steps. Differentiable in reverse mode."""
+    """A traced body, with the data to run it in steps; differentiable in reverse mode."""
 
     jaxpr: ClosedJaxpr
     in_specs: tuple[Spec, ...]
@@ -147,7 +147,7 @@ class _Program(Record):
     def __call__(self, datas: Sequence[Any]) -> list[Any]:
         floats = [i for i, aval in enumerate(self.jaxpr.in_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
         outs = [i for i, aval in enumerate(self.jaxpr.out_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
-        # The gradient of a loss is taken along with its value, in one pass over the steps; the cotangent only scales it.
+        # The gradient of a loss is computed along with its value, in one pass over the steps; the cotangent only scales it.
         is_loss = len(outs) == 1 and self.jaxpr.out_avals[outs[0]].shape == () and not _has_float16(self.jaxpr.jaxpr)
 
         @jax.custom_vjp
@@ -157,7 +157,7 @@ class _Program(Record):
         def forward(*primals: Any) -> tuple[list[Any], Any]:
             values = [primal.value for primal in primals]
             wanted = [i for i in floats if primals[i].perturbed]
-            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # as a structure: it must be static
+            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # a static pytree structure
             if not is_loss:
                 return self._execute(values), (marks, values, None)
             both = self._with_gradient(wanted, outs[0])(values)
@@ -179,7 +179,7 @@ class _Program(Record):
         return run(*datas)
 
     def _pullback(self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]) -> tuple[list[Any], Any]:
-        """The results for these blocks, and the pullback of those in `outs` to the arguments in `wanted`."""
+        """Return the results for these blocks, and the pullback of the results in `outs` to the arguments in `wanted`."""
         function = jaxpr_as_fun(self.jaxpr)
 
         def part(*given: Any) -> tuple[list[Any], list[Any]]:
@@ -193,7 +193,7 @@ class _Program(Record):
         return results, pullback
 
     def _with_gradient(self, wanted: Sequence[int], loss: int) -> _Program:
-        """The program of all results, and of the gradient of one."""
+        """Return the program of all results, and of the gradient of one."""
 
         def body(*blocks: Any) -> list[Any]:
             results, pullback = self._pullback(wanted, [loss], blocks)
@@ -202,7 +202,7 @@ class _Program(Record):
         return self._traced(body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted))
 
     def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
-        """The program of the vector-Jacobian product: of arguments and cotangents."""
+        """Return the program of the vector-Jacobian product, a function of arguments and cotangents."""
         count = len(self.in_specs)
 
         def body(*blocks: Any) -> list[Any]:
@@ -212,7 +212,7 @@ class _Program(Record):
         return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
 
     def _traced(self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]) -> _Program:
-        """A program of the arguments, and of cotangents of some results."""
+        """Trace a program of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
         body = postponing(body, set(self.loops), late=self.late_sums)
@@ -228,7 +228,7 @@ class _Program(Record):
         out_specs: Sequence[Spec],
         loops: Mapping[str, int],
     ) -> ClosedJaxpr:
-        """The program of `body` on a mesh with these loops only, for arguments whose blocks are known on the mesh with all."""
+        """Trace `body` on a mesh with these loops only, for arguments whose blocks are known on the mesh with all loops."""
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
             jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype, weak_type=aval.weak_type)
@@ -243,16 +243,16 @@ class _Program(Record):
         if self.shard_map is None:
             results = body(*map(_on_mesh_in_use, datas))
         else:
-            if current_mesh() is not None:  # the user's cotangents need not say where they lie
+            if current_mesh() is not None:  # the user's cotangents may lack a sharding
                 datas = to_specs(datas, in_specs, None)
             mapped = self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))
             results = mapped(*datas)
         return list(map(weak_as, results, self.jaxpr.out_avals))
 
     def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
-        """The body without loops' axes, the loops nested in an order in which it can be done."""
+        """Return the body without the axes of loops, with the loops nested in a feasible order."""
         program = self.jaxpr, self.in_specs, self.out_specs
-        # At best no iteration of the program's own loops needs to wait for all steps.
+        # First try without waiting for all steps in each iteration of the jaxpr's own loops.
         with contextlib.suppress(SerialLoopError):
             return self._nest_in(self.loops, False, *program)
         return self._nest_in(self.loops, True, *program)
@@ -265,11 +265,11 @@ class _Program(Record):
         in_specs: tuple[Spec, ...],
         out_specs: tuple[Spec, ...],
     ) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
-        """Likewise, where loops that are not among these have been nested already: this program is that of one of their steps."""
+        """Nest the remaining `loops`; the other loops are already nested, and this jaxpr is that of one of their steps."""
         last: SerialLoopError | None = None
-        # A loop that cannot be the next one cannot be a later one either, when this program is within the steps of others.
+        # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within the steps of others.
         steppers = [Stepper.of(jaxpr, axis, steps, in_specs, out_specs, whole) for axis, steps in loops.items()]
-        for axis, stepper in zip(loops, steppers, strict=True):  # the innermost one first
+        for axis, stepper in zip(loops, steppers, strict=True):  # innermost first
             remaining = {other: n for other, n in loops.items() if other != axis}
             inner_in_specs = tuple(_without(spec, axis) for spec in in_specs)
             inner_out_specs = tuple(_without(spec, axis) for spec in out_specs)
@@ -287,7 +287,7 @@ class _Program(Record):
 
 
 def _on_mesh_in_use(data: Any) -> Any:
-    """`data` replicated over an Explicit mesh that its type does not mention, since the steps are joined on that mesh."""
+    """Replicate `data` over an Explicit mesh that its type does not mention, since the steps are joined on that mesh."""
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
         return data
@@ -295,7 +295,7 @@ def _on_mesh_in_use(data: Any) -> Any:
 
 
 def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program of blocks that a traced call of `jax.shard_map` runs; the arrays that it closes over are its constants."""
+    """Return the jaxpr of blocks in a traced call of `jax.shard_map`; the arrays that it closes over become constants."""
     (eqn,) = closed.jaxpr.eqns
     assert list(eqn.outvars) == list(closed.jaxpr.outvars)
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
@@ -310,7 +310,7 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _has_float16(jaxpr: Any) -> bool:
-    """Whether 16-bit floats of the small range occur: there the size of the cotangent matters (loss scaling)."""
+    """Return True if a jaxpr has float16 values: for their small range the size of the cotangent matters (loss scaling)."""
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
     return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
         map(_has_float16, programs_within(jaxpr))

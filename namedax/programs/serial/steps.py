@@ -1,6 +1,6 @@
-"""A body over one mesh axis that has no devices, executed in steps along it (`stepping`).
+"""Execution of a body over one mesh axis without devices, in steps along that axis (`stepping`).
 
-The nodes of the body are sorted into passes: in each the loop runs once, and what a collective takes in is added up.
+The nodes of the body are sorted into passes. Each pass runs the loop once, and accumulates the operands of collectives.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from namedax.resources.refusals import moves_entries
 __all__ = ["Stepper"]
 
 Spec = PartitionSpec
-# Collectives over a loop's axis that are put together of what its steps have.
+# Collectives over a loop's axis that can be computed from the blocks of its steps.
 _COLLECTIVES = (*SUMS, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
 _EXTREMA = (Kind.MAXIMUM, Kind.MINIMUM)
 _GIVING_BACK = (*PASSING, Kind.CAST)
@@ -57,7 +57,8 @@ class Stepper:
 
     def __init__(self, body: Body, axis: str, steps: int, in_dims: list[int | None], out_dims: list[int | None]):
         self.body, self.axis, self.steps, self.in_dims, self.out_dims = body, axis, steps, in_dims, out_dims
-        # In which dimension a value has the parts of all steps, where it is not cut from an operand: stacked in front.
+        # The dimension in which a value has the parts of all steps; a value that is not sliced from an operand is stacked in
+        # front.
         self.dims = dict(zip(body.inputs, in_dims, strict=True))
         self.varies = {value for value, dim in zip(self.body.inputs, self.in_dims, strict=True) if dim is not None}
         self.level: dict[int, int] = dict.fromkeys(self.body.inputs, 0)
@@ -69,7 +70,7 @@ class Stepper:
                 self.nodes.append(part)
         self.reads = _reads(self.nodes)
         self.made_by = {v: node for node in self.nodes for v in node.outputs}
-        # What is read as a value of its own: by what all steps do together, and where the program ends.
+        # Values that are read individually: by nodes that all steps execute together, and as results.
         self.read_whole = {v for v in body.outputs if type(v) is int}.union(
             *[[v for v in node.inputs if type(v) is int] for node in self.nodes if node.collective]
         )
@@ -79,16 +80,16 @@ class Stepper:
     def of(
         cls, jaxpr: ClosedJaxpr, axis: str, steps: int, in_specs: Sequence[Spec], out_specs: Sequence[Spec], whole: bool
     ) -> Stepper:
-        """The body of `jaxpr`; `whole` as for `Flattener`."""
+        """Return the stepper for the body of `jaxpr`; `whole` has the same meaning as for `Flattener`."""
         in_dims, out_dims = ([_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs))
         return cls(Flattener(axis, whole).program(jaxpr), axis, steps, in_dims, out_dims)
 
     def differing(self) -> list[bool]:
-        """Which results differ from step to step."""
+        """Return, for each result, whether it differs from step to step."""
         return [isinstance(v, int) and v in self.varies for v in self.body.outputs]
 
     def _needed(self) -> set[int]:
-        """Values that the results, or side effects, depend on."""
+        """Return the values that the results, or side effects, depend on."""
         needed = {out for out in self.body.outputs if isinstance(out, int)}
         for node in reversed(self.body.nodes):
             if node.eqn.effects or not needed.isdisjoint(node.outputs):
@@ -96,7 +97,7 @@ class Stepper:
         return needed
 
     def _split(self, node: Node) -> list[Node]:
-        """A node that gives its operands back, in two: for those that differ from step to step, and for the others."""
+        """Split a node that returns its operands in two: one for operands that differ from step to step, one for the others."""
         if node.kind not in _GIVING_BACK:
             return [node]
         differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
@@ -106,7 +107,7 @@ class Stepper:
         return [Node(node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]) for some in places]
 
     def _classify(self, node: Node) -> None:
-        """Notes which results of a node differ from step to step, and in which pass they can be computed."""
+        """Record which results of a node differ from step to step, and the pass in which they can be computed."""
         level, varies = 0, False
         for v in node.inputs:
             if type(v) is int:
@@ -126,7 +127,7 @@ class Stepper:
         else:
             varies = varies or self._asks_for_step(node)
         if varies and node.bodies:
-            # Control flow gives some results that are the same in every step.
+            # Some results of control flow are the same in every step.
             constant = [
                 i for i, var in enumerate(node.eqn.outvars) if self.axis not in varying_of(var.aval) and i not in node.waiting
             ]
@@ -152,14 +153,14 @@ class Stepper:
     def _asks_for_step(self, node: Node) -> bool:
         if node.kind == Kind.PLACE and self.axis in node.axes:
             return True
-        if node.once or (node.kind == Kind.SCAN and node.waiting):  # what counts once does so in the first step
+        if node.once or (node.kind == Kind.SCAN and node.waiting):  # an operand that counts once does so in the first step
             return True
         return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
 
     def _check_collective(self, node: Node) -> None:
         if node.kind in _COLLECTIVES and not is_in_groups(node.eqn):
             return
-        # Those of this package are refused where the body calls them (`communication`).
+        # Collectives of namedax are rejected when the body calls them (`communication`).
         raise SerialLoopError(
             moves_entries(
                 f"jax.lax.{node.name}",
@@ -172,7 +173,7 @@ class Stepper:
     # --- one execution ---
 
     def run(self, *blocks: Any) -> list[Any]:
-        """Blocks of all steps to results of all steps."""
+        """Map blocks of all steps to results of all steps."""
         known: dict[int, Any] = {}
         sliced: dict[int, tuple[Any, int]] = {}
         for value, block, dim in zip(self.body.inputs, blocks, self.in_dims, strict=True):
@@ -201,7 +202,7 @@ class Stepper:
         return [results[i] for i in range(len(self.out_dims))]
 
     def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], computed: set[int]) -> None:
-        """Computes what is the same in all steps and depends on collectives of earlier passes only; adds it to what has been computed."""
+        """Compute values that are the same in all steps and depend only on collectives of earlier passes; add them to `computed`."""
         together: list[Node] = []
         for node in self.nodes:
             is_ready = True
@@ -226,7 +227,7 @@ class Stepper:
         self._compute(together, known)
 
     def _compute(self, nodes: list[Node], known: dict[int, Any]) -> None:
-        """Adds what is read of the results of these nodes to what is known, and empties the list. What is cheap each reader computes."""
+        """Evaluate these nodes, add their used results to `known`, and empty the list; cheap values are left to each reader."""
         if not nodes:
             return
         writer = self._writer()
@@ -239,7 +240,7 @@ class Stepper:
 
         atoms = Atoms(given)
         writer.write(nodes, atoms)
-        inside = _reads([node for node in nodes if self.cheap.isdisjoint(node.outputs)])  # others are computed again
+        inside = _reads([node for node in nodes if self.cheap.isdisjoint(node.outputs)])  # the others are computed again
         made = [v for node in nodes for v in node.outputs]
         read = [v for v in made if v in self.read_whole or (self.reads[v] > inside[v] and v not in self.cheap)]
         results = as_one_call(writer.program(writer.outputs(read, atoms), self.body.jaxpr), writer.values)
@@ -267,7 +268,7 @@ class Stepper:
         wanted: Sequence[tuple[int, int]],
         computed: Set[int],
     ) -> dict[int, Any]:
-        """Runs the loop once: for the collectives, the results and the side effects of this level."""
+        """Run the loop once, for the collectives, results and side effects of this level."""
         needed = [node for node in self.nodes if self._is_needed(node)]
         collectives = [
             node
@@ -276,7 +277,7 @@ class Stepper:
             and not any(v in known or v in sliced for v in node.outputs)
             and all(self.level[v] <= level for v in node.inputs if isinstance(v, int))
         ]
-        # What control flow that all steps take together needs of each step.
+        # Values of each step that control flow executed by all steps together needs.
         stacks = list(dict.fromkeys(v for node in collectives if node.whole for v in node.inputs if isinstance(v, int)))
         stacks = [v for v in stacks if v in self.varies and v not in sliced]
         collectives = [node for node in collectives if not node.whole]
@@ -312,7 +313,7 @@ class Stepper:
         sliced: Mapping[int, tuple[Any, int]],
         computed: Set[int],
     ) -> tuple[Any, list[Any]]:
-        """The open program of one step: of its number, and of values that are given, too."""
+        """Return the open jaxpr of one step, a function of the step's index and of given values, and these values."""
         writer = self._writer(jnp.zeros((), jnp.int32))
 
         def given(value: int) -> Any:
@@ -327,7 +328,7 @@ class Stepper:
         return writer.program(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
 
     def _part(self, index: Any, block: Any, dim: int) -> Any:
-        """That of a step of what all steps have, without what `lax.dynamic_slice_in_dim` does for numbers that may be negative."""
+        """Slice the part of one step, without the handling of negative indices in `lax.dynamic_slice_in_dim`."""
         place, sizes = max(dim, 0), list(block.shape)
         chunk = sizes[place] = 1 if dim == STACKED else sizes[place] // self.steps
         starts: list[Any] = [np.zeros((), np.int32)] * block.ndim
@@ -339,7 +340,7 @@ class Stepper:
         return Writer(self.axis, self._evaluate, self._asks_for_step, index)
 
     def _over_steps(self, program: Any, values: Sequence[Any], folds: Sequence[_Fold]) -> list[Any]:
-        """What the results of an open program become over all steps: of the number of a step, and of these values."""
+        """Run an open jaxpr, a function of the step's index and of these values, in all steps, and fold its results."""
         shapes = [var.aval for var in program.outvars]
         numbers: dict[Any, Any] = {}
         totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
@@ -361,12 +362,12 @@ class Stepper:
         return self._asks_for_step(node) or any(v in self.varies for v in node.inputs if isinstance(v, int))
 
     def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
-        """The nodes of one step that lead to the targets, in order; of known values those that are kept need none."""
+        """Return the nodes of one step that lead to the targets, in order; stored values need none."""
         kept = known - self.cheap
         wanted = {v for v in targets if v not in kept}
         plan = []
         for node in reversed(self.nodes):
-            if node.collective:  # its result is known, or cut from what is known
+            if node.collective:  # its result is known, or sliced from a known value
                 continue
             if node in effects or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
                 plan.append(node)
@@ -374,9 +375,9 @@ class Stepper:
         return plan[::-1]
 
     def _cheap(self) -> set[int]:
-        """Values that are recomputed in every step: kept outside of the loop they would take memory, and time to read.
+        """Return the values that are recomputed in every step: stored outside the loop they would take memory, and time to read.
 
-        So are those that are gathered from other devices, unless the loop is told to keep them whole.
+        Values that are gathered from other devices are included, unless the loop keeps them whole.
         """
         cheap, gathered = set[int](), set[int]()
         again = getattr(self.axis, "keep", "parts") == "parts"
@@ -393,7 +394,7 @@ class Stepper:
     # --- collectives ---
 
     def _as_if_summed(self, node: Node, value: Any) -> Any:
-        """What the loop would give for an operand that is the same in every step."""
+        """Return the result of the loop for an operand that is the same in every step."""
         if node.kind in _EXTREMA:
             return value
         if node.kind == Kind.GATHER:
@@ -403,7 +404,7 @@ class Stepper:
         return value * jnp.asarray(self.steps, value.dtype)
 
     def _finish(self, node: Node, totals: Sequence[Any], known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
-        """What is left of a collective when the loop has ended: the part over mesh axes of devices."""
+        """Run the remaining part of a collective after the loop: the part over mesh axes of devices."""
         others = tuple(axis for axis in node.axes if axis != self.axis)
         for output, total in zip(node.outputs, totals, strict=True):
             if others:
@@ -424,16 +425,16 @@ class Stepper:
                 scattered = comm.psum_scatter(total, dim, others) if others else total
                 if not is_tiled(node.eqn):
                     raise SerialLoopError(
-                        f"SerialLoop: an untiled psum_scatter over {self.axis} cannot be done in steps; use tiled=True, or a "
-                        "name, as in nx.lax.psum_scatter."
+                        f"SerialLoop: an untiled psum_scatter over {self.axis} cannot be executed in steps. Use tiled=True, or "
+                        "an axis name, as in nx.lax.psum_scatter."
                     )
                 sliced[output] = (scattered, dim)
 
     def _swap_minor(self, data: Any, dim: int, axes: Sequence[str], to_minor: bool) -> Any:
-        """Blocks along a dimension in the order of `axes` (major first) with the steps as the minor ones, or back.
+        """Reorder blocks along a dimension from the order of `axes` (major first) to steps as the minor axis, or back.
 
-        Each device joins its steps, and devices are joined after that. So a collective over `(loop, "x")` is one over `("x", loop)`,
-        of blocks in another order.
+        Each device joins its steps, and devices are joined after that. A collective over `(loop, "x")` is therefore one over
+        `("x", loop)`, of blocks in another order.
         """
         minor = axes[axes.index(self.axis) + 1 :]
         if not minor:
@@ -448,7 +449,7 @@ class Stepper:
     # --- operations ---
 
     def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
-        """One operation, on the mesh that there is."""
+        """Evaluate one operation, on the real mesh."""
         kind = node.kind
         for i, axes in node.once.items():
             values = [*values[:i], self._on_first(values[i], axes, index), *values[i + 1 :]]
@@ -474,14 +475,14 @@ class Stepper:
         if kind == Kind.CONSTRAINT:
             sharding = on_this_mesh(constraint(node.eqn))
             return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
-        # A sum that waits varies where the sum did not.
+        # The summands of a pending psum vary, but the psum did not.
         return bound(self.axis, node.eqn, values)
 
     def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
         return [jnp.asarray(result) for result in self._writer(index).call(body, inputs)]
 
     def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
-        """`value` in the first step, on the first device along these axes; zero elsewhere: a summand that counts once."""
+        """Return `value` in the first step, on the first device along these axes, and zero elsewhere: a summand that counts once."""
         others = tuple(axis for axis in axes if axis != self.axis)
         first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
         value = jnp.asarray(value)
@@ -514,7 +515,7 @@ class Stepper:
 
 
 def _reads(nodes: Sequence[Node]) -> defaultdict[int, int]:
-    """How often nodes read each value."""
+    """Count how often nodes read each value."""
     counts = defaultdict[int, int](int)
     for node in nodes:
         for v in node.inputs:
@@ -528,7 +529,7 @@ def _read(values: Mapping[int, Any], value: Value) -> Any:
 
 
 class _Fold(Record):
-    """How one value of every step becomes one of all."""
+    """The way to fold the values of all steps into one value."""
 
     kind: str
     dim: int | None
@@ -544,7 +545,7 @@ class _Fold(Record):
         return cls("sum", None, steps)
 
     def start(self, shape: Any, numbers: dict[Any, Any]) -> Any:
-        """The value before the first step, of one number that is repeated; those that there have been are in `numbers`."""
+        """Return the value before the first step, one repeated scalar; `numbers` caches these scalars."""
         dims, dtype, axes = list(shape.shape), shape.dtype, varying_of(shape)
         if self.kind == "join":
             assert self.dim is not None
@@ -582,10 +583,10 @@ class _Fold(Record):
 
 
 def _dim_of(spec: Spec, axis: str) -> int | None:
-    """The dimension that the loop's axis cuts, if there is one."""
+    """Return the dimension that the loop's axis shards, or `None`."""
     for dim in range(len(spec)):
         entry = entry_of(spec, dim)
         if axis in entry:
-            assert entry[-1] == axis  # parsed so: the loop is the minor one
+            assert entry[-1] == axis  # ensured by the parser: the loop is the minor axis
             return dim
     return None

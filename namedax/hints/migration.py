@@ -1,19 +1,19 @@
-"""What NumPy, PyTorch, xarray, Haliax, Penzai and coordax call things, and what they are called here.
+"""Words of NumPy, PyTorch, xarray, Haliax, Penzai and coordax, and their replacements in this package.
 
-Read where an array is asked for an attribute that it does not have. `docs/migration` has the words of each library in full.
+The tables are read if an array, or the package, does not have an attribute. `docs/migration` has the words of each library in full.
 """
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Hashable, Sequence
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-__all__ = ["at_face", "at_top", "namesake", "what_to_write"]
+__all__ = ["at_face", "namesake", "what_to_write"]
 
 # {axis} is the last of the array's names, {names} are all.
 _INDEX = "x[{axis}, 3], or x[{{{axis}: idx}}] with an array of indices"
@@ -126,28 +126,39 @@ _WORDS: dict[str, str] = {
 }
 
 
-def what_to_write(word: str, names: Sequence[Hashable]) -> str | None:
-    """What to write here for an attribute or a method that other arrays have; `None` where nobody has it.
+def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> str | None:
+    """Code that replaces an attribute or a method of other libraries' arrays; `None` if no library has it.
 
     Args:
+      package: the package, `namedax`.
       word: the attribute.
-      names: the names of the array, which the examples use.
+      names: the axis names of the array, for the examples.
 
-    >>> what_to_write("isel", ("batch", "k"))
+    >>> import namedax as nx
+    >>> what_to_write(nx, "isel", ("batch", "k"))
     "x['k', 3], or x[{'k': idx}] with an array of indices"
-    >>> what_to_write("exp", ("k",))
+    >>> what_to_write(nx, "exp", ("k",))
     'nx.exp(x)'
     """
-    shown = [repr(name) for name in names] or ["'k'"]
     if word in _WORDS:
-        return _WORDS[word].format(axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word)
-    ours = namesake(word)
-    return None if ours is None else _call(ours, shown[-1])
+        return _replacement(word, names)
+    ours = namesake(package, word)
+    return None if ours is None else _call(package, ours, _quoted(names)[-1])
 
 
-def _call(path: str, axis: str) -> str:
-    """A call of a function of this package with the array as its first argument, what else it needs, and an axis."""
-    function: Any = sys.modules["namedax"]
+def _quoted(names: Sequence[Hashable]) -> list[str]:
+    return [repr(name) for name in names] or ["'k'"]
+
+
+def _replacement(word: str, names: Sequence[Hashable]) -> str:
+    """The text of a word in the table, with the axis names of an array."""
+    shown = _quoted(names)
+    return _WORDS[word].format(axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word)
+
+
+def _call(package: ModuleType, path: str, axis: str) -> str:
+    """A call of a function of this package with the array as its first argument, its other required arguments, and an axis."""
+    function: Any = package
     for part in path.split(".")[1:]:
         function = getattr(function, part)
     try:
@@ -165,7 +176,7 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def at_face(word: str) -> str:
-    """What to write for a function that is not at the top level; empty where nobody has it.
+    """Code that replaces a function of other libraries that is not at the top level; empty if no library has it.
 
     >>> at_face("segment_mean")
     "nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"
@@ -174,7 +185,7 @@ def at_face(word: str) -> str:
         return ""
     if word in _AT_FACE:
         return _AT_FACE[word]
-    return what_to_write(word, ("k",)) or "" if word in _WORDS else ""
+    return _replacement(word, ("k",)) if word in _WORDS else ""
 
 
 _AT_FACE = {
@@ -203,20 +214,17 @@ _AT_FACE = {
 }
 
 
-#: The names at the top level, which the package says when it is imported.
-at_top: set[str] = set()
+def namesake(package: ModuleType, word: str) -> str | None:
+    """The function of this package that has the same name as one of JAX or NumPy, by its shortest path; `None` if there is none.
 
-
-def namesake(word: str) -> str | None:
-    """The function of this package that is called as one of JAX or NumPy is; `None` where there is none.
-
-    >>> namesake("sum"), namesake("softmax")
+    >>> import namedax as nx
+    >>> namesake(nx, "sum"), namesake(nx, "softmax")
     ('nx.sum', 'nx.nn.softmax')
     """
     for theirs, ours in _NAMESPACES:
-        function = vars(theirs).get(word)  # not what JAX is about to drop, of which it would warn
+        function = vars(theirs).get(word)  # does not find deprecated functions of JAX, which would warn
         if callable(function) and not isinstance(function, type) and not word.startswith("_"):
-            return f"nx.{word}" if word in at_top and theirs in (jnp, jnp.linalg) else f"{ours}.{word}"
+            return f"nx.{word}" if word in package.__all__ and theirs in (jnp, jnp.linalg) else f"{ours}.{word}"
     return None
 
 
@@ -230,6 +238,6 @@ _NAMESPACES = (
 
 
 def _turned(names: Sequence[Hashable]) -> str:
-    """A pattern that turns the order of the names round."""
+    """A pattern that reverses the order of the names."""
     words = [name for name in names if isinstance(name, str) and name.isidentifier()]
     return f"{{{', '.join(words)}}} -> {{{', '.join(words[::-1])}}}" if len(words) > 1 else "{b, k} -> {k, b}"
