@@ -1,4 +1,4 @@
-"""Describe a call of a mapped function, and compare it between processes."""
+"""Descriptions of calls of mapped functions, and their comparison between processes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["compare_calls"]
 
 
 def compare_calls(xmapped: Any, args: Any, kwargs: Any) -> None:
-    """Compare the first call for each type of arguments with that of the other processes of the mesh.
+    """Compare the first call for each type of arguments with the call of the other processes of the mesh.
 
-    Calls under `jax.jit` are not compared: a program may be traced in one process alone.
+    Calls under `jax.jit` are not compared, because a single process may trace a program.
     """
     mesh = concrete_mesh(xmapped._options.mesh)
     if mesh is None or not spans_processes(mesh):
@@ -80,7 +80,7 @@ def _description(xmapped: Any, args: Any, kwargs: Any, mesh: Mesh) -> dict[str, 
 def _text(leaf: Any) -> Any:
     data = leaf._data if isinstance(leaf, NamedArray) else leaf
     if hasattr(data, "dtype"):
-        # Without the placement: the shards of a traced or uncommitted array are not the same everywhere.
+        # Without the sharding, which may differ between processes for a traced or uncommitted array.
         dims = leaf._dims if isinstance(leaf, NamedArray) else ()
         return (
             f"{data.dtype}{list(np.shape(data))} of axes {stable_text(dims)}" if dims else f"{data.dtype}{list(np.shape(data))}"
@@ -89,11 +89,11 @@ def _text(leaf: Any) -> Any:
 
 
 def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
-    """A hash of the program's equations; of the error, if it cannot be traced."""
+    """Return a hash of the program's equations, or the error if the program cannot be traced."""
     try:
         args, kwargs = xmapped._place(args, kwargs, only_type=True)
         jaxpr = xmapped.trace(*args, **kwargs).jaxpr
-    except Exception as error:  # the call itself raises it, in each process that has it
+    except Exception as error:  # the call itself raises it again, in every affected process
         return f"{type(error).__name__}: {str(error)[:500]}"
     found = hashlib.sha256()
     _hash_equations(jaxpr.jaxpr, found)
@@ -101,7 +101,7 @@ def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
 
 
 def _hash_equations(jaxpr: Any, found: Any) -> None:
-    """Hash primitives, types and plain parameters. Objects of other kinds have no text that all processes share."""
+    """Hash primitives, types and plain parameters. The text of other objects may differ between processes."""
     for equation in jaxpr.eqns:
         types = [(v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")]
         parts: Any = costs.what_it_does(equation)

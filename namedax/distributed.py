@@ -1,8 +1,8 @@
-"""Many processes: named arrays of which each process holds a part, and layouts for machines that are not there.
+"""Multi-process arrays, and the memory per device of layouts for any mesh.
 
-JAX's own runtime connects the processes (`jax.distributed.initialize`). After that every process runs the same program, and a
-mesh spans the devices of all. This module derives from an array's names what concerns processes: which entries of an axis a
-process must bring, and how the parts of all of them become one array.
+JAX's runtime connects the processes (`jax.distributed.initialize`). Then every process runs the same program, and a mesh spans the devices
+of all processes. This module computes which indices of a named axis a process must load. It also assembles the local data of all processes
+into one global array.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def __dir__() -> list[str]:
 
 
 def placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tuple[Assignment, Mesh]:
-    """An assignment and a mesh with devices, by which arrays are placed outside of mapped functions."""
+    """Return parsed `axis_resources` and a mesh with devices, to shard arrays outside of mapped functions."""
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
-            f"{op}: says where arrays live outside of mapped functions; call it before the mapped function."
+            f"{op}: this function cannot be called inside a mapped function. Call it before the mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))  # time is not a place
+    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))  # loops do not affect the sharding
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found
@@ -51,11 +51,14 @@ def placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tup
 
 @functools.lru_cache(maxsize=1024)
 def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], bool]:
-    """The numbers of the blocks along `axes` that lie on this process, and whether processes that share one share all."""
+    """Return the indices of the blocks along `axes` that this process holds, and a flag.
+
+    The flag is True if every process has equally many blocks, and every other process has either the same blocks or no common block.
+    """
     count = math.prod(mesh.shape[axis] for axis in axes)
     where = NamedSharding(mesh, PartitionSpec(axes)).devices_indices_map((count,))
     blocks: dict[int, set[int]] = {}
-    device: Any  # whose type JAX keeps to itself
+    device: Any  # its type is not public in JAX
     for device, (index,) in where.items():
         blocks.setdefault(device.process_index, set()).add(index.indices(count)[0])
     own = blocks.get(jax.process_index(), set())
@@ -66,23 +69,23 @@ def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], boo
 
 @checks_signature
 def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> np.ndarray:
-    """Which entries of an axis this process must bring to `from_process_local`.
+    """Return the indices along an axis that this process must pass to `from_process_local`.
 
-    All of them where the axis is not mapped, and where its mesh axes lie within each process. Processes that hold the same
-    block must bring the same entries.
+    The result is all indices if the axis is not sharded, or if each process has all devices along its mesh axes. Processes that hold the
+    same block must pass the same data.
 
     Args:
-      name: the axis.
-      size: its global size.
+      name: the name of the axis.
+      size: the global size of the axis.
       axis_resources: as in `xmap`.
-      mesh: a mesh; default: that of `jax.set_mesh`.
+      mesh: a mesh. Default: the mesh of `jax.set_mesh`.
 
     Returns:
-      Their indices, ascending.
+      The indices in ascending order.
 
     Raises:
-      AxisSizeError: the axis does not divide over its mesh axes.
-      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisSizeError: the number of blocks does not divide the size of the axis.
+      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis or devices.
 
     >>> import jax
@@ -108,30 +111,31 @@ def from_process_local(
     mesh: Any = None,
     global_sizes: Mapping[Hashable, int] | None = None,
 ) -> Any:
-    """Global named arrays, made from the parts that the processes bring. For input, in a program of many processes.
+    """Assemble global named arrays from the local data of all processes. Use it to load input in a multi-process program.
 
-    Along every mapped axis, each process passes the entries that `process_entries` names, in that order; along an axis that is
-    not mapped, all of them. Parts that several processes hold must be equal: this is not checked. No data is sent; at the first call
-    the processes compare the global sizes. In a single process the part is everything.
+    Along every sharded axis, each process passes the data at the indices from `process_entries`, in that order. Along other axes it passes
+    all data. Blocks that several processes hold must be equal; this is not checked. In a single process, the local data is the global data.
+
+    Communication: no data is sent. On the first call, the processes compare the global sizes.
 
     Args:
-      data: this process's part: an array (of NumPy, say), or a pytree of them.
-      axes: an axis mapping, or a pytree prefix of mappings, as in `nx.named`; `None` for arrays that have names already.
-      axis_resources: as in `xmap`; names that no array has do not matter here, nor does a `SerialLoop`.
-      mesh: a mesh; default: that of `jax.set_mesh`.
-      global_sizes: global sizes of axes, to be checked. An axis whose size is given here may also be brought whole by every
-        process, which then keeps its part.
+      data: the local data of this process: an array, such as a NumPy array, or a pytree of arrays.
+      axes: an axis mapping, or a pytree prefix of mappings, as in `nx.named`; `None` for arrays that are already named.
+      axis_resources: as in `xmap`. Axis names that no array has, and `SerialLoop`s, have no effect here.
+      mesh: a mesh. Default: the mesh of `jax.set_mesh`.
+      global_sizes: global sizes of axes, to check. Every process may also pass such an axis in full, and keeps its own block. Default:
+        none.
 
     Returns:
-      Arrays with global sizes, each name on its mesh axes; an array without names is replicated.
+      Arrays with global sizes, sharded by `axis_resources`. An array without named axes is replicated.
 
     Raises:
-      AxisMappingError: a mapping is malformed or does not fit, or `global_sizes` mentions a name that no array has.
-      AxisSizeError: the part of an axis has a size that it cannot have, or the processes have different global arrays.
-      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      MeshError: there is no mesh, it lacks a mesh axis or devices, or it spreads an axis such that processes share some of their
-        blocks and not all; then give the size of the axis in `global_sizes`, and the whole axis.
-      PlacementConflictError: two names of one array are on one mesh axis.
+      AxisMappingError: a mapping is malformed or does not match, or `global_sizes` contains a name that no array has.
+      AxisSizeError: the local size of an axis is invalid, or the processes have different global arrays.
+      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
+      MeshError: there is no mesh, or it lacks a mesh axis or devices. Or processes share some of their blocks of an axis but not all; then
+        pass the full axis, and its size in `global_sizes`.
+      PlacementConflictError: two axes of one array are sharded over one mesh axis.
 
     >>> import jax, numpy as np, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("data", "model"))
@@ -155,7 +159,7 @@ def from_process_local(
         block, dims = attach_names(leaf, mapping, op, what)
         if isinstance(block, jax.Array) and not block.is_fully_addressable:
             raise AxisMappingError(
-                f"{op}: {what}, is an array of many processes already; give this process's part. For a different placement use "
+                f"{op}: {what}, is a multi-process array already. Pass the local data of this process; to reshard a global array, use "
                 "nx.shard."
             )
         region.check_placement(op, (dim for dim in dims if dim is not None))
@@ -166,7 +170,7 @@ def from_process_local(
         )
         types[jax.tree_util.keystr(path)] = (str(np.dtype(block.dtype)) if hasattr(block, "dtype") else "", shape, dims)
         sharding = NamedSharding(mesh, partition_spec(dims, assignment))
-        # In one process JAX takes no shape but that of the data.
+        # In a single process JAX accepts only the shape of the data.
         whole = jax.make_array_from_process_local_data(sharding, block, None if jax.process_count() == 1 else shape)
         return make(whole, dims) if any(dim is not None for dim in dims) else whole
 
@@ -177,14 +181,14 @@ def from_process_local(
     for name in wanted:
         if name not in seen:
             raise AxisMappingError(
-                f"{op}: global_sizes gives {name!r} the size {wanted[name]}, but no array has that axis; the names are "
+                f"{op}: global_sizes gives {name!r} the size {wanted[name]}, but no array has that axis; the axes are "
                 f"{show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)}"
             )
     return result
 
 
 def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, what: str) -> int:
-    """The global size of an axis of which this process brings `part` entries."""
+    """Return the global size of an axis whose local data on this process has size `part`."""
     op = "from_process_local"
     axes = region.placement(name)
     count = region.blocks(name)
@@ -192,13 +196,13 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
     if wanted is None:
         if not uniform:
             raise MeshError(
-                f"{op}: axis {name!r} of {what}, is on mesh axes {axes}, of whose {count} blocks some processes share a part, so "
-                "that its size does not follow from this process's entries. Give its size in global_sizes, and the whole axis."
+                f"{op}: axis {name!r} of {what}, is sharded over mesh axes {axes}, and some processes share only a part of its {count} "
+                "blocks; the local size does not determine the global size. Pass its size in global_sizes, and the full axis as data."
             )
         if part % len(own):
             raise AxisSizeError(
-                f"{op}: axis {name!r} of {what}, has {part} entries on this process, which holds {len(own)} of its {count} blocks "
-                f"over mesh axes {axes}; that takes a multiple of {len(own)}. See nx.process_entries."
+                f"{op}: axis {name!r} of {what}, has local size {part} on this process, which holds {len(own)} of its {count} blocks "
+                f"over mesh axes {axes}; the local size must be a multiple of {len(own)}. See nx.process_entries."
             )
         return part // len(own) * count
     block = region.block_size(name, wanted, op)
@@ -207,7 +211,7 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
         if axes and uniform:
             share = f"{block * len(own)} ({len(own)} of {count} blocks over mesh axes {axes}), or all"
         raise AxisSizeError(
-            f"{op}: axis {name!r} of {what}, has {part} entries; of the {wanted} in global_sizes this process brings {share}. See "
+            f"{op}: axis {name!r} of {what}, has local size {part}; of the size {wanted} in global_sizes, this process must pass {share}. See "
             "nx.process_entries."
         )
     return wanted
@@ -215,10 +219,10 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
 
 @checks_signature
 def bytes_per_device(tree: Any) -> int:
-    """The bytes that a tree of arrays takes on each device, by their shardings.
+    """Return the bytes per device of a tree of arrays, by their shardings.
 
-    For arrays, and for types with a placement (`nx.interop.abstract`), so that a layout can be judged without the machine. A value
-    without a sharding counts whole, as do the values of a mapped body, which are the blocks of one device already.
+    The tree may also contain types with a sharding (`nx.interop.abstract`), to compare layouts without the devices. A value without a
+    sharding counts in full. So does a value in a mapped body, which is already the block of one device.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.sharding.AbstractMesh((64, 64), ("data", "model"))

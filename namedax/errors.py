@@ -1,8 +1,8 @@
-"""What can go wrong, as exception classes that name the axes.
+"""Exception classes, and helpers for their messages.
 
-Every error of namedax derives from `NamedaxError` and from `ValueError`, `TypeError` or `AttributeError`, so code that
-catches the built-in classes keeps working. A message says four things, in this order: the operation, the axes with their
-sizes, the rule that was broken, and what to write instead. It ends with the code of its class, which never changes its meaning.
+Every error of namedax derives from `NamedaxError` and from `ValueError`, `TypeError` or `AttributeError`, so code that catches the
+built-in classes keeps working. A message contains, in this order, the operation, the axes with their sizes, the violated rule, and the
+remedy. It ends with the code of its class. The meaning of a code never changes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 
 
 class NamedaxError(Exception):
-    """The base of all errors of namedax.
+    """The base class of all errors of namedax.
 
     Attributes:
-      code: what the page of the errors, docs/errors.md, lists this class under. Every message ends with it.
-      explains: the error of Python or JAX that this one explains, if a wrong argument has caused it.
+      code: the code of the class on the page docs/errors.md. Every message ends with it.
+      explains: the error of Python or JAX that this error explains, if a wrong argument has caused it.
 
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
@@ -61,29 +61,32 @@ class NamedaxError(Exception):
     explains: Exception | None = None
 
     def __str__(self) -> str:
-        """The message, and behind it the code: on a line of its own where the message has several, so that no caret moves."""
+        """Return the message with the code. After a message of several lines the code is on its own line, so that carets stay aligned."""
         message = super().__str__()
         if not (message and self.code):
             return message
         return "\n".join([message, f"[{self.code}]"]) if "\n" in message else f"{message} [{self.code}]"
 
     def about(self, **attributes: Any) -> Self:
-        """The error with these attributes, to be raised at once: a variable of its frame would keep it, and the frame, until garbage is collected."""
+        """Set attributes and return the error, for use in a `raise` statement.
+
+        A local variable for the error would create a reference cycle with its frame, which only garbage collection removes.
+        """
         vars(self).update(attributes)
         return self
 
 
 class AxisNameError(NamedaxError, ValueError):
-    """Something is not a valid axis name, or a name appears twice in one array."""
+    """An invalid axis name, or an axis name that occurs twice in one array."""
 
     code = "NX001"
 
 
 class AxisNotFoundError(NamedaxError, ValueError):
-    """An operation mentions a named axis that the array does not have.
+    """A named axis that the array of an operation does not have.
 
     Attributes:
-      axis: the name, where it is known.
+      axis: the axis name, or `None`.
     """
 
     code = "NX002"
@@ -92,17 +95,17 @@ class AxisNotFoundError(NamedaxError, ValueError):
 
 
 class AxisSizeError(NamedaxError, ValueError):
-    """One name has two sizes, or a size does not divide over the mesh axes that it is mapped to."""
+    """Two sizes of one axis name, or a size that is not divisible by the number of blocks over its mesh axes."""
 
     code = "NX003"
 
 
 class UnevenAxisError(AxisSizeError):
-    """A size does not divide over its mesh axes, and what is done there knows no padding.
+    """A size that is not divisible by the number of blocks over its mesh axes, in an operation that does not support padded axes.
 
     Attributes:
-      axis: the name.
-      operation: what is done there, where it is known.
+      axis: the axis name.
+      operation: the operation, or `None`.
     """
 
     code = "NX004"
@@ -111,14 +114,14 @@ class UnevenAxisError(AxisSizeError):
     operation: str | None = None
 
     def say(self, operation: str) -> None:
-        """Puts the operation in front of the message, unless there is one."""
+        """Prepend the operation to the message, unless the error has one."""
         if self.operation is None and self.args:
             self.operation = operation
             self.args = (f"{operation}: {self.args[0]}", *self.args[1:])
 
 
 class PositionalAxisError(NamedaxError, ValueError):
-    """Positional axes do not fit: out of range, wrong rank, or shapes that do not broadcast.
+    """An invalid positional axis: out of range, wrong rank, or shapes that do not broadcast.
 
     Attributes:
       depends_on_data: True if the shape of the result would depend on values.
@@ -130,48 +133,48 @@ class PositionalAxisError(NamedaxError, ValueError):
 
 
 class AxisMappingError(NamedaxError, ValueError):
-    """An axis mapping (`in_axes`, `out_axes`, `nx.named`, `nx.positional`) is malformed or does not fit."""
+    """An axis mapping (`in_axes`, `out_axes`, `nx.named`, `nx.positional`) that is malformed or does not match its array."""
 
     code = "NX006"
 
 
 class NamedAxesLeftError(NamedaxError, TypeError):
-    """A value that still has named axes stands where an array without names is needed."""
+    """A value with named axes where an array without named axes is required."""
 
     code = "NX007"
 
 
 class AxisResourceError(NamedaxError, ValueError):
-    """`axis_resources` is malformed, or mentions a name that never occurs in the program."""
+    """Malformed `axis_resources`, or an axis name in it that does not occur in the program."""
 
     code = "NX008"
 
 
 class SerialLoopError(NamedaxError, ValueError):
-    """A `SerialLoop` is malformed, or the program does over its axis what cannot be done in steps."""
+    """A malformed `SerialLoop`, or an operation over its axis that steps do not support."""
 
     code = "NX009"
 
 
 class PipelineError(NamedaxError, ValueError):
-    """What a pipeline cannot do: its sizes do not divide, or its function mixes microbatches or stages."""
+    """An error in a pipeline: sizes that do not divide, or a function that combines microbatches or stages."""
 
     code = "NX010"
 
 
 class MeshError(NamedaxError, ValueError):
-    """There is no mesh, or it lacks a mesh axis that `axis_resources` mentions."""
+    """A missing mesh, or a mesh without a mesh axis of `axis_resources`."""
 
     code = "NX011"
 
 
 class PlacementConflictError(NamedaxError, ValueError):
-    """Two names on one mesh axis meet in one value.
+    """Two axes of one value that are sharded over the same mesh axis.
 
     Attributes:
-      axes: the two names, where they are known.
-      mesh_axis: the mesh axis, where it is known.
-      operation: the operation, where it is known.
+      axes: the two axis names, or `()`.
+      mesh_axis: the mesh axis, or `None`.
+      operation: the operation, or `None`.
     """
 
     code = "NX012"
@@ -182,79 +185,79 @@ class PlacementConflictError(NamedaxError, ValueError):
 
 
 class PlanError(NamedaxError, ValueError):
-    """`nx.plan` has found no assignment under which the program can run: in the memory that there is, or at all."""
+    """A call of `nx.plan` without a valid layout: no layout fits into the memory, or the program runs under none."""
 
     code = "NX013"
 
 
 class CheckpointError(NamedaxError, ValueError):
-    """A checkpoint cannot hold what is to be saved, or does not hold what is asked for; see `nx.checkpoints`."""
+    """A value that a checkpoint cannot store, or a requested value that it does not contain; see `nx.checkpoints`."""
 
     code = "NX014"
 
 
 class RawBlockError(NamedaxError, ValueError):
-    """In a body, a function of JAX works on the block of one device: a raw collective, or a function that combines entries of raw leaves."""
+    """A function of JAX on the block of one device in a body: a raw collective, or a function that combines elements of raw leaves."""
 
     code = "NX015"
 
 
 class EinsumError(NamedaxError, ValueError):
-    """An einsum specification is malformed, or does not fit its operands."""
+    """An einsum specification that is malformed or does not match its operands."""
 
     code = "NX016"
 
 
 class RearrangeError(NamedaxError, ValueError):
-    """A pattern of `rearrange`, `reduce` or `repeat` is malformed, or does not fit the array."""
+    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match the array."""
 
     code = "NX017"
 
 
 class ArgumentError(NamedaxError, ValueError):
-    """An argument that is not an axis (an order, a method, a mode) has a value that the operation does not take."""
+    """An invalid value of an argument that is not an axis, such as an order, a method or a mode."""
 
     code = "NX018"
 
 
 class ArgumentTypeError(NamedaxError, TypeError):
-    """An argument, or the elements of an array, have a type that the operation does not take."""
+    """An argument of an invalid type, or an array of an invalid dtype."""
 
     code = "NX019"
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):
-    """An argument that JAX's function has is given, and it has no meaning for named arrays. A `NotImplementedError` too, as JAX's is."""
+    """An argument of JAX's function that named arrays do not support. Also a `NotImplementedError`, as in JAX."""
 
     code = "NX020"
 
 
 class ArrayTypeError(NamedaxError, TypeError):
-    """A value is not of the array type that an annotation states, or an array type is malformed."""
+    """A value that does not match the array type of an annotation, or a malformed array type."""
 
     code = "NX021"
 
 
 class ArrayAttributeError(NamedaxError, AttributeError):
-    """A named array has no attribute of that name, or it cannot be set. An `AttributeError`, so that `hasattr` is false."""
+    """A missing or read-only attribute of a named array. Also an `AttributeError`, so that `hasattr` returns False."""
 
     code = "NX022"
 
 
 def show_name(name: Hashable) -> str:
-    """A name as messages show it: quoted if it is a string."""
+    """Format an axis name for messages: quoted if it is a string."""
     return format_value(name)
 
 
 def show_names(names: Iterable[Hashable]) -> str:
-    """Names as messages show them, in the order given."""
+    """Format axis names for messages, in the given order."""
     return ", ".join(map(format_value, names)) or "none"
 
 
 def format_value(value: Any) -> str:
-    """A value that a user gave as messages show it: an array by its type and never by its values, and a list, tuple or dict by its entries.
+    """Format a user's value for messages: an array by its type, never by its values; a list, tuple or dict by its elements.
 
-    >>> shown("k"), shown([np.ones((2, 3), np.float32), None]), shown({"w": np.arange(3, dtype=np.int32)})
+    >>> format_value("k"), format_value([np.ones((2, 3), np.float32), None]), format_value({"w": np.arange(3, dtype=np.int32)})
     ("'k'", '[f32[2,3], None]', "{'w': i32[3]}")
     """
     if hasattr(type(value), "_type_text"):  # a named array
@@ -280,13 +283,13 @@ def format_value(value: Any) -> str:
         return f"slice({', '.join(map(format_value, (value.start, value.stop, value.step)))})"
     try:
         text = "..." if value is ... else repr(value)
-    except Exception:  # an object of others, whose own words fail: a message about it does not
+    except Exception:  # the `repr` of a user's object may fail; the message about it must not
         return f"a value of type {kind.__name__}"
     return text if len(text) <= _MOST_TEXT and "\n" not in text else f"a value of type {kind.__name__}"
 
 
 def shape_of(value: Any) -> tuple[Any, ...] | None:
-    """The shape of what is described as an array is: arrays, tracers, `jax.ShapeDtypeStruct`s, JAX's arguments of programs. Of all else `None`.
+    """Return the shape of an object with a shape and a dtype, such as an array, a tracer or a `jax.ShapeDtypeStruct`; else `None`.
 
     >>> shape_of(np.ones((2, 3))), shape_of(None), shape_of(np.float32)
     ((2, 3), None, None)
@@ -295,7 +298,7 @@ def shape_of(value: Any) -> tuple[Any, ...] | None:
         return None
     try:
         shape, _ = value.shape, value.dtype
-    except Exception:  # of objects of others an attribute may be anything
+    except Exception:  # an attribute of a user's object may raise anything
         return None
     return shape if isinstance(shape, tuple) else None
 
@@ -305,7 +308,7 @@ _SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat":
 
 
 def show_dtype(dtype: Any) -> str:
-    """An element type as messages show it, such as `f32`."""
+    """Format a dtype for messages, such as `f32`."""
     name = str(dtype)
     stem = name.rstrip("0123456789")
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
@@ -316,16 +319,16 @@ def _no_hint(*about: Any) -> str:
 
 
 class Hints(NamedTuple):
-    """Functions that write hints, which messages of this package contain, about the public functions of the package.
+    """Functions that return hints about public functions, for messages.
 
-    The room `hints` has them. It stands above the modules that raise errors, so the package installs them here when it is imported. A function
-    returns an empty string or `None` if it has no hint. Until the hints are installed, none of them has one.
+    The package `namedax.hints` defines them. Modules that raise errors cannot import it, so namedax installs its functions here on import. A
+    function without a hint returns an empty string or `None`. Without installed hints, there is no hint.
 
     Attributes:
       usage: a sentence with a typical call of the public function `op`.
-      attribute: code that replaces an attribute `word` of other libraries' arrays, for an array with these axis names.
-      namesake: the public function that has the same name as a function of JAX or NumPy.
-      numpy_function: the beginning of a sentence with a replacement for a function of NumPy, given by its name, its module and the axis names.
+      attribute: code that replaces an attribute `word` of other libraries' arrays, for an array with the given axis names.
+      namesake: the public function with the same name as a function of JAX or NumPy.
+      numpy_function: the start of a sentence with a replacement for a NumPy function, given its name, its module and the axis names.
     """
 
     usage: Callable[[str], str] = _no_hint
@@ -338,17 +341,17 @@ _load_hints: list[Callable[[], Hints]] = [Hints]
 
 
 def install_hints(load: Callable[[], Hints]) -> None:
-    """Make `load` the function that returns the hints. The first message that contains a hint calls it, so an import of the package does not."""
+    """Install `load`, a function that returns the hints. The first message with a hint calls it, and not the import of the package."""
     _load_hints[:] = [functools.cache(load)]
 
 
 def hints() -> Hints:
-    """The installed hints."""
+    """Return the installed hints."""
     return _load_hints[0]()
 
 
 def usage(op: str) -> str:
-    """A sentence with a typical call of a public function; empty if `op` is not a public function.
+    """Return a sentence with a typical call of a public function, or the empty string if `op` is not a public function.
 
     >>> usage("take"), usage("no_function")
     (' Write nx.take(x, indices, axis).', '')
@@ -357,7 +360,12 @@ def usage(op: str) -> str:
 
 
 def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
-    """Raises where the name of an axis, or several, stand for an array: libraries differ in which of them comes first.
+    """Reject axis names in place of an array. Libraries differ in the order of these two arguments.
+
+    Args:
+      op: the operation, for messages.
+      value: the argument.
+      wanted: the expected kind of argument, for messages. Default: `"an array"`.
 
     Raises:
       ArgumentTypeError: `value` is a string, or a list or tuple of strings.
@@ -365,60 +373,59 @@ def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
     if isinstance(value, str) or (
         isinstance(value, (list, tuple)) and value and all(isinstance(entry, str) for entry in value)
     ):
-        raise ArgumentTypeError(f"{op}: {format_value(value)} stands where {wanted} is expected.{usage(op)}")
+        raise ArgumentTypeError(f"{op}: expected {wanted}, got {format_value(value)}.{usage(op)}")
 
 
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
-    """An argument that must be an integer, known when the program is compiled.
+    """Convert an argument to a Python integer. It must be static, which means known when the function is traced.
 
     Args:
       op: the operation, as the user calls it.
       what: the argument, as the user writes it.
-      value: an integer of Python or NumPy, or an integer array without axes. Truth values and floats are not accepted.
-      least: the least value that is allowed.
+      value: an integer of Python or NumPy, or an integer array without axes. Booleans and floats are rejected.
+      least: the minimum value. Default: none.
 
     Raises:
-      ArgumentTypeError: it is not an integer, or known at run time only.
+      ArgumentTypeError: the argument is not an integer, or it is traced.
       ArgumentError: it is less than `least`.
 
     >>> as_integer("roll", "shift", 2.0)
     Traceback (most recent call last):
-    namedax.errors.ArgumentTypeError: roll: shift=2.0 must be an integer, known when the function is traced. [NX019]
+    namedax.errors.ArgumentTypeError: roll: shift must be a static integer, got 2.0. [NX019]
     """
-    wanted = f"must be an integer{'' if least is None else f' from {least}'}, known when the function is traced."
+    wanted = f"must be a static integer{'' if least is None else f' of at least {least}'}, got"
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise ArgumentTypeError(
-            f"{op}: {what}={format_value(value)} {wanted}{usage(op) if isinstance(value, str) else ''}"
+            f"{op}: {what} {wanted} {format_value(value)}.{usage(op) if isinstance(value, str) else ''}"
         ) from None
     if least is not None and number < least:
-        raise ArgumentError(f"{op}: {what}={format_value(value)} {wanted}")
+        raise ArgumentError(f"{op}: {what} {wanted} {format_value(value)}.")
     return number
 
 
 def check_options(op: str, **options: Any) -> None:
-    """Raises where an option of the program, which must be known when it is traced, is an array, a list or the like.
+    """Check that options are hashable, and so static under tracing, and not an array or a list.
 
     >>> check_options("sum", keepdims=[True])
     Traceback (most recent call last):
-    namedax.errors.ArgumentTypeError: sum: keepdims=[True] is an option of the program; give one value that is known when the
-    function is traced, not an array or a list. [NX019]
+    namedax.errors.ArgumentTypeError: sum: the option keepdims must be static, got [True]. Pass a Python value instead of an
+    array or a list. [NX019]
     """
     for what, value in options.items():
         try:
             hash(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"{op}: {what}={format_value(value)} is an option of the program; give one value that is known when the function is traced, not an "
-                "array or a list."
+                f"{op}: the option {what} must be static, got {format_value(value)}. Pass a Python value instead of an array or a list."
             ) from None
 
 
 def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
-    """The candidate, another than `name`, whose text is closest to that of `name`, or else one with its stem; `None` where none is close."""
+    """Return the candidate, other than `name`, with the most similar text, else one with the same stem; `None` if none is similar."""
     by_text = {_text(candidate): candidate for candidate in candidates if candidate != name}
     close = difflib.get_close_matches(_text(name), by_text, n=1, cutoff=0.6) or [
         text for text in by_text if _have_one_stem(name, text)
@@ -427,19 +434,19 @@ def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
 
 
 def _text(name: Hashable) -> str:
-    """A name as text; that of an axis object of another library (`Axis("embed", 8)`) is what it calls itself."""
+    """Return an axis name as text, for an axis object of another library (`Axis("embed", 8)`) its `name`."""
     own = getattr(name, "name", None)
     return own if isinstance(own, str) else str(name)
 
 
 def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = "") -> str:
-    """A sentence that suggests the closest candidate, or the empty string.
+    """Return a sentence that suggests the closest candidate, or the empty string.
 
     Args:
-      name: what was written.
-      candidates: what there is.
-      read_as: how the axis `{1}` is read as `{0}`, for operations on arrays: one axis has two names where it is stored in another place than it
-        is used, such as `embed_fsdp` and `embed`, and then the other name may not be what was meant.
+      name: the name that the user wrote.
+      candidates: the valid names.
+      read_as: a template for code that renames the axis `{1}` to `{0}`. Default: none. An axis that is stored with one sharding and used
+        with another has two names, such as `embed_fsdp` and `embed`. The user may then mean the renamed axis.
 
     >>> did_you_mean("bacth", ["batch", "hidden"]), did_you_mean("pos", ["pos_sp"], "{{{0}:{1}}}")
     (" Did you mean 'batch'?", " Did you mean 'pos_sp', or that axis read as 'pos', {pos:pos_sp}?")
@@ -453,12 +460,12 @@ def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = 
     return f" Did you mean {close!r}{or_read}?"
 
 
-# Operations that read no axis.
+# Operations that do not read an axis.
 _NOT_READING = ("rename", "shard")
 
 
 def _have_one_stem(name: Hashable, other: Hashable) -> bool:
-    """Whether one of two names is the other with something behind it, as in `embed` and `embed_fsdp`."""
+    """Return True if one of two names is the other with a suffix, as in `embed` and `embed_fsdp`."""
     if not (isinstance(name, str) and isinstance(other, str)):
         return False
     stem, longer = sorted((name, other), key=len)
@@ -466,10 +473,10 @@ def _have_one_stem(name: Hashable, other: Hashable) -> bool:
 
 
 def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None]) -> str:
-    """A sentence on how an argument without names gets them: each at the axis of its size, where there is only one.
+    """Return a sentence with code that names the axes of an argument, by their sizes where these are unique.
 
     >>> naming("w", (4, 3), {"station": 3, "day": 4}), naming("w", (3, 3), {"day": 3})
-    (" Name the axes of w first, as by nx.named(w, ['day', 'station']).", " Name the axes of w first, as by nx.named(w, ['day', ...]).")
+    (" Name the axes of w first: nx.named(w, ['day', 'station']).", " Name the axes of w first: nx.named(w, ['day', ...]).")
     """
     places = {name: [i for i, n in enumerate(shape) if n == size] for name, size in sizes.items()}
     found = {fits[0]: name for name, fits in places.items() if len(fits) == 1}
@@ -477,11 +484,11 @@ def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None])
     if not found or len(found) < min(len(shape), len(sizes)):
         names = list(sizes)
         axes = names if len(names) == len(shape) else [names[0], ...]
-    return f" Name the axes of {argument} first, as by nx.named({argument}, {format_value(axes)})."
+    return f" Name the axes of {argument} first: nx.named({argument}, {format_value(axes)})."
 
 
 def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> str:
-    """A sentence on how an array gets a name that it lacks, where one of its positional axes may be meant."""
+    """Return a sentence with code that gives a positional axis of an array the missing name, if it has positional axes."""
     what, _, shape = type_text.partition("{")[0].partition("[")
     rank = len(shape.partition("]")[0].split(",")) if shape[:1].isdigit() else 0
     if not rank:
@@ -490,21 +497,24 @@ def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> 
     if not candidates:
         return naming(argument, (0,) * rank, {name: None})
     axes = format_value([name, *[None] * (rank - 1)])
-    return f" Positional axes get names by nx.named({argument}, {axes}); an index array, nx.named(ids, {format_value([name])}), keeps its own."
+    return f" Name its positional axes first, nx.named({argument}, {axes}), or those of an index array, nx.named(ids, {format_value([name])})."
 
 
 def raise_not_found(
     op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "", *, read_as: str | None = None
 ) -> NoReturn:
-    """Raises the error for a name that an array lacks.
+    """Raise the error for an axis name that an array does not have.
 
     Args:
       op: the operation, as the user calls it (`"sum"`).
-      name: the name that was not found.
-      type_text: the array's type, as `repr` shows it.
-      candidates: the names that the array has.
-      extra: one more sentence, about what to do instead.
-      read_as: as in `did_you_mean`; default: by `nx.rename`.
+      name: the axis name that was not found.
+      type_text: the array's type, as in its `repr`.
+      candidates: the axis names of the array.
+      extra: an additional sentence with a remedy. Default: none.
+      read_as: as in `did_you_mean`. Default: `nx.rename`.
+
+    Raises:
+      AxisNotFoundError: always.
     """
     candidates = list(candidates)
     if read_as is None:

@@ -1,35 +1,32 @@
-"""What a compiled program communicates: the collectives in its HLO text, with their bytes.
+"""The collectives in the HLO text of a compiled program, with their bytes.
 
-XLA decides last: it merges collectives, splits them, makes them asynchronous, removes them. So the
-compiled program is the one place where it can be seen what a mapped program sends, and this module
-reads it there:
+XLA merges, splits and removes collectives, and makes them asynchronous. Only the compiled program shows the actual communication, so
+this module reads its text:
 
     collectives(jax.jit(f).lower(*args).compile())   # every collective, in the order of the text
-    summary(jax.jit(f).lower(*args).compile())       # how many of each kind, and their bytes
+    summary(jax.jit(f).lower(*args).compile())       # the number and bytes of each kind
 
-**Bytes are a device's payload.** `Collective.bytes` is what one device brings in (its operands) to
-an all-reduce, reduce-scatter, all-to-all or permute, and what it gets out (the result) of an
-all-gather. That is the larger side each time, so that an all-gather and the reduce-scatter which is
-its transpose have the same bytes. `Collective.wire_bytes` is what one device must send at least, on
-a ring of n devices:
+**Bytes are the payload of one device.** For an all-reduce, reduce-scatter, all-to-all or permute, `Collective.bytes` is the size of one
+device's operands. For an all-gather it is the size of the result. It is always the larger side, so an all-gather and its transpose, a
+reduce-scatter, have the same bytes. `Collective.wire_bytes` is the minimum that one device sends, on a ring of n devices:
 
     all-reduce            2 (n - 1) / n * bytes    a reduce-scatter, then an all-gather
     all-gather              (n - 1) / n * bytes
     reduce-scatter          (n - 1) / n * bytes
-    all-to-all              (n - 1) / n * bytes    a device keeps its own part
-    ragged-all-to-all       (n - 1) / n * bytes    an estimate: known at run time only
+    all-to-all              (n - 1) / n * bytes    a device keeps its own block
+    ragged-all-to-all       (n - 1) / n * bytes    an estimate: the sizes are dynamic
     collective-permute                    bytes
     collective-broadcast                  bytes
 
-**Where it comes from.** JAX hands XLA the line that an operation was written in, and namedax what the operation is called over names.
-Both stay in the text, as far as XLA keeps them: `Collective.operation`, `names` and `source`.
+**Origin.** JAX passes the source line of each operation to XLA, and namedax passes the operation and its axis names. Both are in the text as
+far as XLA keeps them: `Collective.operation`, `names` and `source`.
 
-**Asynchronous collectives** are instructions of XLA (`all-reduce-start`, `async-start`), or custom calls that JAX writes for
-`jax.lax.psum_scatter_start` and its kin (`custom_call_target="reduce-scatter-start"`); each counts once, with its end. Other custom
-calls are opaque: what a kernel sends by itself, such as a remote copy in Pallas, is not counted.
+**Asynchronous collectives** are instructions of XLA (`all-reduce-start`, `async-start`), or custom calls that JAX emits for
+`jax.lax.psum_scatter_start` and similar functions (`custom_call_target="reduce-scatter-start"`). Each counts once, together with its end.
+Other custom calls are opaque: communication within a kernel, such as a remote copy in Pallas, is not counted.
 
-A backend may widen what it sends: XLA's CPU backend reduces bfloat16 as float32, and exchanges it
-so in an all-to-all. The figures here are those of the compiled program, not of the source.
+A backend may widen the data: XLA's CPU backend reduces and exchanges bfloat16 as float32. All bytes are of the compiled program, not of the
+source.
 """
 
 from __future__ import annotations
@@ -55,7 +52,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-#: The kinds of collective, by XLA's names, in the order in which a summary prints them.
+#: The kinds of collectives, by XLA's names, in the order of a printed summary.
 KINDS = (
     "all-reduce",
     "all-gather",
@@ -73,20 +70,18 @@ class Collective:
 
     Attributes:
       kind: one of `KINDS`.
-      bytes: the payload of one device: the size of its operands (of its result for an all-gather).
-      group_size: the number of devices that take part together.
-      count_of_operands: more than one where several arrays travel in one operation, as in a
-        combined all-reduce. An all-to-all may have one operand for each device of the group.
-      dtype: the element type by XLA's name, such as `"f32"` or `"pred"`; different ones are joined,
-        as in `"f32+s32"`.
-      in_loop: whether it stands in the body of a loop, and so runs once for each step. `bytes` are
-        those of one step.
-      operation: the operation over names that it belongs to, such as `"nx.einsum"`; empty where it is not known. Sums that XLA combines
-        into one all-reduce have that of one of them.
-      names: the names that the operation goes over, as text; `"new:old"` for an axis that it renames.
-      source: the line of the user's file, such as `"model.py:12"`, in a notebook `"cell:3"` (`"cell A:3"` if several cells send); empty
-        where it is not known.
-      trips: how often the loops around it run it, as far as XLA knows: a loop that it knows no number of steps of counts as one.
+      bytes: the payload of one device: the size of its operands, or of its result for an all-gather.
+      group_size: the number of devices in a group.
+      count_of_operands: the number of operands. It is more than one if several arrays share one collective, as in a combined all-reduce.
+        An all-to-all may have one operand for each device of the group. Default: 1.
+      dtype: the dtype by XLA's name, such as `"f32"` or `"pred"`; different ones are joined, as in `"f32+s32"`. Default: `"f32"`.
+      in_loop: True if it is in the body of a loop, and so runs once per step. `bytes` is the payload of one step. Default: False.
+      operation: the operation on named axes that it belongs to, such as `"nx.einsum"`; empty if unknown. For psums that XLA combines into
+        one all-reduce, the operation of one of them. Default: empty.
+      names: the axis names of the operation, as text; `"new:old"` for an axis that it renames. Default: none.
+      source: the line of the user's file, such as `"model.py:12"`; in a notebook `"cell:3"` (`"cell A:3"` if several cells communicate).
+        Default: empty, for an unknown line.
+      trips: the number of executions by the surrounding loops. A loop with an unknown number of steps counts as one step. Default: 1.
 
     >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
     7168
@@ -105,7 +100,7 @@ class Collective:
 
     @property
     def wire_bytes(self) -> int:
-        """The bytes that one device must send at least, on a ring (rounded up)."""
+        """Return the minimum number of bytes that one device sends, on a ring, rounded up."""
         if self.kind in ("collective-permute", "collective-broadcast"):
             return self.bytes
         rounds = 2 if self.kind == "all-reduce" else 1
@@ -118,11 +113,10 @@ class Collective:
 
 
 class Summary(dict[str, tuple[int, int]]):
-    """How many collectives of each kind a program has, and their bytes: `{kind: (count, bytes)}`.
+    """The number and bytes of the collectives of a program, by kind: `{kind: (count, bytes)}`.
 
-    The bytes of a collective in a loop are sent again in every step. They are not added to those
-    that are sent once, but have a key of their own, such as `"all-reduce in a loop"`, with the
-    bytes of one step. Compare it with a plain dict, print it with `str`.
+    A collective in a loop sends its bytes again in every step. Such collectives have a separate key, such as `"all-reduce in a loop"`, with
+    the bytes of one step. Compare a summary with a plain dict, and print it with `str`.
 
     Args:
       of: the collectives.
@@ -158,10 +152,10 @@ class Summary(dict[str, tuple[int, int]]):
 
 @checks_signature
 def summary(compiled: jax.stages.Compiled | str) -> Summary:
-    """Counts the collectives of a compiled program, and adds up their bytes, by kind.
+    """Count the collectives of a compiled program and sum their bytes, by kind.
 
     Args:
-      compiled: what `jax.jit(f).lower(...).compile()` returns, or its text.
+      compiled: the result of `jax.jit(f).lower(...).compile()`, or its text.
 
     Returns:
       A `Summary`: a dict `{kind: (count, bytes)}` that prints as one line.
@@ -183,21 +177,20 @@ def summary(compiled: jax.stages.Compiled | str) -> Summary:
 
 @checks_signature
 def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
-    """Lists the collectives of a compiled program.
+    """List the collectives of a compiled program.
 
-    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`, also as custom calls) counts once. Several
-    arrays that travel in one operation are one `Collective`. A collective within groups of one
-    device moves nothing and is left out.
+    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`, also as custom calls) counts once. Several arrays in one
+    operation are one `Collective`. A collective within groups of one device does not communicate and is omitted.
 
     Args:
-      compiled: what `jax.jit(f).lower(...).compile()` returns, or its text.
+      compiled: the result of `jax.jit(f).lower(...).compile()`, or its text.
 
     Returns:
-      The collectives in the order of the text, in which a loop's body stands before the loop.
+      The collectives in the order of the text, in which the body of a loop precedes the loop.
 
     Raises:
-      TypeError: `compiled` is not a compiled program (a lowered one has not met XLA yet).
-      ValueError: the text is not HLO, or a collective in it cannot be read.
+      TypeError: `compiled` is not a compiled program. A lowered program is not compiled.
+      ValueError: the text is not HLO, or a collective in it cannot be parsed.
 
     >>> import jax
     >>> from jax.sharding import PartitionSpec as P
@@ -218,7 +211,7 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     sources = {i.line: _source(i.line, lines) for i in instructions if i.kind}
     cells = cell_names(path for path, _ in sources.values())
     looped, executions = _looped_computations(instructions), _executions(instructions)
-    # Where an asynchronous collective is written short, its computation repeats what it does.
+    # The short form of an asynchronous collective has a wrapped computation that contains the collective again.
     wrapped = {name for i in instructions if i.kind for key, name in i.calls if key == "calls"}
     return tuple(
         _collective(
@@ -233,25 +226,25 @@ def _text(compiled: jax.stages.Compiled | str) -> str:
     text = compiled.as_text() if isinstance(compiled, jax.stages.Compiled) else compiled
     if not isinstance(text, str):
         raise ArgumentTypeError(
-            "hlo.collectives: takes a compiled program, jax.jit(f).lower(...).compile(), or its text; got "
-            f"{type(compiled).__name__}. XLA places the collectives when it compiles."
+            "hlo.collectives: expected a compiled program or its text, got a value of type "
+            f"{type(compiled).__name__}. Pass jax.jit(f).lower(...).compile()."
         )
     if re.search(r"^\s*module\b.*\{", text, re.MULTILINE):
         raise ArgumentError(
-            "hlo.collectives: reads the HLO text of a compiled program, and this is the StableHLO of a lowered one. Compile "
+            "hlo.collectives: expected the HLO text of a compiled program, got the StableHLO of a lowered one. Compile "
             "it first: jax.jit(f).lower(...).compile().as_text()."
         )
     return text
 
 
-# --- Reading the text -----------------------------------------------------------------------------
-# A module's text is a header line, then computations:
+# --- Parsing of the text --------------------------------------------------------------------------
+# The text of a module is a header line, then computations:
 #
 #     %name (parameters) -> type {
 #       [ROOT ]%name = type opcode(%operand, ...), attribute=value, ...
 #     }
 #
-# An operand may have its type before its name (older XLA). A name belongs to its computation. `re` compiles these when they are used.
+# In older XLA an operand has its type before its name. Names are local to a computation. `re` compiles these patterns on first use.
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = r"/\*.*?\*/"
@@ -268,7 +261,7 @@ _STEPS = r'"known_trip_count":\{"n":"(\d+)"\}'
 
 
 class _Instruction(Record):
-    """One line. `kind` and `line`, its text, are empty for whatever is not a collective, or only the end of one; `steps` are a loop's."""
+    """One instruction. `kind` and `line` (its text) are empty unless it starts a collective. `steps` is the number of steps of a loop."""
 
     computation: str
     name: str
@@ -300,7 +293,7 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                 kind = _custom_kind(whole)
                 attributes += _custom_groups(whole) if kind in KINDS else ""
             if kind == "all-reduce" and computation.startswith("all-reduce-scatter"):
-                kind = "reduce-scatter"  # so TPUs write one: a fusion of an all-reduce and a slice
+                kind = "reduce-scatter"  # on TPUs it is a fusion of an all-reduce and a slice
             yield _Instruction(
                 computation,
                 name,
@@ -317,15 +310,15 @@ def _instructions(text: str) -> Iterator[_Instruction]:
 
 
 def _custom_kind(line: str) -> str:
-    """The collective that a custom call starts; empty for other custom calls."""
+    """Return the kind of collective that a custom call starts; empty for other custom calls."""
     target = re.search(_CUSTOM_START, line)
     return target[1] if target else ""
 
 
 def _custom_groups(line: str) -> str:
-    """The devices of a collective that is a custom call, written as XLA's own instructions write them.
+    """Return the devices of a collective custom call, in the format of XLA's own instructions.
 
-    JAX puts them into a JSON object, which XLA prints as it is or as a string.
+    JAX puts them into a JSON object, which XLA prints as an object or as a string.
     """
     _, is_there, text = line.partition("async_collective_config=")
     if not is_there:
@@ -335,7 +328,7 @@ def _custom_groups(line: str) -> str:
     found = ""
     for key, attribute in (("replica_groups", "replica_groups"), ("permutation", "source_target_pairs")):
         if key in config:
-            # -1 fills groups that are shorter than others.
+            # Shorter groups are padded with -1.
             groups = (",".join(str(device) for device in group if device >= 0) for group in config[key])
             found += f", {attribute}={{{','.join(f'{{{group}}}' for group in groups)}}}"
     return found
@@ -346,7 +339,7 @@ def _end_of(match: re.Match[str] | None) -> int:
 
 
 def _closing(text: str, start: int = 0) -> int:
-    """The position after the bracket that closes the one at `start`."""
+    """Return the position after the bracket that closes the bracket at `start`."""
     depth = 0
     for i in range(start, len(text)):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -356,7 +349,7 @@ def _closing(text: str, start: int = 0) -> int:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    """Splits at the commas that stand in no brackets."""
+    """Split at the commas outside of brackets."""
     parts, depth, start = [], 0, 0
     for i, char in enumerate(text):
         depth += (char in "([{") - (char in ")]}")
@@ -368,7 +361,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def _looped_computations(instructions: list[_Instruction]) -> set[str]:
-    """The computations that a loop's body or condition is, or calls."""
+    """Return the computations that are the body or condition of a loop, or that these call."""
     called: dict[str, set[str]] = {}
     for i in instructions:
         called.setdefault(i.computation, set()).update(name for _, name in i.calls)
@@ -381,7 +374,7 @@ def _looped_computations(instructions: list[_Instruction]) -> set[str]:
 
 
 def _executions(instructions: list[_Instruction]) -> dict[str, int]:
-    """How often a program runs each of the computations that others call."""
+    """Return the number of executions of each computation that another one calls."""
     callers: dict[str, list[tuple[str, int]]] = {}
     for i in instructions:
         for key, name in i.calls:
@@ -402,7 +395,7 @@ def _collective(
 ) -> Collective:
     operands = i.operands
     if i.kind == "ragged-all-to-all":
-        operands = operands[:1]  # the others are the output's buffer, offsets and sizes
+        operands = operands[:1]  # the other operands are the output buffer, offsets and sizes
     operand_types = []
     for operand in operands:
         before, _, name = operand.rpartition(" ")
@@ -410,7 +403,7 @@ def _collective(
         if type_ is None:
             raise ArgumentError(
                 f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined in its computation. Pass the "
-                "whole text of the compiled module."
+                "complete text of the compiled module."
             )
         operand_types.append(type_)
     arrays = [array for type_ in operand_types for array in re.findall(_ARRAY, type_)]
@@ -432,14 +425,14 @@ def _collective(
 
 
 def _array_bytes(dtype: str, shape: str) -> int:
-    """The size of an array, from `"bf16"` and `"4,128"` (`"<=4,128"` if a size is dynamic)."""
+    """Compute the bytes of an array from its dtype, such as `"bf16"`, and its shape, such as `"4,128"` (`"<=4,128"` if dynamic)."""
     bits = 8 if dtype == "pred" else int((re.findall(r"\d+", dtype) or ["0"])[0])  # f8e4m3fn: 8
     return -(-bits * math.prod(int(d) for d in re.findall(r"\d+", shape)) // 8)
 
 
-# --- Where an instruction comes from ---------------------------------------------------------------------
-# `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, where tables before the first computation
-# say what the frame is. Older texts say the file and the line themselves: `source_file="/home/me/model.py" source_line=12`.
+# --- The origin of an instruction ------------------------------------------------------------------------
+# `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, with tables of stack frames before the first
+# computation. Older texts contain the file and the line: `source_file="/home/me/model.py" source_line=12`.
 
 _Place = tuple[str, str]
 _NOWHERE: _Place = "", ""
@@ -451,9 +444,9 @@ _FILE_AND_LINE = r'\bsource_file="((?:[^"\\]|\\.)*)"\s+source_line=(\d+)'
 
 
 def _operation(line: str) -> tuple[str, tuple[str, ...]]:
-    """The operation over names that a line belongs to, and its names."""
+    """Return the operation on named axes that a line belongs to, and its axis names."""
     found = re.search(_OP_NAME, line)
-    # The mapped function has all the others in it, and says nothing of what this one does.
+    # The scope of the mapped function encloses all others, and does not identify the operation.
     scopes = [scope for scope in re.findall(_SCOPE, _unescaped(found[1])) if scope[0] != "xmap"] if found else []
     if not scopes:
         return "", ()
@@ -462,7 +455,7 @@ def _operation(line: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _unescaped(text: str) -> str:
-    """A string of the text as it was: bytes that are not ASCII stand there in octal."""
+    """Decode a string of the text, in which bytes that are not ASCII are octal escapes."""
     as_bytes = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
     try:
         return as_bytes.encode("latin-1").decode()
@@ -478,13 +471,13 @@ def _source(line: str, lines: dict[str, _Place]) -> _Place:
 
 
 def _place_text(file: str, line: str, cells: Mapping[str, str]) -> str:
-    """A line as users know it: that of a file without its folders, or of a cell of a notebook."""
+    """Format a source line for users: the file name without folders, or the notebook cell, and the line number."""
     name = cells.get(file) or re.split(r"[/\\]", file)[-1]
     return f"{name}:{line}" if file else ""
 
 
 def _lines(text: str) -> dict[str, _Place]:
-    """The file and the line of every stack frame in the tables of a text."""
+    """Return the file and the line of every stack frame in the tables of a text."""
     tables: dict[str, dict[str, str]] = {}
     table: dict[str, str] = {}
     for line in text.splitlines():
@@ -509,11 +502,11 @@ def _lines(text: str) -> dict[str, _Place]:
     }
 
 
-# `replica_groups` is written in one of three ways, all of which may stand for the same two groups:
+# `replica_groups` has one of three formats. These three examples are the same two groups:
 #
 #     {{0,2},{1,3}}    [2,2]<=[2,2]T(1,0)    mesh['x'=2,'y'=2] {'x'}
 #
-# The last may say `device_ids=(...)` after the mesh, and may take part of an axis: 'x':(1)2 is the
+# The last format may have `device_ids=(...)` after the mesh, and may use a part of an axis: 'x':(1)2 is the
 # major two of x.
 
 _IOTA_GROUPS = r"replica_groups=\[\d+,(\d+)\]<="
@@ -534,7 +527,7 @@ def _device_count(text: str) -> int:
 
 
 def _group_size(i: _Instruction, devices: int) -> int:
-    """The number of devices in a group; in the largest, where they differ."""
+    """Return the number of devices in a group, or in the largest group if they differ."""
     if match := re.search(_PAIRS, i.attributes):
         pairs = re.findall(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}", match[1])
         return _largest_component([(int(source), int(target)) for source, target in pairs])
@@ -549,12 +542,12 @@ def _group_size(i: _Instruction, devices: int) -> int:
     if re.search(_ALL_DEVICES, i.attributes) or "replica_groups=" not in i.attributes:
         return devices
     raise ArgumentError(
-        f"hlo.collectives: cannot read the groups of devices of {i.kind} {i.name!r} from {i.attributes.lstrip(', ')!r}."
+        f"hlo.collectives: cannot parse the device groups of {i.kind} {i.name!r} from {i.attributes.lstrip(', ')!r}."
     )
 
 
 def _largest_component(pairs: list[tuple[int, int]]) -> int:
-    """The most devices that a permutation's (source, target) pairs link; 1 if nothing moves."""
+    """Return the size of the largest set of devices that the pairs of a permutation connect; 1 without pairs."""
     component: dict[int, set[int]] = {}
     for source, target in pairs:
         merged = component.get(source, {source}) | component.get(target, {target})
@@ -564,7 +557,7 @@ def _largest_component(pairs: list[tuple[int, int]]) -> int:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes as a person writes it: `4 B`, `25.1 KiB`."""
+    """Format a number of bytes: `4 B`, `25.1 KiB`."""
     size = int(size)
     if size < 1024:
         return f"{size} B"

@@ -1,8 +1,8 @@
-"""Between named arrays and other libraries: xarray, checkpointers, optimisers, Flax.
+"""Interoperation with xarray, checkpointers, optimizers and Flax.
 
-Most libraries need nothing: a named array is a pytree with one leaf. This module has what a pytree cannot say. xarray has
-names of its own; a checkpointer wants to know where restored arrays are to live; and an optimiser that computes a norm inside
-of a mapped body must compute that of whole arrays, not of blocks. Flax has names of its own, on parameters, and rules that place them.
+Most libraries need no conversion, because a named array is a pytree with one leaf. This module handles the other cases. xarray has its own
+dimension names. A checkpointer needs the shardings of restored arrays. An optimizer that computes a norm in a mapped body needs the norm
+of global arrays, not of blocks. Flax has axis names on parameters, and rules that shard them.
 """
 
 from __future__ import annotations
@@ -70,23 +70,22 @@ def _xarray(op: str) -> Any:
 def to_xarray(
     x: Any, coords: Mapping[Any, Any] | None = None, name: Hashable | None = None, *, dims: Sequence[Hashable] | None = None
 ) -> Any:
-    """An `xarray.DataArray` with the values and names of an array, or an `xarray.Dataset` of a dict of them.
+    """Convert an array to an `xarray.DataArray`, or a dict of arrays to an `xarray.Dataset`.
 
-    The values are copied to this host, so a sharded array is gathered. Needs xarray.
+    The values are copied to this host, so a sharded array is gathered. Requires xarray.
 
     Args:
-      x: an array, named or not, or a dict from names of variables to arrays. Not in a traced function: there are no values yet.
-      coords: coordinates, as in `xarray.DataArray`. For a dict they belong to all variables together.
-      name: the name of the `DataArray`.
-      dims: names for the positional axes, in order; default: `dim_0`, `dim_1`, ... For a dict these are shared by all variables,
-        each of which uses the first ones.
+      x: an array, named or not, or a dict from variable names to arrays. Arrays must be concrete, so do not call it in a traced function.
+      coords: coordinates, as in `xarray.DataArray`. For a dict they apply to all variables. Default: none.
+      name: the name of the `DataArray`. Default: none.
+      dims: names for the positional axes, in order. Default: `dim_0`, `dim_1`, ... For a dict, each variable uses the first names.
 
     Returns:
-      A `DataArray` with the physical order of `x.dims`, or a `Dataset`.
+      A `DataArray` with dimensions in the order of `x.dims`, or a `Dataset`.
 
     Raises:
-      AxisNameError: an axis would have the name of another one.
-      PositionalAxisError: `dims` has another number of names than the array has positional axes.
+      AxisNameError: a positional axis would get the name of another axis.
+      PositionalAxisError: the number of names in `dims` is not the number of positional axes.
       AxisMappingError: `name` is given for a dict.
       ImportError: xarray is not installed.
 
@@ -100,7 +99,7 @@ def to_xarray(
     if isinstance(x, Mapping):
         if name is not None:
             raise AxisMappingError(
-                f"to_xarray: name={name!r} names one array; the keys {list(x)} name the variables of a dict."
+                f"to_xarray: name={name!r} is given for a dict, whose keys {list(x)} name the variables. Omit name=."
             )
         variables = {key: (_xarray_dims(value, dims, prefix=True), np.asarray(data_of(value))) for key, value in x.items()}
         return xarray.Dataset(variables, coords=coords)
@@ -114,12 +113,12 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
     if len(names) < count or (len(names) > count and not prefix):
         raise PositionalAxisError(
             f"to_xarray: dims={format_value(names)} has {len(names)} names for the {count} positional axes of {type_text(x)}; xarray names every "
-            "axis. Write one name per positional axis."
+            "axis. Pass one name per positional axis."
         )
     taken = [name for name in names[:count] if name in dims]
     if taken:
         raise AxisNameError(
-            f"to_xarray: a positional axis of {type_text(x)} would be called {show_names(taken)}, as a named one is. Give other names "
+            f"to_xarray: a positional axis of {type_text(x)} would get the name of its named axis {show_names(taken)}. Pass other names "
             "for the positional axes in dims=."
         )
     positional = iter(names)
@@ -128,22 +127,22 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
 
 @checks_signature
 def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
-    """A named array with the values and dimensions of an `xarray.DataArray`, or a dict of them from an `xarray.Dataset`.
+    """Convert an `xarray.DataArray` to a named array, or an `xarray.Dataset` to a dict of named arrays.
 
-    Coordinates, attributes and the array's own name are dropped. Values get JAX's element types: 64 bits become 32 unless
-    `jax_enable_x64` is set, and integers that do not fit are an error.
+    Coordinates, attributes and the name of the `DataArray` are dropped. Values get JAX dtypes: 64 bits become 32 unless `jax_enable_x64` is
+    set, and integers that do not fit raise an error.
 
     Args:
       array: a `DataArray` or a `Dataset`.
-      positional: dimensions that become positional axes, such as the `dim_0` that `to_xarray` made of one. Their order is that
-        of the `DataArray`.
+      positional: dimensions that become positional axes, such as `dim_0` from `to_xarray`. They keep the order of the `DataArray`. Default:
+        none.
 
     Returns:
-      A named array (a plain one if no name is left), or a dict from names of variables to them.
+      A named array (a plain one if no named axis remains), or a dict from variable names to such arrays.
 
     Raises:
-      AxisNameError: a dimension has no name that an axis can have (xarray allows integers).
-      AxisNotFoundError: `positional` mentions a dimension that is not there.
+      AxisNameError: the name of a dimension is not a valid axis name. For example, xarray allows integers.
+      AxisNotFoundError: `positional` contains a dimension that does not exist.
       AxisMappingError: the argument is neither a `DataArray` nor a `Dataset`.
       ArgumentError: integers do not fit into 32 bits, and 64-bit types are off (as for the milliseconds of a date).
       ImportError: xarray is not installed.
@@ -155,8 +154,8 @@ def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
     xarray = _xarray("from_xarray")
     if not isinstance(array, (xarray.DataArray, xarray.Dataset)):
         raise AxisMappingError(
-            f"from_xarray: takes an xarray.DataArray or an xarray.Dataset, not a {type(array).__name__}. Use nx.named for arrays "
-            "without names."
+            f"from_xarray: expected an xarray.DataArray or an xarray.Dataset, got a value of type {type(array).__name__}. Use nx.named for "
+            "arrays without names."
         )
     if isinstance(positional, str):
         positional = (positional,)
@@ -180,24 +179,24 @@ def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
 
 @checks_signature
 def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
-    """Types of arrays with a placement: what a checkpointer restores into.
+    """Return the types and shardings of a tree of arrays, into which a checkpointer restores.
 
-    The result is to `nx.shard(tree, axis_resources, mesh)` what `jax.eval_shape` is to a function: the same tree, with
-    a `jax.ShapeDtypeStruct` in place of every value.
+    The result is the tree of `nx.shard(tree, axis_resources, mesh)` with a `jax.ShapeDtypeStruct` in place of every value, as from
+    `jax.eval_shape`.
 
     Args:
       tree: a pytree of arrays, named or not, or of their types (from `jax.eval_shape`).
-      axis_resources: as in `xmap`; names that an array lacks do not matter here, nor does a `SerialLoop`.
-      mesh: a mesh, possibly an `AbstractMesh` of devices that are not there; default: that of `jax.set_mesh`.
+      axis_resources: as in `xmap`. Axis names that an array lacks, and `SerialLoop`s, have no effect here.
+      mesh: a mesh, possibly an `AbstractMesh` without devices. Default: the mesh of `jax.set_mesh`.
 
     Returns:
-      The tree with named arrays whose `data` is a `jax.ShapeDtypeStruct` with a sharding, and `jax.ShapeDtypeStruct`s,
-      replicated, for arrays without names.
+      The tree with named arrays whose `data` is a `jax.ShapeDtypeStruct` with a sharding. An array without named axes becomes a replicated
+      `jax.ShapeDtypeStruct`.
 
     Raises:
-      AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
+      AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis.
-      PlacementConflictError: two names of one array are on one mesh axis.
+      PlacementConflictError: two axes of one array are sharded over one mesh axis.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -208,9 +207,9 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
-            "abstract: says where arrays live outside of mapped functions; call it before the mapped function."
+            "abstract: this function cannot be called inside a mapped function. Call it before the mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))  # time is not a place
+    assignment = on_devices(with_loops(parse_resources(axis_resources, "abstract")))  # loops do not affect the sharding
     mesh = any_mesh(mesh, "abstract")
     check_mesh_axes(assignment, mesh, "abstract")
 
@@ -224,21 +223,23 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
     return jax.tree.map(one, jax.eval_shape(lambda leaves: leaves, tree), is_leaf=is_named)
 
 
-# --- optimisers -----------------------------------------------------------------------------------------------------
+# --- optimizers -----------------------------------------------------------------------------------------------------
 
 
 @checks_signature
 def global_norm(tree: Any) -> jax.Array:
-    """The Euclidean norm of all elements of all arrays together, over names and positions, in a mapped body too.
+    """Compute the Euclidean norm over all elements of all arrays, also in a mapped body.
 
-    The same number as `optax.global_norm` of the whole arrays. In a mapped body a function of raw leaves, as optax's is, sees
-    only blocks; this one adds up what the devices have: one all-reduce of a scalar for all arrays with the same mesh axes.
+    The result equals `optax.global_norm` of the global arrays. In a mapped body, a function of raw leaves, such as optax's, gets only blocks.
+    This function sums over the devices.
+
+    Communication: one all-reduce of a scalar for all arrays with the same mesh axes.
 
     Args:
       tree: a pytree of arrays.
 
     Returns:
-      A scalar, of the arrays' common real type. Zero for a tree without arrays.
+      A scalar of the arrays' common real dtype. Zero for a tree without arrays.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(global_norm({"w": nx.named(jnp.array([3.0, 0.0]), ["k"]), "b": jnp.array(4.0)}))
@@ -262,17 +263,18 @@ def global_norm(tree: Any) -> jax.Array:
 
 @checks_signature
 def clip_by_global_norm(max_norm: float) -> Any:
-    """`optax.clip_by_global_norm` over names: updates are scaled down where their norm is larger than `max_norm`.
+    """Return an `optax.clip_by_global_norm` for named arrays, which scales updates down if their norm exceeds `max_norm`.
 
-    A transformation of gradients as optax's, to be chained with others; outside of mapped functions it gives the same numbers as
-    optax's own. In a mapped body it takes the norm over whole arrays (`global_norm`: one all-reduce of a scalar for all arrays with
-    the same mesh axes), where optax's takes that of one device's blocks.
+    Chain the gradient transformation with others as in optax. Outside of mapped functions its results equal those of optax. In a mapped body
+    it uses the norm of global arrays (`global_norm`), and optax the norm of one device's blocks.
+
+    Communication: one all-reduce of a scalar for all arrays with the same mesh axes.
 
     Args:
-      max_norm: the largest norm, a number or a scalar array.
+      max_norm: the maximum norm, a number or a scalar array.
 
     Returns:
-      An `optax.GradientTransformation`, without a state. Updates keep their element types.
+      An `optax.GradientTransformation` without state. Updates keep their dtypes.
 
     Raises:
       ImportError: optax is not installed.
@@ -305,22 +307,22 @@ _Places = dict[Hashable, tuple[str, ...]]
 
 @checks_signature
 def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> dict[Hashable, Any]:
-    """`axis_resources` of logical axis rules, as Flax and MaxText write them.
+    """Convert logical axis rules, as in Flax and MaxText, to `axis_resources`.
 
-    Such rules are read once for each array: the first rule for one of its names wins whose mesh axes none of its other names has taken, so
-    a second rule for the same name is its second choice. In namedax a name lives in one place. Say which names meet in one array, and
-    every array is placed as Flax would place it, or it is an error; say nothing, and each name takes its first rule.
+    Flax applies the rules to each array separately. An axis takes its first rule whose mesh axes no other axis of the array has taken. A
+    second rule for a name is its second choice. In namedax an axis name has one sharding. If you pass `arrays`, every array is sharded as in
+    Flax, or the function raises an error. Without `arrays`, each axis name takes its first rule.
 
     Args:
-      rules: pairs of a name and a mesh axis, a tuple of mesh axes, or `None` (not spread), in order of precedence.
-      *arrays: what has the names that meet: pytrees of named arrays, of their types, or of parameters with Flax's metadata; and lists of
-        names, for arrays that are born in the body, such as `["batch", "mlp"]`.
+      rules: pairs of an axis name and a mesh axis, a tuple of mesh axes, or `None` (replicated), in order of precedence.
+      *arrays: pytrees of named arrays, of their types, or of parameters with Flax metadata. For arrays that the body creates, lists of axis
+        names, such as `["batch", "mlp"]`. Default: none.
 
     Returns:
-      A dict for `axis_resources`, without names that are not spread; where `arrays` are given, of the names that they have.
+      A dict for `axis_resources`, without replicated axes. If `arrays` are given, it contains only their axis names.
 
     Raises:
-      AxisResourceError: the rules are malformed; or they place one name differently in two of the arrays.
+      AxisResourceError: the rules are malformed, or they shard an axis differently in two of the arrays.
 
     >>> rules = [("batch", ("data", "fsdp")), ("embed", "fsdp"), ("mlp", "tensor"), ("heads", "tensor"), ("norm", None)]
     >>> from_logical_rules(rules)
@@ -336,11 +338,11 @@ def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> d
         for name, axes in _placed(names, pairs).items():
             before, where = places.setdefault(name, (axes, names))
             if before != axes:
-                first, second = (f"lives on {show_names(a)}" if a else "is not spread" for a in (before, axes))
+                first, second = (f"is sharded over {show_names(a)}" if a else "is replicated" for a in (before, axes))
                 raise AxisResourceError(
-                    f"from_logical_rules: by these rules axis {name!r} {first} in the array of {show_names(where)}, and {second} in that of "
-                    f"{show_names(names)}; in axis_resources a name lives in one place. Give it another name in one of the two arrays (an "
-                    "einsum reads {new:old}, nx.rename renames), and a rule for that."
+                    f"from_logical_rules: by these rules axis {name!r} {first} in the array of {show_names(where)}, and {second} in the array of "
+                    f"{show_names(names)}; in axis_resources an axis name has one sharding. Rename the axis in one of the two arrays (with "
+                    "nx.rename, or {new:old} in an einsum), and add a rule for the new name."
                 )
     return {name: axes[0] if len(axes) == 1 else axes for name, (axes, _) in places.items() if axes}
 
@@ -352,12 +354,12 @@ def _checked_rule(rule: Any) -> tuple[Hashable, tuple[str, ...]]:
         if isinstance(axes, (tuple, list)) and all(isinstance(axis, str) for axis in axes):
             return name, tuple(axes)
     raise AxisResourceError(
-        f"from_logical_rules: {rule!r} is not a rule. A rule is a pair of a name and a mesh axis, a tuple of mesh axes, or None."
+        f"from_logical_rules: {rule!r} is not a rule. Write pairs of an axis name and a mesh axis, a tuple of mesh axes, or None."
     )
 
 
 def _placed(names: Dims, rules: Iterable[tuple[Hashable, tuple[str, ...]]]) -> _Places:
-    """Where the names of one array live by rules in order of precedence: a mesh axis is taken once."""
+    """Return the mesh axes of the axes of one array, by rules in order of precedence. Each mesh axis is used once."""
     places: _Places = {name: () for name in names if name is not None}
     decided: set[Hashable] = set()
     for name, axes in rules:
@@ -373,7 +375,7 @@ def _is_list_of_names(tree: Any) -> bool:
 
 
 def _names_in(tree: Any) -> list[Dims]:
-    """The names of every array of a tree, each array's together."""
+    """Return the axis names of every array in a tree, one tuple per array."""
     found = []
     for leaf in jax.tree.leaves(tree, is_leaf=lambda x: is_named(x) or _is_boxed(x) or _is_list_of_names(x)):
         dims: Dims | None = leaf.dims if isinstance(leaf, NamedArray) else _names_of_box(leaf) if _is_boxed(leaf) else None
@@ -383,7 +385,7 @@ def _names_in(tree: Any) -> list[Dims]:
 
 
 def _is_boxed(leaf: Any) -> bool:
-    """Whether something holds an array beside the names of its axes; without Flax in the program nothing does."""
+    """Return True if a leaf is a Flax box or variable with axis names. Without an import of Flax the result is False."""
     linen, nnx = sys.modules.get("flax.core.meta"), sys.modules.get("flax.nnx")
     return (linen is not None and isinstance(leaf, linen.Partitioned)) or (nnx is not None and isinstance(leaf, nnx.Variable))
 
@@ -399,19 +401,19 @@ def _names_of_box(box: Any) -> Dims | None:
 
 @checks_signature
 def from_flax(tree: Any) -> Any:
-    """Parameters with Flax's names of axes as named arrays.
+    """Convert parameters with Flax axis names to named arrays.
 
     Args:
-      tree: a pytree with linen's `LogicallyPartitioned` or `Partitioned` boxes (from `nn.with_logical_partitioning`), or with `nnx.Variable`s
-        that have sharding names (from `nnx.with_partitioning`), such as the state that `nnx.split` gives.
+      tree: a pytree with linen's `LogicallyPartitioned` or `Partitioned` boxes (from `nn.with_logical_partitioning`). Or a pytree with
+        `nnx.Variable`s that have sharding names (from `nnx.with_partitioning`), such as the state from `nnx.split`.
 
     Returns:
-      The tree with a named array in place of each box or variable. An axis without a name is positional; an array without names, in a box,
-      in a variable or bare, is a plain array.
+      The tree with a named array in place of each box or variable. An axis without a name is positional. An array without axis names becomes
+      or stays a plain array.
 
     Raises:
-      AxisMappingError: a box has more or fewer names than its array has axes.
-      AxisNameError: a box has a name twice.
+      AxisMappingError: the number of names in a box is not the number of axes of its array.
+      AxisNameError: a box contains a name twice.
 
     >>> import flax.linen as nn, jax, jax.numpy as jnp
     >>> init = nn.with_logical_partitioning(nn.initializers.ones, ("embed", "mlp"))
@@ -428,8 +430,8 @@ def from_flax(tree: Any) -> Any:
             return value
         if len(names) != len(value.shape):
             raise AxisMappingError(
-                f"from_flax: {jax.tree_util.keystr(path)} has the names {list(names)}, and its array the shape {tuple(value.shape)}. Give "
-                "one name, or None, for each axis where the parameter is made."
+                f"from_flax: {jax.tree_util.keystr(path)} has the names {list(names)} for an array of shape {tuple(value.shape)}. Pass "
+                "one name, or None, for each axis where the parameter is created."
             )
         return make(value, check_dims(names, "from_flax")) if any(name is not None for name in names) else value
 
@@ -438,18 +440,18 @@ def from_flax(tree: Any) -> Any:
 
 @checks_signature
 def to_flax(tree: Any, like: Any) -> Any:
-    """Named arrays as parameters with Flax's names of axes: the way back from `from_flax`.
+    """Convert named arrays to parameters with Flax axis names, the inverse of `from_flax`.
 
     Args:
-      tree: what `from_flax` gave, perhaps with other values.
-      like: a tree with boxes or variables, such as the one that `from_flax` was given; its values are not looked at.
+      tree: a tree from `from_flax`, possibly with other values.
+      like: a tree with boxes or variables, such as the argument of `from_flax`. Its values are ignored.
 
     Returns:
-      A tree as `like`, with the values of `tree`, their axes in the order of each box's names.
+      A tree like `like` with the values of `tree`, whose axes are in the order of each box's names.
 
     Raises:
-      NamedAxesLeftError: an array has a name that its box has not.
-      AxisMappingError: it lacks one.
+      NamedAxesLeftError: an array has a named axis that its box does not have.
+      AxisMappingError: an array lacks a named axis of its box.
 
     >>> import flax.linen as nn, jax, jax.numpy as jnp
     >>> init = nn.with_logical_partitioning(nn.initializers.ones, ("embed", "mlp"))

@@ -1,8 +1,8 @@
-"""Lowering: a body over names, with its arguments, becomes a program on hardware.
+"""Lowering of a body over named axes to a program on devices.
 
-One `jax.shard_map` (`run_manual`), the same executed in steps along a loop (`run_in_steps`), the region of a surrounding
-mapped function (`run_nested`), or global arrays with sharding constraints for XLA's partitioner (`run_auto`). Then the body
-itself, and its results as arrays.
+The program is one `jax.shard_map` (`run_manual`), or the same executed in the steps of a loop (`run_in_steps`). Within a surrounding mapped
+function it extends that region (`run_nested`). For XLA's partitioner it uses global arrays with sharding constraints (`run_auto`). `Call`
+traces the body and converts its results to arrays.
 """
 
 # Long: one call of a mapped function, from its arguments to its program.
@@ -74,9 +74,9 @@ __all__ = [
 
 
 class Argument(Record, frozen=False):
-    """One array among the arguments: the leaf as it came, its data, the dims under its mapping, and where it stands.
+    """One array among the arguments: the original leaf, its data, its dims under the axis mapping, and its path.
 
-    The data are global; within a surrounding mapped function they are the block of the names that the leaf had.
+    The data is global. Within a surrounding mapped function, it is a block along the named axes of the leaf.
     """
 
     leaf: Any
@@ -87,19 +87,19 @@ class Argument(Record, frozen=False):
 
     @property
     def what(self) -> str:
-        """What messages call it."""
+        """Describe the argument for messages."""
         return what_of(self.path, self.names)
 
 
 def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
-    """What messages call the argument at a path of `(args, kwargs)`, where the parameters have these names."""
+    """Describe the argument at a path of `(args, kwargs)` for messages, with the given parameter names."""
     group, first, *rest = path
     label = names[first.idx] if group.idx == 0 and first.idx < len(names) else getattr(first, "key", None)
     return (f"argument {label!r}" if label is not None else f"argument {first.idx}") + jax.tree_util.keystr(tuple(rest))
 
 
 def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
-    """Notes the names of the arguments, and raises where two of one of them are on one mesh axis."""
+    """Record the axis names of the arguments, and check that each array has at most one of them per mesh axis."""
     checked = set[Dims]()
     for argument in arguments:
         if argument.dims not in checked:
@@ -111,12 +111,12 @@ def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
 
 
 def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
-    """Runs the body under one `jax.shard_map`."""
+    """Run the body under one `jax.shard_map`."""
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
     hoists = has_explicit_axes(mesh) or call.tracked
-    # In a trace that only writes a program the body itself says that it closes over something.
+    # In a trace that only produces a jaxpr, the body itself raises `ClosesOver` for the values that it closes over.
     says = hoists and bool(datas) and {*map(type, datas)} == {type_of_programs()}
     late = functools.partial(call.with_late_sums, says=says)
     run = _run_hoisted if hoists and not says else lambda mapped, datas: mapped(*datas)
@@ -148,7 +148,7 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
 
 
 def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
-    """The data of the arguments where this assignment wants them, and `jax.shard_map` over the mesh axes that it uses."""
+    """Return the data of the arguments with the shardings of `resources`, and `jax.shard_map` over their mesh axes."""
     used = _axes_of(resources)
     datas = [data if isinstance(data := argument.data, jax.core.Tracer) else jnp.asarray(data) for argument in call.arguments]
     if has_explicit_axes(mesh):
@@ -163,14 +163,14 @@ def _axes_of(resources: Assignment) -> frozenset[str]:
 
 
 def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
-    """Runs the body within that of a surrounding mapped function, which has taken some mesh axes already.
+    """Run the body within the body of a surrounding mapped function, which already uses some mesh axes.
 
-    Names on these axes are cut to their blocks, as by `nx.rename`. For `new_axes` there is another `jax.shard_map`.
+    Axes on these mesh axes are sliced to their blocks, as in `nx.rename`. A nested `jax.shard_map` maps over `new_axes`.
     """
     region = call.region
 
     def on_old(dims: Dims) -> list[tuple[str, ...]]:
-        """Where dims live in the region, but for the new axes."""
+        """Return the placements of dims in the region, without placements on the new axes."""
         placements = [() if dim is None else region.place(dim) for dim in dims]
         return [place if new_axes.isdisjoint(place) else () for place in placements]
 
@@ -190,9 +190,8 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         traced = call.traced()
         with explain_values_from_around(call.name):
             jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
-        # Rematerialised in the gradient: what a nested shard_map would keep for it, and varies over outer axes too, JAX cannot
-        # lower. What the body closes over goes in as arguments: JAX takes values whose types mention Explicit axes in no other
-        # way.
+        # Rematerialize in the gradient: JAX cannot lower residuals of a nested shard_map that also vary over outer axes. Pass
+        # closed-over values as arguments: JAX accepts values whose types mention Explicit axes in no other way.
         closure = [replicated(const) for const in traced.closure]
         shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
         run = jax.checkpoint(call.within(traced.with_closure))
@@ -207,14 +206,14 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
 
 
 def run_unmapped(call: Call) -> Any:
-    """Runs the body as it is, where no name has a resource."""
+    """Run the body unchanged, if no axis has a resource."""
     datas = call.replicated_datas()
     with mesh_of_types(datas):
         return call.run(*datas)
 
 
 def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
-    """Runs the body in the steps of its loops, on the mesh where there is one."""
+    """Run the body in the steps of its loops, on the mesh if there is one."""
     with mesh_of_types([] if on_devices(call.region.resources) else [argument.data for argument in call.arguments]):
         return _run_in_steps(call, mesh, from_context)
 
@@ -222,7 +221,7 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
 def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
-    # Names of which the last steps are short come and leave with padding, so that each step takes what it needs; others come whole.
+    # Axes with short last steps enter and leave with padding, so that each step can take a full block. Other uneven axes enter unsharded.
     short = frozenset(name for name in call.region.uneven if loops_of({name: resources[name]}))
     call.whole = call.region.uneven
     if devices:
@@ -241,7 +240,7 @@ def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
         shard_map=shard_map,
         late_sums=call.late_sums,
     )
-    # The traced body is taken apart and put together anew, so the scope stands around the execution.
+    # The traced body is split and rewritten, so the scope encloses the execution.
     if call.results_are_placed:
         body = call.within(call.with_late_sums(call.body, loops), says=False)
         with call.scope():
@@ -253,12 +252,14 @@ def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
 
 
 class _Ends(Record):
-    """Arguments and results along names whose steps do not divide: padding is put on before the steps, and taken off after them.
+    """Arguments and results along axes whose number of steps does not divide their size.
+
+    Padding is added before the steps and removed after them.
 
     Attributes:
       call: the call.
-      short: these names.
-      shard_map: `jax.shard_map` on the mesh, where there is one: each device cuts its part, and the parts are put together.
+      short: the names of these axes.
+      shard_map: `jax.shard_map` on the mesh, or `None` without a mesh. Each device slices its block, and the blocks are gathered.
     """
 
     call: Call
@@ -266,12 +267,12 @@ class _Ends(Record):
     shard_map: Callable[..., Any] | None
 
     def padded(self, datas: Sequence[Any]) -> list[Any]:
-        """The data of the arguments, which are whole along these names."""
+        """Pad the data of the arguments, which is unsharded along these axes."""
         dims = [argument.dims for argument in self.call.arguments]
         return self._each(list(datas), dims, self._pad, before=True)
 
     def unpadded(self, results: Any) -> Any:
-        """The results as they are returned; the body has been traced."""
+        """Remove the padding of the results. Requires a traced body."""
         leaves, tree = jax.tree.flatten(results)
         return jax.tree.unflatten(
             tree, self._each(leaves, [result.dims for result in self.call.results], self._unpad, before=False)
@@ -309,10 +310,10 @@ class _Ends(Record):
 
 
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """Runs `mapped` once what its body closes over has been replicated.
+    """Run `mapped` with its closed-over values replicated.
 
-    `jax.shard_map` takes values from outside that are sharded over Explicit axes in no other way. Where there are none, the program
-    that has been traced to see it is called as it is.
+    `jax.shard_map` accepts closed-over values that are sharded over Explicit axes in no other way. If there are none, run the traced program
+    unchanged.
     """
     closed, shape = jax.make_jaxpr(lambda datas: mapped(*datas), return_shape=True)(datas)
     consts = [replicated(const) for const in closed.consts]
@@ -324,11 +325,11 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
 
 
 def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
-    """Runs the body on global arrays, whose names tell XLA's partitioner where they live."""
+    """Run the body on global arrays, with sharding constraints from their named axes for XLA's partitioner."""
     datas = [jnp.asarray(argument.data) for argument in call.arguments]
     if not has_explicit_axes(mesh):
         return call.run(*datas)
-    # Within the body every axis is Auto; the results' shardings must be known before.
+    # Within the body every mesh axis is Auto. `jax.sharding.auto_axes` requires the shardings of the results in advance.
     region = call.region
     call.region = region.on_mesh(auto_mesh(mesh))
     with use_mesh(mesh, from_context):
@@ -336,7 +337,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
         datas = to_specs(datas, call.specs(region.resources), None if from_context else mesh)
         traced = Traced(call.flat_body, traces=call.region.state.closure.traced, source=call.source)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
-        # What the body closes over goes in as arguments: the gradient of what JAX casts by itself has the type of the body.
+        # Pass closed-over values as arguments: if JAX casts them implicitly, their gradients have the types of the body.
         mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
         return call.rebuild(mapped(traced.closure, *datas))
 
@@ -345,25 +346,25 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
 
 
 class _Result(Record, frozen=False):
-    """The dims of one result: in the body, with names that `out_axes` places, and as it is returned."""
+    """The dims of one result: in the body, including the names in `out_axes`, and in the returned array."""
 
     dims: Dims
     final: Dims
 
 
 class Call:
-    """One call while it is lowered: the function, its arguments, the region, and the forms of the body that lowerings need.
+    """One call during lowering: the function, its arguments, the region, and the variants of the body for each lowering.
 
     Args:
-      function: takes the arguments as a list of (named) arrays.
-      name: of the function, for messages.
-      options: those of `xmap`. All names in `axis_resources` and `axis_sizes` must occur.
+      function: the function, which takes the arguments as a list of (named) arrays.
+      name: the name of the function, for messages.
+      options: the options of `xmap`. All names in `axis_resources` and `axis_sizes` must occur in the program.
       arguments: the arrays.
       region: the region of the body.
       program: a token for the program, for regions.
-      tracked: whether the mesh that was given to `xmap` has Explicit axes.
-      source: where the user has written the function.
-      carried: names of a surrounding mapped function, which results may have though `out_axes` does not place them.
+      tracked: True if the `mesh` argument of `xmap` has Explicit axes.
+      source: the source location of the user's function.
+      carried: axis names of a surrounding mapped function. Results may have them in addition to `out_axes`. Default: none.
     """
 
     def __init__(
@@ -381,10 +382,10 @@ class Call:
         self.function, self.name, self.options = function, name, options
         self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
         self.source = source
-        # Names that come and leave whole, since JAX has no arrays of uneven blocks: the body cuts them, and puts them together.
+        # Axes that enter and leave unsharded, because JAX has no arrays with uneven blocks. The body slices and gathers them.
         self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []
-        self._result_axes: dict[Dims, frozenset[str]] = {}  # on which the names of results with these dims live
+        self._result_axes: dict[Dims, frozenset[str]] = {}  # the mesh axes of results, by their dims
         self._tree: Any = None
         _check_arguments(arguments, region)
         mappings = jax.tree.leaves(options.out_axes, is_leaf=lambda m: m is None or is_mapping(m))
@@ -396,7 +397,7 @@ class Call:
                 region.seen.update(names)
 
     def specs(self, resources: Assignment) -> tuple[PartitionSpec, ...]:
-        """The partition specs of the arguments under an assignment."""
+        """Return the partition specs of the arguments for parsed `axis_resources`."""
         return tuple(self._specs([argument.dims for argument in self.arguments], resources))
 
     def _specs(self, all_dims: Iterable[Dims], resources: Assignment) -> list[PartitionSpec]:
@@ -408,11 +409,11 @@ class Call:
 
     @property
     def results_are_placed(self) -> bool:
-        """Whether every result is a plain array whose axes `out_axes` says."""
+        """Return True if every result is a plain array whose axes are all in `out_axes`."""
         return None not in self._mappings and not self.carried
 
     def result_specs(self) -> Any:
-        """A prefix tree of partition specs for the results, where `out_axes` says them all."""
+        """Return a prefix tree of partition specs for the results, if `out_axes` determines all of them."""
 
         def spec(mapping: Any) -> PartitionSpec:
             names = parse_mapping(mapping, "xmap, out_axes").names
@@ -424,7 +425,7 @@ class Call:
         return jax.tree.map(spec, self.options.out_axes, is_leaf=is_mapping)
 
     def _outputs(self, datas: Sequence[Any]) -> Any:
-        """Runs the function on named arrays of these (local) data."""
+        """Run the function on named arrays of the given (local) data."""
         region = self.region
         named = self._named(datas)
         with explain_type_errors, explain_unbound_axes(self.name):
@@ -436,7 +437,7 @@ class Call:
         return outputs
 
     def _named(self, datas: Sequence[Any]) -> list[Any]:
-        """The arguments as the function takes them. Their names have been noted (`_check_arguments`)."""
+        """Return the arguments of the function as named arrays. `_check_arguments` has recorded their axis names."""
         all_dims = [argument.dims for argument in self.arguments]
         if self.whole:
             datas = [self._cut(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
@@ -448,14 +449,14 @@ class Call:
         ]
 
     def _cut(self, data: Any, dims: Dims) -> Any:
-        """An argument with its own blocks of names that came whole."""
+        """Slice this device's block of an argument along the axes that entered unsharded."""
         for i, dim in enumerate(dims):
             if dim in self.whole:
                 data = comm.cut(data, i, self.region.place(dim))
         return data
 
     def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
-        """A result as an array whose device variance is that of its names; notes its dims."""
+        """Convert a result to an array that varies exactly over the mesh axes of its named axes, and record its dims."""
 
         def what() -> str:
             return f"the result{jax.tree_util.keystr(path)}"
@@ -478,9 +479,8 @@ class Call:
             varied = varying(data)
             if not varied <= axes and varied - axes - hidden_axes(self.region) - stages_among(self.region.resources.values()):
                 raise NamedAxesLeftError(
-                    f"xmap: {what()}, {type_text(leaf)}, differs from device to device along mesh axes "
-                    f"{sorted(varied - axes)}, on which none of its names lives: a local block (x.data) has left its "
-                    "array. Return the named array."
+                    f"xmap: {what()}, {type_text(leaf)}, varies over the mesh axes {sorted(varied - axes)}, but none of its axes is "
+                    "sharded over them; it contains a local block (x.data) of a named array. Return the named array."
                 )
             if varied != axes:
                 data = cast_data(data, axes)
@@ -494,7 +494,7 @@ class Call:
         return data
 
     def body(self, *datas: Any) -> Any:
-        """Local data of the arguments to data of the results."""
+        """Compute the data of the results from local data of the arguments."""
         with enter(self.region):
             self.region.state.closure.begin(lambda value: enter_mesh(value, self.region.mesh))
             self.results, self._result_axes = [], {}
@@ -502,25 +502,25 @@ class Call:
             try:
                 return map_with_mappings(self._finish, outputs, self.options.out_axes, "xmap, out_axes")
             except NamedAxesLeftError:
-                if self.region.manual:  # the reduction that is asked for may have been one of JAX
+                if self.region.manual:  # the body may have used a reduction of JAX instead
                     closed = jax.make_jaxpr(lambda *datas: (self._outputs(datas), ())[1])(*datas)
                     refuse_raw(closed, self.region.resources, self.name, reductions=False)
                 raise
 
     def flat_body(self, *datas: Any) -> list[Any]:
-        """Like `body`, with the data of all leaves as one list."""
+        """Run `body` and return the data of all leaves as one list."""
         leaves, self._tree = jax.tree.flatten(self.body(*datas))
         return leaves
 
     def probed_specs(self, resources: Assignment | None = None) -> list[PartitionSpec]:
-        """The partition specs of all results, when the body has been traced."""
+        """Return the partition specs of all results. Requires a traced body."""
         resources = self.region.resources if resources is None else resources
         return self._specs([result.dims for result in self.results], resources)
 
     def noting_specs(self, body: Callable[..., list[Any]]) -> tuple[Callable[..., list[Any]], list[PartitionSpec]]:
-        """The flat body, and a list of the partition specs of its results.
+        """Return the flat body, and a list for the partition specs of its results.
 
-        Their axes are known only when the body has been traced: it fills the list, which `jax.shard_map` reads afterwards.
+        Tracing the body determines the axes and fills the list. `jax.shard_map` reads it afterwards.
         """
         specs: list[PartitionSpec] = []
 
@@ -532,7 +532,7 @@ class Call:
         return noted, specs
 
     def rebuild(self, flat: Sequence[Any]) -> Any:
-        """The results, some of them named, from the data of their leaves."""
+        """Rebuild the results, named or not, from the data of their leaves."""
         leaves = [
             make_in_region(data, result.final) if result.final.count(None) < len(result.final) else data
             for data, result in zip(flat, self.results, strict=True)
@@ -540,7 +540,7 @@ class Call:
         return jax.tree.unflatten(self._tree, leaves)
 
     def within(self, body: Callable[..., Any], says: bool = True) -> Callable[..., Any]:
-        """`body` in the region, where custom derivatives that it has are taken, too; if it `says` so, in the scope of the function."""
+        """Wrap `body` to run in the region, including its custom derivatives, and with `says` in the scope of the function."""
 
         def run(*datas: Any) -> Any:
             with enter(self.region), self.scope() if says else contextlib.nullcontext():
@@ -549,54 +549,57 @@ class Call:
         return run
 
     def scope(self) -> Scope:
-        """The scope of the function, which says on which mesh axes names live: `nx.xmap{batch:x+y,hidden:z}`."""
+        """Return the scope of the function, with the mesh axes of each axis: `nx.xmap{batch:x+y,hidden:z}`."""
         places = self.region.resources.items()
         on_mesh = ((name, "+".join(axis for axis in axes if not isinstance(axis, LoopAxis))) for name, axes in places)
         return Scope(scope_text("xmap", tuple(Renaming(name, axes) for name, axes in on_mesh if axes)), holds=True)
 
     @property
     def late_sums(self) -> bool:
-        """Whether sums over mesh axes are postponed."""
+        """Return True if psums over mesh axes are postponed."""
         return LATE_SUMS not in self.region.left_out
 
     def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False) -> Callable[..., Any]:
-        """`body`, looked through when it has been traced, and its sums postponed; it `says` so if it closes over what has to be replicated."""
+        """Wrap `body` to be checked for raw collectives after tracing, with its psums postponed.
+
+        With `says`, it raises `ClosesOver` for closed-over values that must be replicated.
+        """
         options = (self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source)
         return postponing(body, set(loops), *options, is_tracked if says else None)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
-        """The flat body, to be traced before it is executed; likewise."""
+        """Return the flat body as a `Traced`, which is traced before it is executed, with the options of `with_late_sums`."""
         return Traced(
             self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source
         )
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
-        """Raises where the traced body has raw collectives, or functions of JAX combine entries of blocks."""
+        """Reject a traced body with raw collectives, or with functions of JAX that combine elements of blocks."""
         dims = [argument.dims for argument in self.arguments], [result.dims for result in self.results]
         refuse_raw(closed, self.region.resources, self.name, dimensions=Dimensions(self.region.resources, self.whole, *dims))
 
     def replicated_datas(self) -> list[Any]:
-        """The data of the arguments, replicated over the Explicit axes in their types, on which no name lives."""
+        """Return the data of the arguments, replicated over the Explicit axes in their types. No axis is sharded over them."""
         return [replicated(jnp.asarray(argument.data)) for argument in self.arguments]
 
     def run(self, *datas: Any) -> Any:
-        """Runs the body as it is: data of the arguments to results."""
+        """Run the body unchanged on the data of the arguments, and return the results."""
         with self.scope():
             return self.rebuild(self.flat_body(*datas))
 
     def _check_names_used(self) -> None:
-        """Raises for a name in `axis_resources` or `axis_sizes` that no value had."""
+        """Check that every axis name in `axis_resources` and `axis_sizes` occurred in a value."""
         seen = self.region.seen
         for name in self.options.axis_sizes:
             if name not in seen and name not in self.options.axis_resources:
                 raise AxisResourceError(
                     f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but no value in {self.name} has an axis "
-                    f"{name!r}; the names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the name, or remove the entry."
+                    f"{name!r}; the axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the name, or remove it from axis_sizes."
                 )
         for name in self.options.axis_resources:
             if name not in seen and name not in self.options.axis_sizes:
                 raise AxisResourceError(
                     f"xmap: axis_resources maps {name!r} to {self.options.axis_resources[name]}, but no value in {self.name} has an "
-                    f"axis {name!r}; the names are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
-                    "Correct the name, or remove the entry."
+                    f"axis {name!r}; the axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
+                    "Correct the name, or remove it from axis_resources."
                 )

@@ -1,4 +1,4 @@
-"""Mapped functions within mapped functions: what an inner one may map, and where."""
+"""Checks for a mapped function that is called within another mapped function."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["carried_names", "check_nested"]
 
 
 def check_nested(function: str, mesh: Any, resources: Assignment, outer: Region) -> frozenset[str]:
-    """The mesh axes that a mapped function maps names to, and the one around it does not.
+    """Check the mesh and `axis_resources` of an inner mapped function, and return the mesh axes that only it uses.
 
     Args:
       function: the inner function, for messages.
-      mesh: its own mesh, if it was given one.
-      resources: its assignment.
-      outer: the region of the function around it.
+      mesh: the `mesh` argument of the inner function, or `None`.
+      resources: the parsed `axis_resources` of the inner function.
+      outer: the region of the surrounding mapped function.
 
     Raises:
-      SerialLoopError: it maps a name to a loop, or new mesh axes within a loop.
-      MeshError: its mesh is not that of the function around it, or lacks a mesh axis.
-      AxisResourceError: a name is mapped to other mesh axes there, or to some that are taken and some that are not.
+      SerialLoopError: the inner function maps an axis to a loop, or to new mesh axes within a loop.
+      MeshError: the mesh has other axes than the surrounding mesh, or the surrounding mesh lacks a mesh axis.
+      AxisResourceError: the surrounding function maps an axis to other mesh axes, or uses some but not all mesh axes of an axis.
     """
     if loops_of(resources):
         raise SerialLoopError(
-            f"xmap: {function} is called inside of another mapped function, and axis_resources maps a name to a loop. Put "
+            f"xmap: {function} is called inside another mapped function, and axis_resources maps an axis to a loop. Put "
             "the SerialLoop into the axis_resources of the outermost xmap."
         )
     taken = frozenset(axis for axes in outer.resources.values() for axis in axes)
@@ -39,7 +39,7 @@ def check_nested(function: str, mesh: Any, resources: Assignment, outer: Region)
     if new_axes and loops_of(outer.resources):
         name = next(name for name in resources if not new_axes.isdisjoint(resources[name]))
         raise SerialLoopError(
-            f"xmap: {function} is called inside of another mapped function, which is executed in steps (of a SerialLoop, or of a pipeline), and maps "
+            f"xmap: {function} is called inside another mapped function, which is executed in steps (of a SerialLoop or a pipeline), and maps "
             f"{name!r} to mesh axes {resources[name]}, which that function does not use. Put {name!r} into the axis_resources of the "
             "outermost xmap."
         )
@@ -47,8 +47,8 @@ def check_nested(function: str, mesh: Any, resources: Assignment, outer: Region)
         for axis, size in mesh.shape.items():
             if outer.mesh.shape.get(axis) != size:
                 raise MeshError(
-                    f"xmap: {function} is called inside of another mapped function, and its mesh has the axis {axis!r} of size "
-                    f"{size}, which the mesh outside, {dict(outer.mesh.shape)}, does not have. Leave out mesh=, or give the "
+                    f"xmap: {function} is called inside another mapped function, and its mesh has the axis {axis!r} of size "
+                    f"{size}, which the surrounding mesh {dict(outer.mesh.shape)} does not have. Omit mesh=, or pass the "
                     "outermost xmap a mesh with all axes."
                 )
     check_mesh_axes(resources, outer.mesh)
@@ -56,19 +56,22 @@ def check_nested(function: str, mesh: Any, resources: Assignment, outer: Region)
         if outer.resources.get(name, axes) != axes:
             raise AxisResourceError(
                 f"xmap: {function} maps {name!r} to {axes}, but the surrounding mapped function maps it to "
-                f"{outer.resources[name]}; a name lives in one place. Rename the axis, or remove the entry."
+                f"{outer.resources[name]}; an axis name has one sharding. Rename the axis, or remove it from axis_resources."
             )
     for name, axes in resources.items():
         if not new_axes.isdisjoint(axes) and not taken.isdisjoint(axes):
             raise AxisResourceError(
-                f"xmap: {function} maps {name!r} to {axes}, of which the surrounding mapped function has taken "
-                f"{sorted(taken.intersection(axes))} and not {sorted(new_axes.intersection(axes))}. Use axes of one kind, or map "
-                "the name in the outermost xmap."
+                f"xmap: {function} maps {name!r} to {axes}, but the surrounding mapped function uses only "
+                f"{sorted(taken.intersection(axes))} of them, and not {sorted(new_axes.intersection(axes))}. Use mesh axes of one kind, "
+                "or map the axis in the outermost xmap."
             )
     return new_axes
 
 
 def carried_names(outer: Region, arguments: Sequence[Argument]) -> frozenset[Hashable]:
-    """Names of the surrounding function, which are batch axes here: all of its names but those that the mappings give."""
+    """Return the axis names of the surrounding function that are batch axes of an inner mapped function.
+
+    These are all of its axis names except the names that the axis mappings of the inner function attach.
+    """
     given = {dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf)}
     return frozenset(outer.seen | outer.sizes.keys()) - given

@@ -1,8 +1,8 @@
 """The namespace `nx.random`: `jax.random` for named arrays.
 
-Every sampler takes `named_shape={"batch": 128}` by keyword, besides its shape (in a mapped function `None` stands for the size
-that a name has there); keys and parameters may be named. The numbers depend neither on the mesh nor on `axis_resources`
-(`namedax.ops.random.drawing` says which they are, and what a draw costs).
+In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In a mapped function, a size of `None`
+means the size of that axis in the function. Keys and parameters can be named arrays. The random numbers depend neither on the mesh nor on
+`axis_resources`. `namedax.ops.random.drawing` documents the numbers and the cost of a draw.
 """
 
 from namedax.namespaces.lifting import Namespace as _Namespace

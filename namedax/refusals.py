@@ -1,4 +1,4 @@
-"""What JAX refuses around the call of a mapped function: its errors get words that say what to write."""
+"""Explanations and remedies for errors that JAX raises around the call of a mapped function."""
 
 from __future__ import annotations
 
@@ -18,17 +18,24 @@ __all__ = ["explain_refusal", "no_devices"]
 
 
 def explain_refusal(error: Exception, function: str, mesh: Any, resources: Assignment, arguments: Any) -> None:
-    """Adds a note to an error that the call of a mapped function raised, or raises another one for it.
+    """Add a note to an error from the call of a mapped function, or raise a more specific error.
+
+    Args:
+      error: the error.
+      function: the mapped function, for messages.
+      mesh: the `mesh` argument of the mapped function.
+      resources: the parsed `axis_resources` of the mapped function.
+      arguments: the arguments of the call.
 
     Raises:
-      SerialLoopError: the function is differentiated forwards, and has a loop.
-      ArgumentError: more mapped functions are nested than Python's recursion limit allows.
-      MeshError: an argument under a JAX transformation lies in blocks that JAX cannot describe on the function's mesh.
+      SerialLoopError: the function has a loop and is differentiated in forward mode.
+      ArgumentError: mapped functions are nested more deeply than Python's recursion limit allows.
+      MeshError: an argument under a JAX transformation has a sharding that JAX cannot express on the function's mesh.
     """
     if isinstance(error, RecursionError):
         _explain_nesting(error, function)
     if not isinstance(error, (KeyError, TypeError, ValueError, jax.errors.JaxRuntimeError)):
-        return  # of the user's code
+        return  # an error of the user's code
     if isinstance(error, TypeError):
         _explain_forward_mode(error, function, resources)
     elif isinstance(mesh, AbstractMesh) and (isinstance(error, jax.errors.JaxRuntimeError) or "AbstractMesh" in str(error)):
@@ -39,7 +46,7 @@ def explain_refusal(error: Exception, function: str, mesh: Any, resources: Assig
         raise MeshError(f"xmap: {_must_be_brought(function)}") from error
 
 
-# Fewer nested functions leave most of the stack to the bodies, so that a recursion without end is one of a body.
+# With fewer nested functions the bodies have most of the stack, so an infinite recursion comes from a body.
 _DEEP = 12
 
 
@@ -55,14 +62,14 @@ def _explain_nesting(error: RecursionError, function: str) -> None:
 
 
 def _is_of_another_mesh(error: Exception, arguments: Any) -> bool:
-    """Whether JAX has looked for a mesh axis of an argument's type, which the function's mesh lacks."""
+    """Return True if JAX failed to find a mesh axis of an argument's type on the function's mesh."""
     return isinstance(error, KeyError) and any(is_tracked_on(leaf, error.args[0]) for leaf in jax.tree.leaves(arguments))
 
 
 def _must_be_brought(function: str) -> str:
     return (
-        f"within a JAX transformation xmap cannot move an argument of {function} that is committed to other devices, or lies on another mesh. "
-        "Bring it onto the mesh first, with jax.device_put or nx.shard."
+        f"under a JAX transformation, xmap cannot reshard an argument of {function} that is committed to other devices or to another mesh. "
+        "Reshard it onto the mesh first, with jax.device_put or nx.shard."
     )
 
 
@@ -70,16 +77,16 @@ def _explain_forward_mode(error: TypeError, function: str, resources: Assignment
     looped = sorted(repr(name) for name, axes in with_loops(resources).items() if loops_of({name: axes}))
     if looped and "forward-mode" in str(error):
         raise SerialLoopError(
-            f"xmap: {function} has {', '.join(looped)} on a SerialLoop, whose steps can be differentiated in reverse "
-            "mode only, any number of times: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and "
-            "jax.hessian remove the SerialLoop from axis_resources; jax.jacrev(jax.jacrev(f)) is a Hessian, too."
+            f"xmap: {function} maps {', '.join(looped)} to a SerialLoop, which supports reverse-mode differentiation only, any number of "
+            "times: jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the SerialLoop from "
+            "axis_resources; jax.jacrev(jax.jacrev(f)) also computes a Hessian."
         ) from error
 
 
 def no_devices(function: str, mesh: Any) -> str:
-    """What there is to say of a mesh without devices that a function is called on."""
+    """Return the message for the call of a function on a mesh without devices."""
     return (
         f"the mesh of {function} is an AbstractMesh {dict(mesh.shape)}, which has no devices to compute on. Inspect its program with "
-        f"{function}.lower(...), .trace(...) or .eval_shape(...), or call it with mesh=jax.make_mesh(...) or with arrays that are "
-        "placed on such a mesh."
+        f"{function}.lower(...), .trace(...) or .eval_shape(...), or call it with mesh=jax.make_mesh(...) or with arrays on a mesh "
+        "that has devices."
     )

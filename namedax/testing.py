@@ -1,11 +1,10 @@
-"""Checks for the tests of programs that are written over names.
+"""Assertions for tests of programs with named axes.
 
-`assert_collectives` and `assert_no_gather` hold what a program sends: a change that makes it send more fails in a test.
+`assert_collectives` and `assert_no_gather` check the communication of a program, so that a change that adds communication fails a test.
 
-"Resources never change meaning" is what namedax promises for everything that it does itself. A function of raw leaves
-(`x.data`, `jax.tree.map` with `jnp` functions, an optimiser that takes a norm) is beyond its reach: in a body it computes with
-the block of one device. What cannot be seen can be tried: `assert_resources_do_not_matter` runs a program in three ways and
-compares.
+In namedax, `axis_resources` never change the results of its own operations. A function of raw leaves gives no such guarantee (`x.data`,
+`jax.tree.map` with `jnp` functions, an optimizer that computes a norm). In a body it computes with the block of one device.
+`assert_resources_do_not_matter` finds such functions: it runs a program in three ways and compares the results.
 """
 
 from __future__ import annotations
@@ -58,35 +57,34 @@ def assert_resources_do_not_matter(
     atol: float | None = None,
     **kwargs: Any,
 ) -> None:
-    """Checks that a program has the same values and gradients with nothing mapped, under an assignment, and under XLA's partitioner.
+    """Check that a program has equal values and gradients unmapped, mapped by `axis_resources`, and under XLA's partitioner.
 
-    It finds what namedax cannot see: functions of raw leaves that combine the entries of a block (a norm of `x.data`,
-    `optax.clip_by_global_norm` in a body), keys that depend on the device, and faults of XLA or of namedax itself.
+    It finds errors that namedax cannot detect. One example is a function of raw leaves that combines the elements of a block (a norm of
+    `x.data`, `optax.clip_by_global_norm` in a body). Another is a random key that depends on the device. It also finds bugs of XLA and of
+    namedax.
 
     Args:
-      fun: a function over names, as `nx.xmap` takes it; or a mapped function, made by `nx.xmap`, whose own options hold where none are
-        given here.
-      *args: its arguments. Small ones suffice: what is wrong for a batch of 8 is wrong for one of 8,000.
-      in_axes: as in `nx.xmap`.
-      out_axes: as in `nx.xmap`.
-      axis_sizes: as in `nx.xmap`.
-      axis_resources: the assignment that is checked.
-      mesh: as in `nx.xmap`; default: that of the mapped function, or of `jax.set_mesh`.
-      static_argnums: as in `nx.xmap`.
-      grad: whether gradients are compared too: of the results, summed up with fixed random weights, with respect to all arrays
-        of floats among the arguments, taken outside of the body. Leave them out where `fun` has none.
-      rtol: how far elements may differ, relative to the value with nothing mapped; default: the root of the element type's
-        precision. Integers and truth values must be equal.
-      atol: how far they may differ in addition; default: the same root, times the root mean square of the array. Where nothing but
-        rounding is left of an array (a gradient at a tie of all entries, a sum of deviations from the mean), that says nothing, and it is
-        measured what rounding changes: everything is computed again from arguments that are larger or smaller by a few units in the last
-        place, and gradients with other weights besides. What is computed wrongly is as wrong there; what is rounding changes.
+      fun: a function of named arrays, as for `nx.xmap`. Or a mapped function from `nx.xmap`, whose options are the defaults here.
+      *args: the arguments of `fun`. Small arrays suffice: an error for a batch of 8,000 also shows for a batch of 8.
+      in_axes: as in `nx.xmap`. Default: the option of a mapped function, else `None`.
+      out_axes: as in `nx.xmap`. Default: the option of a mapped function, else `None`.
+      axis_sizes: as in `nx.xmap`. Default: the option of a mapped function, else none.
+      axis_resources: the layout to check. Default: the option of a mapped function. Required for other functions.
+      mesh: as in `nx.xmap`. Default: the mesh of the mapped function, or of `jax.set_mesh`.
+      static_argnums: as in `nx.xmap`. Default: the option of a mapped function, else none.
+      grad: if True, also compare gradients, taken outside of the body. They are gradients of the sum of all results with fixed random
+        weights, with respect to all floating-point arguments. Pass `False` if `fun` is not differentiable. Default: `True`.
+      rtol: the tolerance relative to the unmapped value. Default: the square root of the dtype's precision. Integers and booleans must be
+        equal.
+      atol: the additional absolute tolerance. Default: the same square root, times the root mean square of the array. It is too small
+        for an array of rounding errors, such as a gradient at a tie of all elements or a sum of deviations from the mean. In this case the
+        function measures the effect of rounding. It repeats the computation with arguments that differ by a few units in the last place, and
+        with other gradient weights. A wrong result stays equally wrong; a rounding error changes.
       **kwargs: keyword arguments of `fun`.
 
     Raises:
-      AssertionError: results or gradients differ. It says which (by their path and type), by how much, where, and what is likely to
-        have caused it.
-      ArgumentError: no assignment is given.
+      AssertionError: results or gradients differ. The message lists the arrays (by path and type), the differences, and likely causes.
+      ArgumentError: `axis_resources` are missing.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -104,8 +102,8 @@ def assert_resources_do_not_matter(
     name = str(getattr(fun, "__name__", type(fun).__name__))
     if not options["axis_resources"]:
         raise ArgumentError(
-            f"{_OP}: there is no assignment to check. Give axis_resources={{...}}, a dict from names to mesh axes, or a function that "
-            "nx.xmap has mapped with one."
+            f"{_OP}: axis_resources are missing. Pass axis_resources={{...}}, a dict from axis names to mesh axes, or a function that "
+            "nx.xmap has mapped with them."
         )
     forms = {
         _UNMAPPED: xmap(body, **{**options, "axis_resources": {}, "mesh": None}),
@@ -129,7 +127,7 @@ def assert_resources_do_not_matter(
 def _outcomes(
     forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool, weight: float = 1.0
 ) -> dict[str, dict[str, Any]]:
-    """What is compared: results and gradients, of each form."""
+    """Compute the results and gradients of each variant of the function."""
     static = forms[_MAPPED]._options.static_argnums
     values = {label: _run(label, functools.partial(form, *args, **kwargs)) for label, form in forms.items()}
     compared = {_RESULT: values}
@@ -142,7 +140,7 @@ def _outcomes(
 def _options(
     fun: Any, in_axes: Any, out_axes: Any, axis_sizes: Any, axis_resources: Any, mesh: Any, static: Any
 ) -> dict[str, Any]:
-    """The options of `xmap`: those that are given, else those of a mapped function."""
+    """Return the options of `xmap`: the given ones, else the options of a mapped function."""
     given = {"in_axes": in_axes, "out_axes": out_axes, "axis_sizes": axis_sizes, "axis_resources": axis_resources, "mesh": mesh}
     given["static_argnums"] = static if static != () else None
     own: dict[str, Any] = {"static_argnums": ()}
@@ -161,7 +159,7 @@ def _options(
 
 
 def _as_written(axis_resources: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-    """An assignment as a user writes it: one mesh axis without a tuple."""
+    """Format `axis_resources` as a user writes them: a single mesh axis without a tuple."""
     return {
         name: axes[0] if isinstance(axes, tuple) and len(axes) == 1 else axes
         for name, axes in axis_resources.items()
@@ -170,7 +168,7 @@ def _as_written(axis_resources: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
 
 
 def _run(label: str, call: Callable[[], Any]) -> Any:
-    """The arrays that `call` gives, on this host."""
+    """Run `call` and copy its arrays to this host."""
     try:
         return jax.tree.map(_fetch, call(), is_leaf=is_named)
     except Exception as error:
@@ -198,9 +196,9 @@ def _is_float(leaf: Any) -> bool:
 
 
 def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Sequence[int], like: Any, weight: float) -> Any:
-    """The gradient of a random projection of the results: a tree like `(args, kwargs)`, `None` where nothing is differentiated.
+    """Compute the gradient of a random projection of the results, as a tree like `(args, kwargs)` with `None` for other leaves.
 
-    It is computed with the projection times `weight`, and divided by that.
+    The projection is multiplied by `weight`, and the gradient divided by it.
     """
     places = {i % len(args) for i in static} if args else set()
     dynamic = ([None if i in places else arg for i, arg in enumerate(args)], kwargs)
@@ -226,14 +224,14 @@ def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Seque
 
 
 def _times(leaf: Any, factor: float) -> Any:
-    """An array, named or not, times a number; of the same type."""
+    """Multiply an array, named or not, by a number and keep its dtype."""
     data = data_of(leaf)
     data = (data * factor).astype(data.dtype)
     return NamedArray(data, dims_of(leaf)) if isinstance(leaf, NamedArray) else data
 
 
 def _projection(tree: Any, weight: float) -> Any:
-    """The sum of all floats with weights that differ everywhere, in at least 32 bits."""
+    """Sum all floating-point elements with different weights, in at least 32 bits."""
     total: Any = jnp.zeros(())
     for i, leaf in enumerate(jax.tree.leaves(tree, is_leaf=is_named)):
         if _is_float(leaf):
@@ -244,20 +242,20 @@ def _projection(tree: Any, weight: float) -> Any:
     return total
 
 
-# --- what rounding changes ----------------------------------------------------------------------------------------------
+# --- rounding -----------------------------------------------------------------------------------------------------------
 
-# By how many units in the last place arguments are larger, and the weights of the gradient; no powers of two, which change no rounding.
+# The change of the arguments in units in the last place, and the weights of the gradient. Powers of two would not change the rounding.
 _NUDGES = ((3, 1.37), (-5, 0.71), (7, 1.93), (-11, 0.59))
-_ROUNDING = 16.0  # what is allowed, as a multiple of what was seen
+_ROUNDING = 16.0  # the tolerance, as a multiple of the measured change
 
 
 def _rounding(
     compared: Mapping[str, Mapping[str, Any]], forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool
 ) -> dict[str, list[float]]:
-    """How far rounding alone moves the entries of each array of floats.
+    """Measure how much rounding changes the elements of each floating-point array.
 
-    All arguments are multiplied by one number, so that what is equal stays equal. What changes by more than rounding can change it jumps
-    between two values (at a bound, or where there is a state), and is no rounding.
+    All arguments are multiplied by the same number, so that equal elements stay equal. A change that is too large for rounding is ignored.
+    Such an element jumps between two values, at a threshold or because of state.
     """
     most = {what: [0.0] * len(_floats(trees[_UNMAPPED], trees[_UNMAPPED])) for what, trees in compared.items()}
     sizes = _magnitudes(compared, args, kwargs)
@@ -266,7 +264,7 @@ def _rounding(
         more, keywords = jax.tree.unflatten(structure, [_nudged(leaf, units) for leaf in leaves])
         try:
             again = _outcomes(forms, more, keywords, grad, weight)
-        except Exception:  # it takes these arguments and no others
+        except Exception:  # the function rejects the changed arguments
             continue
         for what, trees in compared.items():
             want = trees[_UNMAPPED]
@@ -274,7 +272,7 @@ def _rounding(
                 try:
                     pairs = zip(_floats(tree, want), _floats(again[what][label], want), strict=True)
                     moved = [_moved(one, other) for one, other in pairs]
-                except (ValueError, TypeError):  # of another structure
+                except (ValueError, TypeError):  # the trees have different structures
                     continue
                 for i, far in enumerate(moved):
                     most[what][i] = max(most[what][i], far if far <= sizes[what] else 0.0)
@@ -282,13 +280,13 @@ def _rounding(
 
 
 def _floats(tree: Any, like: Any) -> list[Any]:
-    """The data of the leaves of a tree; an empty array for those that are no floats."""
+    """Return the data of the leaves of a tree, with an empty array for each leaf that is not floating-point."""
     leaves = jax.tree.leaves(order_like(tree, like), is_leaf=is_named)
     return [np.asarray(data_of(leaf)) if _is_float(leaf) else np.zeros(0) for leaf in leaves]
 
 
 def _moved(one: Any, other: Any) -> float:
-    """How far entries of an array have moved, at most."""
+    """Return the maximum change of the elements of an array."""
     wide: Any = np.complex128 if np.iscomplexobj(one) else np.float64
     with np.errstate(invalid="ignore"):
         distance = np.abs(one.astype(wide) - other.astype(wide))
@@ -300,7 +298,10 @@ def _nudged(leaf: Any, units: int) -> Any:
 
 
 def _magnitudes(compared: Mapping[str, Mapping[str, Any]], args: Any, kwargs: Any) -> dict[str, float]:
-    """The most that rounding may change results and gradients by: a small part of how large they are, or would be if nothing cancelled."""
+    """Return the maximum change that can be rounding, for results and gradients.
+
+    It is a small fraction of their magnitude, or of their magnitude without cancellation.
+    """
     given = _floats((args, kwargs), (args, kwargs))
     results = _floats(compared[_RESULT][_UNMAPPED], compared[_RESULT][_UNMAPPED])
     arguments, values = max(map(_rms, given), default=0.0), max(map(_rms, results), default=0.0)
@@ -323,13 +324,13 @@ def _rms(data: Any) -> float:
 
 
 class _Finding(Record):
-    """One array that depends on the resources.
+    """One array that depends on `axis_resources`.
 
     Attributes:
-      title: which one, and its type.
-      lines: a line for each pair of forms: how they compare.
-      differ: the forms that differ from the one with nothing mapped, and whether these agree with each other.
-      ratios: by form, the quotient to the value with nothing mapped, where that is one number.
+      title: the array and its type.
+      lines: the comparison of each pair of variants, one per line.
+      differ: the variants that differ from the unmapped one.
+      ratios: the quotient to the unmapped value by variant, if it is the same for all elements.
     """
 
     title: str
@@ -378,7 +379,7 @@ def _title(what: str, path: Any, parameters: Sequence[str] | None) -> str:
 
 
 def _difference(want: Any, have: Any, rtol: float | None, atol: float | None, rounding: float) -> str:
-    """In words how two arrays differ; empty if they agree, or differ by what rounding changes."""
+    """Describe the difference of two arrays; empty if they are equal up to rounding."""
     if type_text(want) != type_text(have):
         return f"of the types {type_text(want)} and {type_text(have)}"
     a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
@@ -423,7 +424,7 @@ def _place(leaf: Any, index: Sequence[Any]) -> str:
 
 
 def _ratio(want: Any, have: Any) -> float | None:
-    """The number that all of `want` would have to be multiplied by to give `have`, if there is one."""
+    """Return the factor between `want` and `have`, if it is the same for all elements, else `None`."""
     a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
     if a.shape != b.shape or not a.size or not _is_float(want) or np.iscomplexobj(a):
         return None
@@ -457,52 +458,50 @@ def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
         causes.append(
             "The function computes with raw leaves (x.data, jax.tree.map with jnp functions, jax.random with the shape of x.data, "
             "optax.clip_by_global_norm, jax.scipy.sparse.linalg): in a body these are the block of one device. Use the operation of the "
-            "same name in nx (nx.max(x, names), nx.random with named_shape=, nx.interop.clip_by_global_norm, nx.scipy.sparse.linalg), or "
+            "same name in nx (nx.max(x, axis), nx.random with named_shape=, nx.interop.clip_by_global_norm, nx.scipy.sparse.linalg), or "
             "call it outside of the mapped function."
         )
         found = sorted({round(r, 3) for finding in findings for label, r in finding.ratios.items() if label == _MAPPED})
         sizes = dict(mesh.shape) if mesh is not None else {}
         if found:
             causes.append(
-                f"A whole array is {', '.join(f'{r:g}' for r in found)} times what it should be"
+                f"All elements of an array are wrong by a factor of {', '.join(f'{r:g}' for r in found)}"
                 + (f" (the mesh is {sizes})" if sizes else "")
-                + ": something is summed once per device, or not over all of them."
+                + ": a sum adds a replicated value once per device, or omits some devices."
             )
     if differ == {_AUTO}:
         causes.append(
-            "Only the program that XLA's partitioner cut differs: a fault of XLA or a sum in another order. The mapped program agrees with "
-            "the one on one device."
+            "Only the program of XLA's partitioner differs: a bug of XLA, or a sum in another order. The mapped program agrees with the "
+            "unmapped one."
         )
     if _AUTO in differ and _MAPPED in differ:
-        causes.append(
-            "The function asks which names are mapped, or is not a function: it draws random numbers, or has a state."
-        )
+        causes.append("The function depends on axis_resources explicitly, or is impure: it draws random numbers, or has state.")
     causes.append("The computation is ill-conditioned: sums in another order differ by more than rtol= and atol= allow.")
     return causes
 
 
-# --- what a program sends -------------------------------------------------------------------------------------------
+# --- communication --------------------------------------------------------------------------------------------------
 
 
 @checks_signature
 def assert_collectives(
     f: Callable[..., Any], args: Sequence[Any], expected: Mapping[str, int | tuple[int, int]], **kwargs: Any
 ) -> None:
-    """Checks which collectives a function has, as `nx.explain` finds them in the traced program.
+    """Check the collectives of a function, as `nx.explain` finds them in the traced program.
 
-    Each counts as often as its loops run it. XLA may send several together as one, which is not seen here: the figures are the same on
-    every backend, and no devices are needed.
+    A collective in a loop counts once per step. XLA may combine several collectives into one, which does not affect the counts. They are
+    equal on every backend, and require no devices.
 
     Args:
-      f: a function that `nx.explain` takes.
-      args: its arguments, as a tuple or list.
-      expected: for every kind, one of `nx.hlo.KINDS`, how many there are, or the number with the bytes of one device together. Of
-        kinds that are not in it there are none.
+      f: a function that `nx.explain` accepts.
+      args: the arguments, as a tuple or list.
+      expected: by kind (one of `nx.hlo.KINDS`), the number of collectives, or a tuple of the number and their total bytes per device. Other
+        kinds must not occur.
       **kwargs: keyword arguments of `f`.
 
     Raises:
-      AssertionError: there are others. It says which, with their names, bytes, operations and lines.
-      ArgumentError: `expected` has a kind that does not exist.
+      AssertionError: the collectives differ. The message lists them with their axis names, bytes, operations and lines.
+      ArgumentError: `expected` contains an unknown kind.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
@@ -513,7 +512,7 @@ def assert_collectives(
     """
     for kind in expected:
         if kind not in KINDS:
-            raise ArgumentError(f"assert_collectives: {kind!r} is no kind of collective; the kinds are {', '.join(KINDS)}.")
+            raise ArgumentError(f"assert_collectives: {kind!r} is not a kind of collective. Use one of {', '.join(KINDS)}.")
     report = explain(f, *args, **kwargs)
     found = report.summary()
     wrong = []
@@ -526,24 +525,24 @@ def assert_collectives(
             wrong.append("\n".join([f"  {kind}: {count} ({size_text(size)}), expected {wanted}", *lines]))
     if wrong:
         raise AssertionError(
-            f"assert_collectives: {report.name} has other collectives than expected; bytes are a device's payload.\n"
+            f"assert_collectives: {report.name} has other collectives than expected; bytes are the payload of one device.\n"
             + "\n".join(wrong)
         )
 
 
 @checks_signature
 def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable, **kwargs: Any) -> None:
-    """Checks that no device gets the whole of an axis: the program has no all-gather for this name.
+    """Check that a program does not gather an axis: it has no all-gather over the axis.
 
     Args:
-      f: a function that `nx.explain` takes.
-      args: its arguments, as a tuple or list.
+      f: a function that `nx.explain` accepts.
+      args: the arguments, as a tuple or list.
       name: the name of the axis.
       **kwargs: keyword arguments of `f`.
 
     Raises:
-      AssertionError: there is one. It says what is gathered, and at which line.
-      ArgumentError: the name lives on no mesh axis in `f`, so that there is nothing to check.
+      AssertionError: the program gathers the axis. The message lists each all-gather with its line.
+      ArgumentError: the axis is not sharded in `f`, so there is nothing to check.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
@@ -554,8 +553,8 @@ def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable,
     if str(name) not in report.placements:
         lives = ", ".join(f"{n}: {'+'.join(axes)}" for n, axes in report.placements.items()) or "none"
         raise ArgumentError(
-            f"assert_no_gather: {name!r} lives on no mesh axis in {report.name}, so that it cannot be gathered; mapped names: {lives}. Map it "
-            "in axis_resources, or correct the name."
+            f"assert_no_gather: axis {name!r} is not sharded in {report.name}, so there is no all-gather to find; sharded axes: {lives}. Map "
+            "it in axis_resources, or correct the name."
         )
     gathers = [step for step in report.collectives if step.kind == "all-gather" and str(name) in step.names]
     if gathers:
@@ -566,6 +565,6 @@ def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable,
 def _collective_text(step: Collective) -> str:
     times = f"{step.trips} times " if step.trips > 1 else ""
     names = f" for {', '.join(step.names)}" if step.names else ""
-    where = f" for the arrival of {step.arrival}" if step.arrival else f" by {step.operation}" if step.operation else ""
+    where = f" to reshard {step.arrival}" if step.arrival else f" by {step.operation}" if step.operation else ""
     what = f"{size_text(step.bytes)} (payload) of {step.dtype} over {'+'.join(step.mesh_axes)}"
     return f"    {times}{what}{names}{where} at {step.source or '?'} ({step.phase})"

@@ -1,7 +1,7 @@
-"""Tracebacks without the frames of this package that stand between a user's call and the user's function.
+"""Tracebacks without the frames of this package between a user's call and the user's function.
 
-They say how a body is traced, which is no news to who reads that it has a mistake. What a user wrote stays, and so does all that is below the
-last frame of the user's, unless it leads to an error of namedax, whose message says more: of these frames the last one stays.
+These frames show how a body is traced, and rarely help to locate an error. The frames of user code stay, and all frames below the last
+one of them. For an error of namedax, only the last of these lower frames stays, because the message has the details.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from namedax.errors import NamedaxError
 
 __all__ = ["shorten_traceback"]
 
-# JAX removes its own frames, but for those below its last boundary. The others stand between the frames of both.
+# JAX removes its own frames, except for those below its last boundary. The other packages occur between frames of JAX and namedax.
 _MACHINERY = ("namedax", "jax", "jaxlib", "contextlib", "functools")
 
 
 def shorten_traceback(error: Exception) -> None:
-    """Removes these frames from the traceback of an error that is being handled, and raised again after that.
+    """Remove the frames of this package from the traceback of an error that an exception handler is about to raise again.
 
-    JAX's option `jax_traceback_filtering`, or the environment variable JAX_TRACEBACK_FILTERING, switches it off, as it does JAX's own.
+    The JAX option `jax_traceback_filtering=off`, or the environment variable JAX_TRACEBACK_FILTERING=off, disables this filter, as it
+    disables JAX's own.
     """
     if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined, unused-ignore]
         return

@@ -1,7 +1,7 @@
-"""`xmap`: a function over names becomes a function over arrays, and names get hardware.
+"""The transform `xmap`, which maps a function over named axes, and named axes over mesh axes.
 
-The pipeline of a call, in the order of this module: the wrapper and its options; arguments to named arrays; the region, that of
-a surrounding mapped function included. How a body then becomes a program is the business of `namedax.lowering`.
+This module follows the stages of a call: the wrapper and its options, the conversion of arguments to named arrays, and the region.
+The region may be inside a surrounding mapped function. `namedax.lowering` then lowers the body to a program.
 """
 
 from __future__ import annotations
@@ -79,49 +79,48 @@ def xmap(
     passes: Sequence[Pass] = PASSES,
     jit: bool = True,
 ) -> Xmapped:
-    """Maps a function over named axes, and names over hardware.
+    """Map a function over named axes, and the named axes over mesh axes.
 
     Args:
-      fun: a function of named arrays. A function that belongs to JAX (`jnp.vdot`, a `functools.partial` of one) sees
-        positional arrays and is lifted over all names, as by `nx.nmap`.
-      in_axes: a pytree prefix of axis mappings for the arguments: which positional axes become which names. A mapping is a dict
-        `{0: "batch"}`, a list with one entry per axis `["batch", None]`, or a list that ends with `...`. `None`: the arguments
-        are named arrays already, or have no names. Keyword arguments follow in a dict after the positional mappings, or are
-        mapped by the parameter that they fill. Static arguments have no mapping.
-      out_axes: the same for the results: where their names go. A result that lacks a name that is placed is broadcast along
-        it. `None`: named arrays come back.
-      axis_sizes: sizes of names that no argument has.
-      axis_resources: for every name that is to be sharded, a mesh axis or a tuple of them, major first. Other names are
-        vectorised. This never changes results.
-      mesh: a `jax.sharding.Mesh`; default: that of the surrounding `jax.set_mesh`. Mesh axes that `axis_resources` does not
-        mention are left to the compiler. An `AbstractMesh`, of any size, is enough for `lower`, `trace` and `eval_shape`. Axes
+      fun: a function of named arrays. A function that belongs to JAX (`jnp.vdot`, a `functools.partial` of one) gets
+        positional arrays, and is lifted over all named axes, as with `nx.nmap`.
+      in_axes: a pytree prefix of axis mappings for the arguments, which name their positional axes. A mapping is a dict
+        `{0: "batch"}`, a list with one element per axis `["batch", None]`, or a list that ends with `...`. Default: `None`, for
+        arguments that are already named arrays or have no names. Mappings of keyword arguments follow in a dict after the
+        positional mappings, or take the position of their parameter. Static arguments have no mapping.
+      out_axes: a pytree prefix of axis mappings for the results, which make their named axes positional. A result that lacks
+        an axis of its mapping is broadcast along it. Default: `None`, which returns named arrays.
+      axis_sizes: sizes of axes that no argument has. Default: none.
+      axis_resources: a mesh axis or a tuple of mesh axes, major first, for every axis name to shard. Other axes are vectorized.
+        Results do not depend on it. Default: none.
+      mesh: a `jax.sharding.Mesh`. Default: the mesh of the surrounding `jax.set_mesh`. The compiler manages mesh axes that
+        `axis_resources` does not mention. An `AbstractMesh` of any size suffices for `lower`, `trace` and `eval_shape`. Axes
         count as Explicit only under `jax.set_mesh`, or if the type of an argument has them; otherwise they count as Auto. So an
         `AbstractMesh` without `axis_types` (Auto on JAX 0.10, Explicit on JAX 0.12) gives the same program on both.
-      donate_argnums: as in `jax.jit`.
-      static_argnums: as in `jax.jit`.
-      partitioning: `"manual"`: one `jax.shard_map`, whose communication is namedax's. `"auto"`: the same program on global
-        arrays, with a sharding constraint on every named value; XLA's partitioner chooses the communication.
-      overlap: what `nx.einsum` and `nx.dot` do in this function by default: whether they compute with one block while
-        the next is on its way, in one direction of a ring (`True`) or in both (`"bidirectional"`).
-      passes: which passes are applied to the traced program; by default all of them. Leave one out to settle a doubt by running
-        without it: results do not depend on them. `"late_sums"`: sums over mesh axes are postponed where that sends fewer
-        bytes. `"loop_casts"`: the gradient of what the body of a loop reads is summed over mesh axes once, after the loop.
-        `"serial_steps"`: a name with an `nx.SerialLoop` is executed in its steps; without this pass, all at once, with the
-        memory that this takes. A mapped function within another one leaves out what either of them leaves out.
-      jit: whether to compile. If not, and if nothing is mapped, values in the body are concrete.
+      donate_argnums: as in `jax.jit`. Default: none.
+      static_argnums: as in `jax.jit`. Default: none.
+      partitioning: `"manual"` (default): one `jax.shard_map`, in which namedax inserts the communication. `"auto"`: the same program on
+        global arrays, with a sharding constraint on every named value; XLA's partitioner inserts the communication.
+      overlap: the default of `overlap` for `nx.einsum` and `nx.dot` in this function. They can compute with one block while the
+        next is sent, in one direction of a ring (`True`) or in both (`"bidirectional"`). Default: `False`.
+      passes: the passes over the traced program. Default: all passes. Results do not depend on them, so leave one out to debug.
+        `"late_sums"` postpones psums where that sends fewer bytes. `"loop_casts"` sums the gradient of values that the body of a
+        loop reads over mesh axes once, after the loop. `"serial_steps"` executes an axis with an `nx.SerialLoop` in steps; without
+        it, the axis runs in one step and takes the full memory. A nested mapped function skips the passes that either function skips.
+      jit: if `False`, do not compile. If also no axis is mapped, values in the body are concrete. Default: `True`.
 
     Returns:
-      A callable with the methods `lower`, `trace` and `eval_shape` of `jax.jit`'s. Wrapping the same function object with the
-      same options again gives the same callable. As for `jax.jit`, a method that is bound anew and a new `functools.partial`
-      are different functions; keep the one that you wrapped.
+      A callable with the methods `lower`, `trace` and `eval_shape` of a `jax.jit` function. The same function object with the
+      same options gives the same callable again. As for `jax.jit`, each access of a bound method and each new `functools.partial`
+      is a different function; keep the one that you wrapped.
 
     Raises, when called:
-      AxisMappingError: a mapping is malformed or does not fit.
-      AxisSizeError: two arguments give a name two sizes, or a size does not divide over its mesh axes.
-      AxisResourceError: `axis_resources` or `axis_sizes` mention a name that occurs nowhere.
+      AxisMappingError: a mapping is malformed or does not match its array.
+      AxisSizeError: two arguments have different sizes for one axis name, or a size does not divide over its mesh axes.
+      AxisResourceError: `axis_resources` or `axis_sizes` contain an axis name that does not occur in the program.
       MeshError: there is no mesh, or it lacks a mesh axis.
-      NamedAxesLeftError: a result has a name that `out_axes` does not place.
-      PlacementConflictError: two names on one mesh axis meet in one value.
+      NamedAxesLeftError: a result has a named axis that is not in `out_axes`.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
@@ -133,12 +132,12 @@ def xmap(
     P('x', 'y')
     """
     if not callable(fun):
-        raise AxisMappingError(f"xmap: the first argument is the function to map; got {format_value(fun)}.")
+        raise AxisMappingError(f"xmap: fun must be a function, got {format_value(fun)}.")
     if partitioning not in ("manual", "auto"):
-        raise AxisResourceError(f"xmap: partitioning={format_value(partitioning)} is neither 'manual' nor 'auto'.")
+        raise AxisResourceError(f"xmap: partitioning must be 'manual' or 'auto', got {format_value(partitioning)}.")
     check_mesh(mesh, "xmap")
     if overlap not in OVERLAPS:
-        raise ArgumentError(f"xmap: overlap={format_value(overlap)} is none of True, False and 'bidirectional'.")
+        raise ArgumentError(f"xmap: overlap must be True, False or 'bidirectional', got {format_value(overlap)}.")
     skipped = skipped_passes(passes)
     if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
         in_axes = tuple(in_axes)
@@ -160,39 +159,37 @@ def xmap(
 
 
 class _Shared:
-    """What all wrappers of one function with the same options have in common, and what outlives them: the compiled programs.
+    """State that all wrappers of one function with the same options share, such as the compiled programs. It outlives them.
 
-    It refers to the function only through the wrapper that is alive, so that a function and what it closes over can be
-    collected.
+    It refers to the function only through the current wrapper, so that the function and its closure can be garbage-collected.
     """
 
     __slots__ = ("jitted", "program", "wrapper")
 
     def __init__(self) -> None:
         self.jitted: Any = None
-        self.program: Hashable = object()  # stands for the program in the region's key
+        self.program: Hashable = object()  # identifies the program in the region's key
         self.wrapper: Any = None  # a weak reference
 
 
-# By the id of a function, for as long as it lives: options to what their wrappers share, those used last at the end.
+# By the id of a function, until it is collected: options to the shared state of their wrappers, in order of last use.
 _programs: dict[int, dict[Hashable, _Shared]] = {}
 _MAX_PROGRAMS = 256
 _wrapping = threading.RLock()  # reentrant: the hash of an option may be a user's function
 
 
 def _shared(fun: Any, options: Hashable) -> _Shared:
-    """What an earlier wrapper of `fun` with these options has left, or a new record.
+    """Return the shared state of an earlier wrapper of `fun` with the same options, or a new one.
 
-    As `jax.jit` does, it goes by the function object: a bound method made anew is a different function, because its object may
-    have changed, and so is a new `functools.partial` of equal arguments. A callable object whose hash has changed is a
-    different one, too.
+    The key is the function object, as in `jax.jit`. So a new bound method is a different function, because its object may have
+    changed, and so is a new `functools.partial` of equal arguments. So is a callable object whose hash has changed.
     """
     try:
         key = (hash(fun), options)
         hash(key)
         if id(fun) not in _programs:
             weakref.finalize(fun, _programs.pop, id(fun), None).atexit = False
-    except TypeError:  # the function cannot be hashed or referenced weakly, or an option not be hashed
+    except TypeError:  # the function is not hashable or not weakly referenceable, or an option is not hashable
         return _Shared()
     programs = _programs.setdefault(id(fun), {})
     programs[key] = shared = programs.pop(key, None) or _Shared()
@@ -204,22 +201,24 @@ def _shared(fun: Any, options: Hashable) -> _Shared:
 def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
     if axis_sizes is not None and not isinstance(axis_sizes, Mapping):
         raise AxisSizeError(
-            f"xmap: axis_sizes is {format_value(axis_sizes)}; write a dict from axis names to sizes, such as {{'batch': 128}}."
+            f"xmap: axis_sizes is {format_value(axis_sizes)}, not a dict. Write a dict from axis names to sizes, such as {{'batch': 128}}."
         )
     sizes: dict[Hashable, int] = {}
     for name, size in (axis_sizes or {}).items():
         if not is_name(name):
             raise AxisSizeError(
-                f"xmap: axis_sizes has the key {format_value(name)}, which is not an axis name; keys are names of axes."
+                f"xmap: axis_sizes has the key {format_value(name)}, which is not an axis name. Write axis names as keys, such as {{'batch': 128}}."
             )
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise AxisSizeError(f"xmap: axis_sizes gives {name!r} the size {format_value(size)}; a size is an integer from 0.")
+            raise AxisSizeError(
+                f"xmap: axis_sizes gives {name!r} the size {format_value(size)}; a size must be a nonnegative integer."
+            )
         sizes[name] = int(size)
     return sizes
 
 
 def _parameter_names(fun: Any) -> tuple[str, ...] | None:
-    """The parameters that can be given by position, or `None` if their number is not known."""
+    """Return the names of the parameters that accept positional arguments, or `None` if their number is unknown."""
     try:
         parameters = inspect.signature(fun).parameters.values()
     except (TypeError, ValueError):
@@ -230,7 +229,7 @@ def _parameter_names(fun: Any) -> tuple[str, ...] | None:
 
 
 def _positions(numbers: int | Sequence[int], parameters: tuple[str, ...] | None) -> tuple[int, ...]:
-    """Argument numbers as a tuple. Negative ones count from the last parameter, whatever a call gives by keyword."""
+    """Return argument numbers as a tuple. Negative ones count from the last parameter, even if a call passes it by keyword."""
     given = (numbers,) if isinstance(numbers, int) else tuple(numbers)
     if parameters is None:
         return given
@@ -266,10 +265,10 @@ class Xmapped:
         self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in options.static_argnums)
         self._shared = shared
         self._arrivals = Arrivals(options.mesh)
-        self._compared: set[Any] = set()  # calls, with the other processes
+        self._compared: set[Any] = set()  # calls that were compared between processes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the mapped function."""
+        """Call the mapped function."""
         try:
             if is_distributed() and (not active_regions or ambient() is None):
                 compare_calls(self, args, kwargs)
@@ -303,9 +302,9 @@ class Xmapped:
         return self._shared.jitted if self._shared.jitted is not None else _jit(self)
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
-        """Lowers the function for these arguments (arrays, or `jax.ShapeDtypeStruct`s), as `jax.jit(f).lower` does.
+        """Lower the function for the given arguments (arrays, or `jax.ShapeDtypeStruct`s), like `jax.jit(f).lower`.
 
-        With an `AbstractMesh` for this machine's kind of device; for another kind write
+        With an `AbstractMesh` it lowers for the default backend. For another one write
         `f.trace(...).lower(lowering_platforms=("tpu",))`.
         """
         if self._options.axis_resources:
@@ -313,30 +312,30 @@ class Xmapped:
         unknown = (
             self._options.axis_resources and without_devices(self._options.mesh, jax.tree.leaves((args, kwargs))) is not None
         )
-        # JAX must be told the kind of devices that are not there.
+        # Without devices, JAX requires the platform.
         options: dict[str, Any] = {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
         lowered: jax.stages.Lowered = under_automatic_casts(self.trace(*args, **kwargs).lower, **options)
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
-        """Traces the function for these arguments, as `jax.jit(f).trace` does."""
+        """Trace the function for the given arguments, like `jax.jit(f).trace`."""
         traced: jax.stages.Traced = under_automatic_casts(self._compiled_form().trace, *args, **kwargs)
         return traced
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """Shapes and types of the results, without computing anything, as `jax.jit(f).eval_shape` does."""
+        """Compute the shapes and dtypes of the results without running the function, like `jax.jit(f).eval_shape`."""
         return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
 
     def _check_devices(self, args: Any, kwargs: Any) -> None:
-        """Raises if no device is known to compute on."""
+        """Raise a `MeshError` unless the mesh or an argument determines the devices."""
         mesh = without_devices(self._options.mesh, jax.tree.leaves((args, kwargs)))
         if mesh is not None:
             raise MeshError(f"xmap: {no_devices(self._name, mesh)}")
 
     def _place(self, args: Any, kwargs: Any, only_type: bool = False) -> Any:
-        """Brings concrete arrays that are committed elsewhere (to another mesh, another device) onto the mesh.
+        """Reshard concrete arrays that are committed to another mesh or device onto the mesh.
 
-        With `only_type` they become their type there, for lowering.
+        With `only_type` replace them by their type and sharding on the mesh, for lowering.
         """
         leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
         concrete = [leaf for leaf in leaves if not isinstance(leaf, jax.core.Tracer)]
@@ -354,13 +353,13 @@ class Xmapped:
             data, leaf = argument.data, argument.leaf
             if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer) or is_placed(data, mesh):
                 return leaf
-            # JAX has no arrays of uneven blocks: a name that does not divide comes whole.
+            # JAX has no arrays with uneven blocks: an axis that does not divide enters unsharded.
             sizes = dict(zip(argument.dims, data.shape, strict=True))
             sharding = NamedSharding(mesh, partition_spec(argument.dims, dividing(resources, sizes, mesh)))
             if only_type:
                 data = jax.ShapeDtypeStruct(data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding)
             else:
-                with jax.ensure_compile_time_eval():  # under a trace of jax.grad too
+                with jax.ensure_compile_time_eval():  # also under a trace of jax.grad
                     data = jax.device_put(data, sharding)
             return make_in_region(data, leaf._dims) if isinstance(leaf, NamedArray) else data
 
@@ -372,19 +371,19 @@ class Xmapped:
 
 
 def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
-    """The positions of the static arguments, of so many that are given by position."""
+    """Return the positions of the static arguments among `count` positional arguments."""
     return frozenset(i % count for i in xmapped._options.static_argnums if -count <= i < count)
 
 
 def dynamic_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The dynamic arguments."""
+    """Return the arguments that are not static."""
     static = static_indices(xmapped, len(args))
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
     return dynamic, {name: value for name, value in kwargs.items() if name not in xmapped._static_names}
 
 
 def _join(xmapped: Xmapped, args: Any, kwargs: Any, dynamic: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """`args` and `kwargs` with their dynamic entries replaced by `dynamic`, which `dynamic_arguments` gave the structure of."""
+    """Replace the dynamic arguments in `args` and `kwargs` by `dynamic`, which has the structure from `dynamic_arguments`."""
     static = static_indices(xmapped, len(args))
     supply = iter(dynamic[0])
     return tuple(arg if i in static else next(supply) for i, arg in enumerate(args)), {**kwargs, **dynamic[1]}
@@ -395,7 +394,7 @@ def _dynamic_parameters(xmapped: Xmapped) -> tuple[str, ...]:
 
 
 def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The mappings of `count` positional arguments and of the keyword arguments, as a prefix of `(args, kwargs)`."""
+    """Return the mappings of `count` positional arguments and of the keyword arguments, as a prefix of `(args, kwargs)`."""
     in_axes = xmapped._options.in_axes
     if in_axes is None or is_mapping(in_axes):
         return (in_axes,) * count, dict.fromkeys(kwargs, in_axes)
@@ -403,10 +402,10 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         in_axes = (in_axes,)
     if not isinstance(in_axes, tuple):
         raise AxisMappingError(
-            f"xmap: in_axes is {format_value(in_axes)}; write one axis mapping for all arguments, or a tuple with one entry per argument."
+            f"xmap: in_axes is {format_value(in_axes)}. Write one axis mapping for all arguments, or a tuple with one mapping per argument."
         )
     names = _dynamic_parameters(xmapped)
-    # A dict from strings at the end holds the keywords' mappings, unless it is that of an argument which is such a dict itself.
+    # A dict with string keys at the end contains the mappings of keyword arguments, unless it is the mapping of a dict argument.
     last = in_axes[-1] if in_axes else None
     by_keyword: Mapping[str, Any] = {}
     if isinstance(last, dict) and not is_mapping(last) and count < len(in_axes):
@@ -423,18 +422,18 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         else:
             raise AxisMappingError(
                 f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from "
-                f"keywords to mappings after the positional ones, such as {{{name!r}: ['batch', ...]}}, or give a named array."
+                f"keywords to mappings after the positional ones, such as {{{name!r}: ['batch', ...]}}, or pass a named array."
             )
     if count > len(in_axes) or (count < len(in_axes) and len(in_axes) - count > len(found)):
         raise AxisMappingError(
-            f"xmap: in_axes has {len(in_axes)} entries, but {xmapped._name} was called with {count} positional arguments "
-            "(static ones not counted). Write one axis mapping per argument, or a single one for all."
+            f"xmap: in_axes has length {len(in_axes)}, but {xmapped._name} was called with {count} positional arguments "
+            "(without static ones). Write one axis mapping per argument, or a single one for all."
         )
     return in_axes[:count], found
 
 
 def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
-    """All arrays among the dynamic arguments with their dims, and the structure of the dynamic `(args, kwargs)`."""
+    """Return all arrays in the dynamic arguments with their dims, and the tree structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
     mappings = None if xmapped._options.in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
     leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
@@ -459,7 +458,7 @@ def _text_of(leaf: Any, path: Sequence[Any], names: Sequence[str]) -> str:
 def _collect_sizes(
     arguments: Sequence[Argument], axis_sizes: Mapping[Hashable, int], outer: Region | None
 ) -> dict[Hashable, int]:
-    """The sizes of all names: of the surrounding mapped function, of the arguments, and those given."""
+    """Collect the sizes of all axes, from the surrounding mapped function, the arguments and `axis_sizes`."""
     sizes: dict[Hashable, int] = {} if outer is None else dict(outer.sizes)
     origin: dict[Hashable, str | Argument] = dict.fromkeys(sizes, "the surrounding mapped function")
     for name, size in axis_sizes.items():
@@ -476,7 +475,7 @@ def _collect_sizes(
         for dim, n in zip(argument.dims, shape, strict=True):
             if dim is None:
                 continue
-            if outer is not None and dim in dims_of(argument.leaf):  # whose data is a block
+            if outer is not None and dim in dims_of(argument.leaf):  # the data is a block
                 n = outer.global_size(dim, n)
             if sizes.setdefault(dim, n) != n:
                 first = origin[dim]
@@ -490,7 +489,7 @@ def _collect_sizes(
 
 
 def _without_entries(resources: Assignment, sizes: Mapping[Hashable, int], arguments: Sequence[Argument]) -> bool:
-    """Whether a mapped name has no entries, or no argument has any. XLA compiles no `jax.shard_map` all of whose operands are empty."""
+    """Return True if a mapped axis or every argument is empty. XLA cannot compile a `jax.shard_map` with only empty operands."""
     if 0 in sizes.values() and any(sizes.get(name) == 0 for name in resources):
         return True
     return bool(arguments) and all(0 in np.shape(argument.data) for argument in arguments)
@@ -500,7 +499,7 @@ def _without_entries(resources: Assignment, sizes: Mapping[Hashable, int], argum
 
 
 def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
-    """One call, traced or eager: names the arguments, makes the region, lowers the body into it."""
+    """Run one call, traced or eager: name the arguments, create the region and lower the body into it."""
     outer, options = ambient(), xmapped._options
     arguments, tree = name_arguments(xmapped, args, kwargs)
     sizes = _collect_sizes(arguments, xmapped._options.axis_sizes, outer)
@@ -539,7 +538,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
     auto = xmapped._options.partitioning == "auto" or _without_entries(resources, sizes, arguments)
     if auto:
-        resources = dividing(devices, sizes, mesh)  # XLA's partitioner knows no time, and aborts over uneven blocks
+        resources = dividing(devices, sizes, mesh)  # XLA's partitioner supports no loops, and aborts on uneven blocks
     loops = loops_of(resources)
     traced_on = virtual_mesh(mesh, loops) if loops else mesh
     mode: Partitioning = "auto" if auto and resources else "manual"
@@ -586,7 +585,7 @@ def _run_within(
     given: frozenset[Hashable],
     call_in: Callable[..., Call],
 ) -> Any:
-    """One call within the body of a mapped function some of whose names are on a mesh."""
+    """Run one call within the body of a mapped function that shards axes over a mesh."""
     new_axes = check_nested(xmapped._name, xmapped._options.mesh, resources, outer)
     region = Region(
         sizes,

@@ -493,8 +493,8 @@ def test_shard_says_what_is_wrong():
     x = nx.named(make.zeros((6, 4), jnp.int32), ["a", "b"])
     assert message(nx.shard, x, {"a": "x"}) == (
         MeshError,
-        "shard: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` "
-        "sets none.",
+        "shard: there is no mesh. Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); `with mesh:` does not "
+        "set one.",
     )
     assert message(nx.shard, x, {"a": "z"}, mesh) == (
         MeshError,

@@ -585,9 +585,9 @@ class TestAbstractMesh:
     def test_a_call_needs_devices(self, kind, options):
         arrays = [np.ones(shape, np.float32) for shape in ((4, 64), (64,), (64, 4))]
         message = (
-            "xmap: the mesh of loss is an AbstractMesh {'data': 64, 'model': 64}, which has no devices to compute on. Inspect its "
-            "program with loss.lower(...), .trace(...) or .eval_shape(...), or call it with mesh=jax.make_mesh(...) or with arrays "
-            "that are placed on such a mesh."
+            "xmap: the mesh of loss is an AbstractMesh {'data': 64, 'model': 64}, which has no devices to compute on. "
+            "Inspect its program with loss.lower(...), .trace(...) or .eval_shape(...), or call it with "
+            "mesh=jax.make_mesh(...) or with arrays on a mesh that has devices."
         )
         for args in (arrays, [jnp.asarray(array) for array in arrays]):
             with pytest.raises(MeshError) as info:

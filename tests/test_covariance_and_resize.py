@@ -167,7 +167,11 @@ def test_positions_are_left_to_jax():
             "has 2 positional axes; the variables are one axis",
         ),
         (lambda x: nx.image.resize(x, {"q": 3}, "linear"), AxisNotFoundError, "resize: no axis 'q' in f32[]{a:8, b:4}"),
-        (lambda x: nx.image.resize(x, {"a": 3.5}, "linear"), ArgumentTypeError, "the size of 'a'=3.5 must be an integer"),
+        (
+            lambda x: nx.image.resize(x, {"a": 3.5}, "linear"),
+            ArgumentTypeError,
+            "the size of 'a' must be a static integer of at least 0, got 3.5",
+        ),
         (lambda x: nx.image.resize(x, (), "linear", out_axis={"a": "b"}), ArgumentTypeError, "goes with sizes by name"),
         (
             lambda x: nx.image.resize(x, {"a": 3}, "linear", out_axis={"b": "c"}),

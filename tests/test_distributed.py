@@ -460,19 +460,21 @@ def test_errors_of_a_process(reports):
     for report in reports:
         assert "passed to device_put is not the" in report["errors"].pop("differ")  # JAX's own
         assert report["errors"] == {
-            "odd": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[7,6], has 7 entries on this process, which "
-            "holds 2 of its 4 blocks over mesh axes ('data',); that takes a multiple of 2. See nx.process_entries.",
-            "other": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[6,6], has 6 entries; of the 16 in "
-            "global_sizes this process brings 8 (2 of 4 blocks over mesh axes ('data',)), or all. See nx.process_entries.",
-            "unmapped": "AxisSizeError: from_process_local: axis 'k' of the array, f32[16,6], has 6 entries; of the 12 in "
-            "global_sizes this process brings all. See nx.process_entries.",
-            "shared": "MeshError: from_process_local: axis 'batch' of the array, f32[16,6], is on mesh axes ('a', 'b'), of whose 4 "
-            "blocks some processes share a part, so that its size does not follow from this process's entries. Give its size in "
-            "global_sizes, and the whole axis.",
-            "shared part": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[12,6], has 12 entries; of the 16 in "
-            "global_sizes this process brings all. See nx.process_entries.",
-            "global": "AxisMappingError: from_process_local: the array, f32[]{batch:16@data, k:6}, is an array of many "
-            "processes already; give this process's part. For a different placement use nx.shard.",
+            "odd": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[7,6], has local size 7 on this "
+            "process, which holds 2 of its 4 blocks over mesh axes ('data',); the local size must be a multiple of 2. See "
+            "nx.process_entries.",
+            "other": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[6,6], has local size 6; of the size "
+            "16 in global_sizes, this process must pass 8 (2 of 4 blocks over mesh axes ('data',)), or all. See "
+            "nx.process_entries.",
+            "unmapped": "AxisSizeError: from_process_local: axis 'k' of the array, f32[16,6], has local size 6; of the size "
+            "12 in global_sizes, this process must pass all. See nx.process_entries.",
+            "shared": "MeshError: from_process_local: axis 'batch' of the array, f32[16,6], is sharded over mesh axes ('a', "
+            "'b'), and some processes share only a part of its 4 blocks; the local size does not determine the global size. "
+            "Pass its size in global_sizes, and the full axis as data.",
+            "shared part": "AxisSizeError: from_process_local: axis 'batch' of the array, f32[12,6], has local size 12; of "
+            "the size 16 in global_sizes, this process must pass all. See nx.process_entries.",
+            "global": "AxisMappingError: from_process_local: the array, f32[]{batch:16@data, k:6}, is a multi-process array "
+            "already. Pass the local data of this process; to reshard a global array, use nx.shard.",
         }
 
 
@@ -515,8 +517,8 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE[:6], ["batch", "k"], {"batch": "data"}, mesh),
             AxisSizeError,
-            "from_process_local: axis 'batch' of the array, f32[6,6], has 6 entries on this process, which holds 4 of its 4 blocks "
-            "over mesh axes ('data',); that takes a multiple of 4. See nx.process_entries.",
+            "from_process_local: axis 'batch' of the array, f32[6,6], has local size 6 on this process, which holds 4 of its "
+            "4 blocks over mesh axes ('data',); the local size must be a multiple of 4. See nx.process_entries.",
         ),
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh, {"batch": 18}),
@@ -527,8 +529,8 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh, {"bacth": 16}),
             AxisMappingError,
-            "from_process_local: global_sizes gives 'bacth' the size 16, but no array has that axis; the names are 'batch', 'k'. "
-            "Did you mean 'batch'?",
+            "from_process_local: global_sizes gives 'bacth' the size 16, but no array has that axis; the axes are 'batch', "
+            "'k'. Did you mean 'batch'?",
         ),
         (
             lambda mesh: nx.from_process_local({"x": WHOLE}, {"x": ["batch"]}, {"batch": "data"}, mesh),
@@ -548,14 +550,14 @@ def test_the_mesh_of_the_context():
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}),
             MeshError,
-            "from_process_local: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with "
-            "jax.set_mesh(mesh); `with mesh:` sets none.",
+            "from_process_local: there is no mesh. Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); "
+            "`with mesh:` does not set one.",
         ),
         (
             lambda mesh: nx.from_process_local(WHOLE, ["batch", "k"], {"batch": "data"}, mesh.abstract_mesh),
             MeshError,
-            "from_process_local: the mesh {'data': 4, 'model': 2} is an AbstractMesh, which has no devices for arrays to live on. "
-            "Give one as mesh=jax.make_mesh(...); where types are enough, use nx.interop.abstract.",
+            "from_process_local: the mesh {'data': 4, 'model': 2} is an AbstractMesh, which has no devices. Pass "
+            "mesh=jax.make_mesh(...), or use nx.interop.abstract if types are enough.",
         ),
         (
             lambda mesh: nx.process_entries("batch", 18, {"batch": "data"}, mesh),
@@ -572,7 +574,7 @@ def test_the_mesh_of_the_context():
                 lambda x: nx.from_process_local(WHOLE, ["batch", "k"], {}, mesh) + x, axis_resources={"k": "data"}, mesh=mesh
             )(nx.named(jnp.ones(4), ["k"])),
             AxisResourceError,
-            "from_process_local: says where arrays live outside of mapped functions; call it before the mapped function.",
+            "from_process_local: this function cannot be called inside a mapped function. Call it before the mapped function.",
         ),
     ],
 )

@@ -125,8 +125,8 @@ MISTAKES = {
     "plain-array": (
         (A, B.data, "inputs"),
         nx.errors.AxisNotFoundError,
-        "dot: no axis 'inputs' in f32[3,5]; it has no named axis. dot contracts names that both arrays have. Name the axes of y first, "
-        "as by nx.named(y, ['inputs', None]).",
+        "dot: no axis 'inputs' in f32[3,5]; it has no named axis. dot contracts names that both arrays have. Name the axes "
+        "of y first: nx.named(y, ['inputs', None]).",
     ),
     "position": (
         (A, B, 0),

@@ -599,8 +599,8 @@ def test_messages():
         (
             lambda: nx.draw(w, {"a": "x"}),
             MeshError,
-            "draw: there is no mesh. Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` "
-            "sets none.",
+            "draw: there is no mesh. Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); `with mesh:` does "
+            "not set one.",
         ),
         (
             lambda: nx.draw(w, {"a": "xx"}, MESH),

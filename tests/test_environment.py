@@ -214,7 +214,7 @@ def test_a_name_that_no_value_has_stays_an_error():
     f = xmap(lambda x: x * 2, ["a"], ["a"], {"a": "x", "aa": "y"})
     for dtype in (float, int, float):
         with pytest.raises(
-            AxisResourceError, match=r"maps 'aa' to .*, but no value in <lambda> has an axis 'aa'; the names are 'a'."
+            AxisResourceError, match=r"maps 'aa' to .*, but no value in <lambda> has an axis 'aa'; the axes are 'a'."
         ):
             f(make.ones(8, dtype))
 

@@ -160,7 +160,7 @@ REDUCTIONS = {
     "a plain array": (
         lambda: nx.max(zeros(3), "a"),
         AxisNotFoundError,
-        "max: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first, as by nx.named(x, ['a']). Reduce over an axis that it has.",
+        "max: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first: nx.named(x, ['a']). Reduce over an axis that it has.",
     ),
     "one of several": (
         lambda: nx.mean(B, ("a", "q")),
@@ -232,7 +232,7 @@ MAKING = {
     "rename a plain array": (
         lambda: nx.rename(zeros(3), {"a": "c"}),
         AxisNotFoundError,
-        "rename: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first, as by nx.named(x, ['a']).",
+        "rename: no axis 'a' in i32[3]; it has no named axis. Name the axes of x first: nx.named(x, ['a']).",
     ),
     "rename to no name": (
         lambda: nx.rename(B, {"a": 0}),
@@ -351,7 +351,7 @@ EINSUM = {
         lambda: nx.dot(X, W, "m"),
         AxisNotFoundError,
         [
-            "dot: no axis 'm' in i32[5]{b:8, k:3}; its named axes are 'b', 'k'. Positional axes get",
+            "dot: no axis 'm' in i32[5]{b:8, k:3}; its named axes are 'b', 'k'. Name its positional axes first",
             "dot contracts names that both",
         ],
     ),
@@ -431,61 +431,60 @@ OPTIONS = {
     "no function": (
         lambda: nx.xmap(["a"], ["a"]),
         AxisMappingError,
-        "xmap: the first argument is the function to map; got ['a'].",
+        "xmap: fun must be a function, got ['a'].",
     ),
     "partitioning": (
         lambda: xmap(body, ["a"], ["a"], partitioning="automatic"),
         AxisResourceError,
-        "xmap: partitioning='automatic' is neither 'manual' nor 'auto'.",
+        "xmap: partitioning must be 'manual' or 'auto', got 'automatic'.",
     ),
     "axis_resources is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], [("a", "x")]),
         AxisResourceError,
-        "xmap: axis_resources is [('a', 'x')]; write a dict from axis names to mesh axes, such as {'batch': 'x'} or {'batch': "
-        "('x', 'y')}.",
+        "xmap: axis_resources is [('a', 'x')], not a dict. Write a dict from axis names to mesh axes, such as {'batch': 'x'} "
+        "or {'batch': ('x', 'y')}.",
     ),
     "a position in axis_resources": (
         lambda: xmap(body, ["a"], ["a"], {0: "x"}),
         AxisResourceError,
-        "xmap: axis_resources has the key 0, which is not an axis name; keys are names of axes.",
+        "xmap: axis_resources has the key 0, which is not an axis name. Write axis names as keys, such as {'batch': 'x'}.",
     ),
     "no mesh axis": (
         lambda: xmap(body, ["a"], ["a"], {"a": 0}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to 0, which is not a mesh axis; write a mesh axis name, a SerialLoop, or a tuple of "
+        "xmap: axis_resources maps 'a' to 0, which is not a mesh axis. Write a mesh axis name, a SerialLoop, or a tuple of "
         "them, major first.",
     ),
     "a list of mesh axes": (
         lambda: xmap(body, ["a"], ["a"], {"a": ["x", "y"]}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to ['x', 'y'], which is not a mesh axis; write a mesh axis name, a SerialLoop, or a "
+        "xmap: axis_resources maps 'a' to ['x', 'y'], which is not a mesh axis. Write a mesh axis name, a SerialLoop, or a "
         "tuple of them, major first.",
     ),
     "a mesh axis twice in one assignment": (
         lambda: xmap(body, ["a"], ["a"], {"a": ("x", "y", "x")}),
         AxisResourceError,
-        "xmap: axis_resources maps 'a' to mesh axis 'x' twice (('x', 'y', 'x')); a mesh axis can hold an axis once. Remove "
-        "one of the two.",
+        "xmap: axis_resources maps 'a' to mesh axis 'x' twice (('x', 'y', 'x')). Remove one of the two.",
     ),
     "axis_sizes is no dictionary": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes=[("a", 8)]),
         AxisSizeError,
-        "xmap: axis_sizes is [('a', 8)]; write a dict from axis names to sizes, such as {'batch': 128}.",
+        "xmap: axis_sizes is [('a', 8)], not a dict. Write a dict from axis names to sizes, such as {'batch': 128}.",
     ),
     "a position in axis_sizes": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={0: 8}),
         AxisSizeError,
-        "xmap: axis_sizes has the key 0, which is not an axis name; keys are names of axes.",
+        "xmap: axis_sizes has the key 0, which is not an axis name. Write axis names as keys, such as {'batch': 128}.",
     ),
     "no size": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": 2.5}),
         AxisSizeError,
-        "xmap: axis_sizes gives 'a' the size 2.5; a size is an integer from 0.",
+        "xmap: axis_sizes gives 'a' the size 2.5; a size must be a nonnegative integer.",
     ),
     "a negative size": (
         lambda: xmap(body, ["a"], ["a"], axis_sizes={"a": -1}),
         AxisSizeError,
-        "xmap: axis_sizes gives 'a' the size -1; a size is an integer from 0.",
+        "xmap: axis_sizes gives 'a' the size -1; a size must be a nonnegative integer.",
     ),
     "in_axes is no mapping": (
         lambda: xmap(body, "a", ["a"])(zeros(8)),
@@ -496,7 +495,7 @@ OPTIONS = {
     "in_axes of a dictionary": (
         lambda: xmap(body, {"x": ["a"]}, ["a"])(zeros(8)),
         AxisMappingError,
-        "xmap: in_axes is {'x': ['a']}; write one axis mapping for all arguments, or a tuple with one entry per argument.",
+        "xmap: in_axes is {'x': ['a']}. Write one axis mapping for all arguments, or a tuple with one mapping per argument.",
     ),
 }
 
@@ -552,20 +551,20 @@ MAPPED = {
     "too few mappings": (
         lambda: xmap(two, (["a"],), None)(zeros(8), zeros(8)),
         AxisMappingError,
-        "xmap: in_axes has 1 entries, but two was called with 2 positional arguments (static ones not counted). Write one "
-        "axis mapping per argument, or a single one for all.",
+        "xmap: in_axes has length 1, but two was called with 2 positional arguments (without static ones). Write one axis "
+        "mapping per argument, or a single one for all.",
     ),
     "too many mappings": (
         lambda: xmap(two, (["a"], ["a"], ["a"]), None)(zeros(8), zeros(8)),
         AxisMappingError,
-        "xmap: in_axes has 3 entries, but two was called with 2 positional arguments (static ones not counted). Write one "
-        "axis mapping per argument, or a single one for all.",
+        "xmap: in_axes has length 3, but two was called with 2 positional arguments (without static ones). Write one axis "
+        "mapping per argument, or a single one for all.",
     ),
     "a keyword without a mapping": (
         lambda: xmap(lambda x, *, y: x, (["a"],), None)(zeros(8), y=zeros(8)),
         AxisMappingError,
         "xmap: in_axes has no axis mapping for the keyword argument 'y' of <lambda>. Put a dict from keywords to mappings "
-        "after the positional ones, such as {'y': ['batch', ...]}, or give a named array.",
+        "after the positional ones, such as {'y': ['batch', ...]}, or pass a named array.",
     ),
     "a loop whose steps do not divide an axis": (
         lambda: xmap(lambda x: nx.split_axis(x, "a", {"p": 3, "q": 4}), ["a"], ["p", "q"], {"a": nx.SerialLoop(8)})(zeros(12)),
@@ -583,14 +582,15 @@ MAPPED = {
     "no mesh": (
         lambda: xmap(body, ["a"], ["a"], {"a": "x"}, mesh=None)(zeros(8)),
         MeshError,
-        "xmap: axis_resources maps 'a' to mesh axes ('x',), but there is no mesh. Give one as mesh=jax.make_mesh(...), or set "
-        "one around the call with jax.set_mesh(mesh); `with mesh:` sets none. If 'x' is to be a loop, call within nx.serial_loop('x', steps).",
+        "xmap: axis_resources maps 'a' to mesh axes ('x',), but there is no mesh. Pass mesh=jax.make_mesh(...), or set a "
+        "mesh with jax.set_mesh(mesh); `with mesh:` does not set one. To execute 'x' as a loop, call within "
+        "nx.serial_loop('x', steps).",
     ),
     "resources for a name that nobody has": (
         lambda: xmap(body, ["batch"], ["batch"], {"bacth": "x"})(zeros(8)),
         AxisResourceError,
-        "xmap: axis_resources maps 'bacth' to ('x',), but no value in body has an axis 'bacth'; the names are 'batch'. Did "
-        "you mean 'batch'? Correct the name, or remove the entry.",
+        "xmap: axis_resources maps 'bacth' to ('x',), but no value in body has an axis 'bacth'; the axes are 'batch'. Did "
+        "you mean 'batch'? Correct the name, or remove it from axis_resources.",
     ),
     "a result with a name left": (
         lambda: xmap(lambda x: {"out": [x]}, ["a", "b"], {"out": [["a"]]})(zeros(8, 4)),
@@ -607,8 +607,8 @@ MAPPED = {
     "a local block that escapes": (
         lambda: xmap(lambda x: x.data, ["a"], [None], {"a": "x"})(zeros(8)),
         NamedAxesLeftError,
-        "xmap: the result, i32[2], differs from device to device along mesh axes ['x'], on which none of its names lives: a "
-        "local block (x.data) has left its array. Return the named array.",
+        "xmap: the result, i32[2], varies over the mesh axes ['x'], but none of its axes is sharded over them; it contains a "
+        "local block (x.data) of a named array. Return the named array.",
     ),
     "an array of a different size that is closed over": (
         lambda: xmap(lambda x: x + C, ["a"], ["a"], {"a": "x"})(zeros(8)),
@@ -657,8 +657,8 @@ def test_another_mesh_in_the_context():
     with jax.set_mesh(other), pytest.raises(MeshError) as error:
         xmap(body, ["a"], ["a"], {"a": "x"})(zeros(8))
     assert str(error.value).startswith(
-        "xmap: the mesh given as mesh= has the axes {'x': 4, 'y': 2}, but that of the surrounding jax.set_mesh has {'x': 2, "
-        "'y': 4}; JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of its own mesh."
+        "xmap: mesh= has the axes {'x': 4, 'y': 2}, but the mesh of the surrounding jax.set_mesh has {'x': 2, 'y': 4}; JAX "
+        "allows one mesh at a time. Omit mesh=, or call the function under jax.set_mesh of its own mesh."
     )
 
 

@@ -1098,12 +1098,12 @@ def test_collectives_can_be_held_in_tests():
     with pytest.raises(AssertionError) as failure:
         nx.testing.assert_collectives(f, (W, X), {"all-reduce": 2, "all-gather": 1})
     text = str(failure.value)
-    assert "layers has other collectives than expected; bytes are a device's payload" in text
+    assert "layers has other collectives than expected; bytes are the payload of one device" in text
     assert f"all-reduce: {size[0]} (" in text
     assert "expected 2" in text
     assert "all-gather: 0 (0 B), expected 1" in text
     assert f"3 times 256 B (payload) of float32 over y for hidden by nx.dot at {line_of(layers, 'nx.dot(')} (forward)" in text
-    with pytest.raises(nx.errors.ArgumentError, match=r"'allreduce' is no kind of collective; the kinds are all-reduce"):
+    with pytest.raises(nx.errors.ArgumentError, match=r"'allreduce' is not a kind of collective. Use one of all-reduce"):
         nx.testing.assert_collectives(f, (W, X), {"allreduce": 1})
 
 
@@ -1116,7 +1116,7 @@ def test_gathers_can_be_forbidden_in_tests():
     ):
         nx.testing.assert_no_gather(f, (W, X), "out_fsdp")
     with pytest.raises(
-        nx.errors.ArgumentError, match=r"'hidden' lives on no mesh axis in read_stored, .* mapped names: out_fsdp: x, batch: y"
+        nx.errors.ArgumentError, match=r"axis 'hidden' is not sharded in read_stored, .* sharded axes: out_fsdp: x, batch: y"
     ):
         nx.testing.assert_no_gather(f, (W, X), "hidden")
 

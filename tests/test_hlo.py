@@ -650,27 +650,27 @@ def message(error, argument):
 def test_lowered_is_refused():
     lowered = jax.jit(jnp.sin).lower(np.float32(0))
     assert message(TypeError, lowered) == (
-        "hlo.collectives: takes a compiled program, jax.jit(f).lower(...).compile(), or its text; got Lowered. XLA places the "
-        "collectives when it compiles."
+        "hlo.collectives: expected a compiled program or its text, got a value of type Lowered. Pass "
+        "jax.jit(f).lower(...).compile()."
     )
     assert message(ValueError, lowered.as_text()) == (
-        "hlo.collectives: reads the HLO text of a compiled program, and this is the StableHLO of a lowered one. Compile it "
-        "first: jax.jit(f).lower(...).compile().as_text()."
+        "hlo.collectives: expected the HLO text of a compiled program, got the StableHLO of a lowered one. Compile it first: "
+        "jax.jit(f).lower(...).compile().as_text()."
     )
 
 
 def test_fragment_is_refused():
     line = f"%r = f32[16,5] all-reduce(%missing), {ALL}"
     assert message(ValueError, line) == (
-        "hlo.collectives: the operand '%missing' of all-reduce 'r' is not defined in its "
-        "computation. Pass the whole text of the compiled module."
+        "hlo.collectives: the operand '%missing' of all-reduce 'r' is not defined in its computation. Pass the complete text "
+        "of the compiled module."
     )
 
 
 def test_unknown_groups_are_refused():
     line = "%r = f32[16,5] all-reduce(%p), replica_groups=<new>, to_apply=%add"
     assert message(ValueError, module(*P_Q, line)) == (
-        "hlo.collectives: cannot read the groups of devices of all-reduce 'r' from 'replica_groups=<new>, to_apply=%add'."
+        "hlo.collectives: cannot parse the device groups of all-reduce 'r' from 'replica_groups=<new>, to_apply=%add'."
     )
 
 

@@ -161,30 +161,33 @@ K = nx.named(make.arange(8.0), ["k"])
 T = nx.named(make.arange(16.0).reshape(8, 2), ["k", "m"])
 
 NOT_INTEGERS = {
-    "roll": (lambda v: nx.roll(K, v, "k"), "roll: shift={} must be an integer, known when the function is traced."),
-    "roll by several": (lambda v: nx.roll(T, (1, v), ("k", "m")), "roll: shift={} must be an integer"),
-    "roll, flattened": (lambda v: nx.roll(jnp.ones(3), v), "roll: shift={} must be an integer"),
-    "shift": (lambda v: nx.shift(K, v, "k"), "shift: offset={} must be an integer"),
-    "halo": (lambda v: nx.halo(K, "k", v), "halo: before={} must be an integer from 0"),
-    "pad": (lambda v: nx.pad(K, {"k": v}), "pad: the width before 'k'={} must be an integer from 0"),
-    "pad by a pair": (lambda v: nx.pad(K, {"k": (1, v)}), "pad: the width after 'k'={} must be an integer from 0"),
-    "diff": (lambda v: nx.diff(K, v, "k"), "diff: n={} must be an integer from 0"),
-    "split": (lambda v: nx.split(K, v, "k"), "split: indices_or_sections={} must be an integer"),
-    "split at": (lambda v: nx.split(K, [1, v], "k"), r"split: indices_or_sections[1]={} must be an integer"),
-    "split, positions": (lambda v: nx.split(jnp.ones(4), [v], 0), r"split: indices_or_sections[0]={} must be an integer"),
-    "tile": (lambda v: nx.tile(K, {"k": v}), "tile: reps['k']={} must be an integer from 0"),
-    "repeat": (lambda v: nx.numpy.repeat(K, v, "k"), "repeat: repeats={} must be an integer from 0"),
-    "repeat, positions": (lambda v: nx.numpy.repeat(nx.named(jnp.ones((2, 3)), ["q", None]), v, 0), "repeat: repeats={} must be an integer from 0"),
-    "top_k": (lambda v: nx.top_k(K, v, axis="k"), "top_k: k={} must be an integer"),
-    "partition": (lambda v: nx.numpy.partition(K, v, "k"), "partition: kth={} must be an integer"),
-    "bincount": (lambda v: nx.bincount(jnp.arange(3), length=v), "bincount: length={} must be an integer from 0"),
-    "histogram": (lambda v: nx.numpy.histogram(K, v, axis="k"), "histogram: bins={} must be an integer from 1"),
+    "roll": (lambda v: nx.roll(K, v, "k"), "roll: shift must be a static integer, got {}."),
+    "roll by several": (lambda v: nx.roll(T, (1, v), ("k", "m")), "roll: shift must be a static integer, got {}"),
+    "roll, flattened": (lambda v: nx.roll(jnp.ones(3), v), "roll: shift must be a static integer, got {}"),
+    "shift": (lambda v: nx.shift(K, v, "k"), "shift: offset must be a static integer, got {}"),
+    "halo": (lambda v: nx.halo(K, "k", v), "halo: before must be a static integer of at least 0, got {}"),
+    "pad": (lambda v: nx.pad(K, {"k": v}), "pad: the width before 'k' must be a static integer of at least 0, got {}"),
+    "pad by a pair": (lambda v: nx.pad(K, {"k": (1, v)}), "pad: the width after 'k' must be a static integer of at least 0, got {}"),
+    "diff": (lambda v: nx.diff(K, v, "k"), "diff: n must be a static integer of at least 0, got {}"),
+    "split": (lambda v: nx.split(K, v, "k"), "split: indices_or_sections must be a static integer, got {}"),
+    "split at": (lambda v: nx.split(K, [1, v], "k"), r"split: indices_or_sections[1] must be a static integer, got {}"),
+    "split, positions": (lambda v: nx.split(jnp.ones(4), [v], 0), r"split: indices_or_sections[0] must be a static integer, got {}"),
+    "tile": (lambda v: nx.tile(K, {"k": v}), "tile: reps['k'] must be a static integer of at least 0, got {}"),
+    "repeat": (lambda v: nx.numpy.repeat(K, v, "k"), "repeat: repeats must be a static integer of at least 0, got {}"),
+    "repeat, positions": (
+        lambda v: nx.numpy.repeat(nx.named(jnp.ones((2, 3)), ["q", None]), v, 0),
+        "repeat: repeats must be a static integer of at least 0, got {}",
+    ),
+    "top_k": (lambda v: nx.top_k(K, v, axis="k"), "top_k: k must be a static integer, got {}"),
+    "partition": (lambda v: nx.numpy.partition(K, v, "k"), "partition: kth must be a static integer, got {}"),
+    "bincount": (lambda v: nx.bincount(jnp.arange(3), length=v), "bincount: length must be a static integer of at least 0, got {}"),
+    "histogram": (lambda v: nx.numpy.histogram(K, v, axis="k"), "histogram: bins must be a static integer of at least 1, got {}"),
     "segment_sum": (
         lambda v: nx.segment_sum(K, nx.named(jnp.arange(8), ["k"]), axis="k", num_segments=v, out_axis="s"),
-        "segment_sum: num_segments={} must be an integer from 0",
+        "segment_sum: num_segments must be a static integer of at least 0, got {}",
     ),
-    "ppermute": (lambda v: nx.lax.ppermute(K, "k", [(v, 1)]), "ppermute: a source in perm={} must be an integer"),
-    "pshuffle": (lambda v: nx.lax.pshuffle(K, "k", [v, 1, 2]), "pshuffle: an entry of perm={} must be an integer"),
+    "ppermute": (lambda v: nx.lax.ppermute(K, "k", [(v, 1)]), "ppermute: a source in perm must be a static integer, got {}"),
+    "pshuffle": (lambda v: nx.lax.pshuffle(K, "k", [v, 1, 2]), "pshuffle: an entry of perm must be a static integer, got {}"),
 }  # fmt: skip
 
 
@@ -198,9 +201,9 @@ def test_what_is_not_an_integer(name):
 
 
 def test_integers_that_are_too_small():
-    with pytest.raises(ArgumentError, match="segment_sum: num_segments=-1 must be an integer from 0"):
+    with pytest.raises(ArgumentError, match="segment_sum: num_segments must be a static integer of at least 0, got -1"):
         nx.segment_sum(K, nx.named(make.arange(8), ["k"]), axis="k", num_segments=-1, out_axis="s")
-    with pytest.raises(ArgumentError, match="bincount: length=-1 must be an integer from 0"):
+    with pytest.raises(ArgumentError, match="bincount: length must be a static integer of at least 0, got -1"):
         nx.bincount(make.arange(3), length=-1)
     with pytest.raises(ArgumentTypeError, match="roll: a shift is f32"):
         nx.roll(K, make.array([1.0]), "k")

@@ -260,11 +260,11 @@ def test_an_optimizer_that_sees_whole_arrays_sees_blocks_in_a_mapped_body():
         clipped(gradient)
     # Where the norm reaches a value without the name, the result differs from device to device, and that is an error.
     norm = nx.xmap(optax.tree.norm, ["a", None], [], axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))
-    with pytest.raises(NamedAxesLeftError, match=r"differs from device to device along mesh axes \['x'\]"):
+    with pytest.raises(NamedAxesLeftError, match=r"varies over the mesh axes \['x'\]"):
         norm(gradient)
     finite = optax.apply_if_finite(optax.sgd(0.1), 3)
     named = nx.named(gradient, ["a", None])
-    with pytest.raises(NamedAxesLeftError, match=r"differs from device to device along mesh axes \['x'\]"):
+    with pytest.raises(NamedAxesLeftError, match=r"varies over the mesh axes \['x'\]"):
         nx.xmap(finite.update, axis_resources={"a": "x"}, mesh=make_mesh((4, 2)))(named, finite.init(named))
 
 
@@ -709,9 +709,13 @@ def test_from_xarray_in_a_mapped_body():
             ["to_xarray: dims=['k', 'l'] has 2 names for the 1", "f32[4]{a:8}"],
         ),
         (lambda x: to_xarray(x, dims=["a"]), AxisNameError, ["to_xarray", "'a'", "dims="]),
-        (lambda x: to_xarray(nx.rename(x, {"a": "dim_0"})), AxisNameError, ["to_xarray", "would be called 'dim_0'", "dims="]),
+        (
+            lambda x: to_xarray(nx.rename(x, {"a": "dim_0"})),
+            AxisNameError,
+            ["to_xarray", "would get the name of its named axis 'dim_0'", "dims="],
+        ),
         (lambda x: to_xarray({"x": x}, name="y"), AxisMappingError, ["to_xarray: name='y'", "['x']"]),
-        (lambda x: from_xarray(x), AxisMappingError, ["from_xarray", "not a NamedArray", "nx.named"]),
+        (lambda x: from_xarray(x), AxisMappingError, ["from_xarray", "got a value of type NamedArray", "nx.named"]),
         (
             lambda x: from_xarray(to_xarray(x), ["dim_1"]),
             AxisNotFoundError,
@@ -958,9 +962,9 @@ def test_rules_that_place_a_name_twice_are_refused():
     with pytest.raises(AxisResourceError) as caught:
         nx.interop.from_logical_rules([("batch", "x"), ("embed", "x")], ["embed", "mlp"], ["batch", "embed"])
     assert str(caught.value).startswith(
-        "from_logical_rules: by these rules axis 'embed' lives on 'x' in the array of 'embed', 'mlp', and is not spread in that of 'batch', "
-        "'embed'; in axis_resources a name lives in one place. Give it another name in one of the two arrays (an einsum reads {new:old}, "
-        "nx.rename renames), and a rule for that."
+        "from_logical_rules: by these rules axis 'embed' is sharded over 'x' in the array of 'embed', 'mlp', and is "
+        "replicated in the array of 'batch', 'embed'; in axis_resources an axis name has one sharding. Rename the axis in "
+        "one of the two arrays (with nx.rename, or {new:old} in an einsum), and add a rule for the new name."
     )
 
 
@@ -968,7 +972,7 @@ def test_rules_that_place_a_name_twice_are_refused():
 def test_malformed_rules_are_refused(rule):
     with pytest.raises(AxisResourceError) as caught:
         nx.interop.from_logical_rules([rule])
-    assert f"{rule!r} is not a rule. A rule is a pair of a name and a mesh axis, a tuple of mesh axes, or None." in str(
+    assert f"{rule!r} is not a rule. Write pairs of an axis name and a mesh axis, a tuple of mesh axes, or None." in str(
         caught.value
     )
 
@@ -1013,7 +1017,7 @@ def test_parameters_whose_names_do_not_fit():
     wrong = linen.LogicallyPartitioned(jnp.ones((2, 3)), ("embed",))
     with pytest.raises(AxisMappingError) as caught:
         nx.interop.from_flax({"dense": wrong})
-    assert "from_flax: ['dense'] has the names ['embed'], and its array the shape (2, 3). Give one name, or None," in str(
+    assert "from_flax: ['dense'] has the names ['embed'] for an array of shape (2, 3). Pass one name, or None," in str(
         caught.value
     )
     right = linen.LogicallyPartitioned(jnp.ones((2, 3)), ("embed", None))

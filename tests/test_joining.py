@@ -182,7 +182,7 @@ MISTAKES = [
     (lambda: split(X, [3, 1], "k"), AxisSizeError, "must not decrease"),
     (lambda: split(X, 2, "k", out_axis=["p"]), AxisNameError, "has 1 names for 2 parts"),
     (lambda: flip(X, "q"), AxisNotFoundError, "flip: no axis 'q'"),
-    (lambda: tile(X, {"k": 1.5}), ArgumentTypeError, r"tile: reps\['k'\]=1.5 must be an integer from 0"),
+    (lambda: tile(X, {"k": 1.5}), ArgumentTypeError, r"tile: reps\['k'\] must be a static integer of at least 0, got 1.5"),
     (lambda: tile(X, {"k": 2}, out_axis={"q": "r"}), AxisNotFoundError, "tile: no axis 'q'"),
     (lambda: repeat(X, X, "k"), ArgumentTypeError, "a number of repetitions must be an integer"),
     (lambda: expand_dims(X, "k"), AxisNameError, "expand_dims: .* has the axis 'k' already"),

@@ -104,15 +104,15 @@ def test_a_named_array_in_a_function_of_jax(function):
         function(X)
 
 
-OPTION = "is an option of the program; give one value that is known when the function is traced, not an array or a list."
+OPTION = "must be static, got [1]. Pass a Python value instead of an array or a list."
 
 
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: nx.mean(X, "k", dtype=[1]), "mean: dtype=[1] "),
-        (lambda: nx.var(X, "k", ddof=[1]), "var: ddof=[1] "),
-        (lambda: nx.cumsum(X, "k", dtype=[1]), "cumsum: dtype=[1] "),
+        (lambda: nx.mean(X, "k", dtype=[1]), "mean: the option dtype "),
+        (lambda: nx.var(X, "k", ddof=[1]), "var: the option ddof "),
+        (lambda: nx.cumsum(X, "k", dtype=[1]), "cumsum: the option dtype "),
     ],
 )
 def test_options_of_the_program(call, text):
@@ -135,27 +135,27 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.pad("k", X),
             ArgumentTypeError,
-            "pad: 'k' stands where an array is expected. Write nx.pad(array, {name: (before, after)}, mode).",
+            "pad: expected an array, got 'k'. Write nx.pad(array, {name: (before, after)}, mode).",
         ),
         (
             lambda: nx.tile(X, "k"),
             ArgumentTypeError,
-            "tile: 'k' stands where a number or a dict of numbers is expected. Write nx.tile(A, {name: times}).",
+            "tile: expected a number or a dict of numbers, got 'k'. Write nx.tile(A, {name: times}).",
         ),
         (
             lambda: nx.roll(X, "k", 1),
             ArgumentTypeError,
-            "roll: shift='k' must be an integer, known when the function is traced. Write nx.roll(a, shift, axis).",
+            "roll: shift must be a static integer, got 'k'. Write nx.roll(a, shift, axis).",
         ),
         (
             lambda: nx.repeat(X, "k", 2),
             ArgumentTypeError,
-            "repeat: 'k' stands where a number of repetitions or a pattern is expected. Write nx.repeat(x, repeats, axis).",
+            "repeat: expected a number of repetitions or a pattern, got 'k'. Write nx.repeat(x, repeats, axis).",
         ),
         (
             lambda: X.repeat("k"),
             ArgumentTypeError,
-            "repeat: 'k' stands where a number of repetitions or a pattern is expected. Write nx.repeat(x, repeats, axis).",
+            "repeat: expected a number of repetitions or a pattern, got 'k'. Write nx.repeat(x, repeats, axis).",
         ),
         (
             lambda: nx.broadcast_to(X, "new"),
@@ -170,12 +170,12 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.numpy.trapezoid("k", X),
             ArgumentTypeError,
-            "trapezoid: 'k' stands where an array is expected. Write nx.trapezoid(y, x, dx, axis).",
+            "trapezoid: expected an array, got 'k'. Write nx.trapezoid(y, x, dx, axis).",
         ),
         (
             lambda: nx.where("k", X),
             ArgumentTypeError,
-            "where: 'k' stands where an array is expected. Write nx.where(condition, x, y, axis=...).",
+            "where: expected an array, got 'k'. Write nx.where(condition, x, y, axis=...).",
         ),
         (
             lambda: nx.pad(X, {"k": 1}, mode="foo"),
@@ -186,12 +186,12 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.nn.one_hot(jnp.array(1), 1.5, axis="c"),
             ArgumentTypeError,
-            "one_hot: num_classes=1.5 must be an integer from 0, known when the function is traced.",
+            "one_hot: num_classes must be a static integer of at least 0, got 1.5.",
         ),
         (
             lambda: nx.nn.one_hot(nx.named(jnp.arange(3), ["q"]), -1),
             ArgumentError,
-            "one_hot: num_classes=-1 must be an integer from 0, known when the function is traced.",
+            "one_hot: num_classes must be a static integer of at least 0, got -1.",
         ),
         (lambda: X["z", 0], AxisNotFoundError, "getitem: no axis 'z' in f32[]{q:4, k:6}; its named axes are 'q', 'k'."),
         (
@@ -322,15 +322,15 @@ def test_other_names_by_named():
     [
         (
             lambda: nx.dot(X, W.data, "k"),
-            "f32[6,3]; it has no named axis. HINT Name the axes of y first, as by nx.named(y, ['k', None]).",
+            "f32[6,3]; it has no named axis. HINT Name the axes of y first: nx.named(y, ['k', None]).",
         ),
         (
             lambda: nx.dot(W.data.T, X, "k"),
-            "f32[3,6]; it has no named axis. HINT Name the axes of x first, as by nx.named(x, [None, 'k']).",
+            "f32[3,6]; it has no named axis. HINT Name the axes of x first: nx.named(x, [None, 'k']).",
         ),
         (
             lambda: nx.dot(X, array(6, 6), "k"),
-            "f32[6,6]; it has no named axis. HINT Name the axes of y first, as by nx.named(y, ['k', ...]).",
+            "f32[6,6]; it has no named axis. HINT Name the axes of y first: nx.named(y, ['k', ...]).",
         ),
         (lambda: nx.dot(X, 2.0, "k"), "f32[]; it has no named axis. HINT"),
         (lambda: nx.dot(X, W.rename(k="z"), "k"), "f32[]{z:6, hidden:3}; its named axes are 'z', 'hidden'. HINT"),
@@ -419,9 +419,9 @@ def test_resources_the_wrong_way_round():
     lacks = "xmap: axis_resources maps 'x' to mesh axis '{}', which the mesh does not have; its axes are 'x' with sizes (8,)."
     assert (
         message(call, MeshError)
-        == f"{lacks.format('t')} Names come first, and mesh axes behind them: did you mean {{'t': 'x'}}?"
+        == f"{lacks.format('t')} The keys are axis names and the values are mesh axes. Did you mean {{'t': 'x'}}?"
     )
-    loop = " If 'z' is to be a loop, call within nx.serial_loop('z', steps)."
+    loop = " To execute 'z' as a loop, call within nx.serial_loop('z', steps)."
     assert message(in_body(lambda t: t, T, resources={"x": "z"}), MeshError) == lacks.format("z") + loop
 
 
@@ -481,8 +481,8 @@ def test_something_else_in_the_place_of_a_key():
 
 def test_something_else_in_the_place_of_a_mesh():
     assert message(lambda: nx.xmap(lambda x: x, mesh="m"), MeshError) == (
-        "xmap: mesh='m' is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower for "
-        "devices that are not there."
+        "xmap: mesh='m' is not a mesh. Pass mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
+        "without devices."
     )
 
 

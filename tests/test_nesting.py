@@ -574,7 +574,7 @@ ERRORS = {
     "mesh axis": (
         lambda: nested(mapped({"k": "z"}, jax.make_mesh((2, 2), ("x", "z")))),
         MeshError,
-        r"its mesh has the axis 'x' of size 2, which the mesh outside, \{'x': 4, 'y': 2\}, does not have",
+        r"its mesh has the axis 'x' of size 2, which the surrounding mesh \{'x': 4, 'y': 2\} does not have",
     ),
     "mesh axis that is nowhere": (
         lambda: nested(mapped({"k": "z"})),
@@ -589,7 +589,7 @@ ERRORS = {
     "two kinds of mesh axes": (
         lambda: nested(mapped({"k": ("x", "y")})),
         AxisResourceError,
-        r"of which the surrounding mapped function has taken \['x'\] and not \['y'\]",
+        r"but the surrounding mapped function uses only \['x'\] of them, and not \['y'\]",
     ),
     "meeting": (lambda: nested(mapped({"k": "x"})), PlacementConflictError, "'a' and 'k' meet in one value"),
     "loop": (lambda: nested(mapped({"k": nx.SerialLoop(2)})), SerialLoopError, "Put the SerialLoop into .* the outermost xmap"),

@@ -431,8 +431,8 @@ def test_what_idle_stages_compute_gets_nowhere():
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 MIXED = (
-    "pipeline: the function needs all entries of 'batch' at once (it sums over them, say, or sends them elsewhere), and it sees one of 2 "
-    "microbatches. Return what belongs to an entry, with outputs=True, and reduce 'batch' after the pipeline;"
+    "pipeline: the function reduces or communicates over 'batch', but each call gets one of 2 microbatches of that axis. Return a value "
+    "per element with outputs=True and reduce 'batch' after the pipeline;"
 )
 
 

@@ -119,8 +119,12 @@ def test_types(resources):
             AxisSizeError,
             "avg_pool: the window reaches over 9 entries of axis 'w', which has 8",
         ),
-        (lambda x: nn.max_pool(x, {"w": 0}), ArgumentError, "window['w']=0 must be an integer from 1"),
-        (lambda x: nn.min_pool(x, {"w": 2}, strides=0), ArgumentError, "the stride of 'w'=0 must be an integer from 1"),
+        (lambda x: nn.max_pool(x, {"w": 0}), ArgumentError, "window['w'] must be a static integer of at least 1, got 0"),
+        (
+            lambda x: nn.min_pool(x, {"w": 2}, strides=0),
+            ArgumentError,
+            "the stride of 'w' must be a static integer of at least 1, got 0",
+        ),
         (
             lambda x: nn.min_pool(x, {"w": 2}, strides={"c": 1}),
             PositionalAxisError,

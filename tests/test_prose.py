@@ -10,7 +10,9 @@ ROOT = pathlib.Path(__file__).resolve().parent
 while not (ROOT / "pyproject.toml").exists():
     ROOT = ROOT.parent
 MODULES = sorted((ROOT / "namedax").rglob("*.py"))
-PAGES = sorted([ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.name not in ("changelog.md", "history.md"))])
+PAGES = sorted(
+    [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.name not in ("changelog.md", "history.md"))]
+)
 
 OPENINGS = re.compile(r"(What|Whether|How|Where|Which|That|Those|Of|Says?|Knows?)\b")
 PHRASES = re.compile(

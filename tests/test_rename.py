@@ -449,7 +449,7 @@ def test_tree_mistakes(name):
         (lambda x: nx.rename({"w": x.data}, {"k": "z"}), "no axis 'k' in a tree of 0 named arrays; it has no named axis."),
         (
             lambda x: nx.rename(x.data, {"k": "z"}),
-            "no axis 'k' in f32[3]; it has no named axis. Name the axes of x first, as by nx.named(x, ['k']).",
+            "no axis 'k' in f32[3]; it has no named axis. Name the axes of x first: nx.named(x, ['k']).",
         ),
         (lambda x: x.rename("k"), "names='k' is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new')."),
     ],

@@ -769,16 +769,16 @@ def mapped(f, resources=None, **options):
     return nx.xmap(f, ["a", None], ["a", None], axis_resources=resources or {"a": LOOP(4)}, **options)(array(8, 3))
 
 
-MOVES = "^{} moves entries along the axis 'a' of size 8, which SerialLoop.4. of 'a' executes in 4 steps.*Rename the axis"
+MOVES = "^{}: the operation moves elements along the axis 'a' of size 8, which SerialLoop.4. of 'a' executes in 4 steps.*Rename the axis"
 AXIS = "SerialLoop(4) of 'a'"
 
 ERRORS = {
-    "keep": (lambda: LOOP(2, keep="all"), SerialLoopError, r"SerialLoop: keep='all' is neither 'parts' nor 'whole'\."),
-    "steps": (lambda: LOOP(0), SerialLoopError, r"SerialLoop: the number of steps is 0; it is an integer from 1\."),
+    "keep": (lambda: LOOP(2, keep="all"), SerialLoopError, r"SerialLoop: keep must be 'parts' or 'whole', got 'all'\."),
+    "steps": (lambda: LOOP(0), SerialLoopError, r"SerialLoop: steps must be a positive integer, got 0\."),
     "order": (
         lambda: mapped(lambda x: x, {"a": (LOOP(2), "x")}, mesh=make_mesh((4,))),
         SerialLoopError,
-        r"axis_resources maps 'a' to .*it is the last entry\. Put the mesh axes first",
+        r"axis_resources maps 'a' to .*must come last, at most once\. Put the mesh axes first",
     ),
     "size": (
         lambda: mapped(lambda x: nx.named(jnp.arange(8.0), ["b"]) * 2, {"b": LOOP(3)}, axis_sizes={"a": 8}),
@@ -789,9 +789,10 @@ ERRORS = {
     "roll": (
         lambda: mapped(lambda x: nx.roll(x, 1, "a")),
         SerialLoopError,
-        r"^nx\.roll moves entries along the axis 'a' of size 8, which SerialLoop\(4\) of 'a' executes in 4 steps, one after the other; so no "
-        r"step has entries of the others \(here, blocks of float32\[1, 3\]\)\. Rename the axis to a name without a loop first, which gathers "
-        r"it, and rename the result back; or remove the SerialLoop from axis_resources, or execute another axis in steps\.",
+        r"^nx\.roll: the operation moves elements along the axis 'a' of size 8, which SerialLoop\(4\) of 'a' executes in 4 "
+        r"steps; a step cannot access the data of other steps \(here, blocks of float32\[1, 3\]\)\. Rename the axis to a "
+        r"name without a loop first, which gathers it, and rename the result back; or remove the SerialLoop from "
+        r"axis_resources, or execute another axis in steps\.",
     ),
     "numpy": (lambda: mapped(lambda x: nx.numpy.flip(x, "a")), SerialLoopError, MOVES.format(r"nx\.flip")),
     "sort": (lambda: mapped(lambda x: nx.sort(x, "a")), SerialLoopError, MOVES.format(r"nx\.sort")),
@@ -813,7 +814,7 @@ ERRORS = {
             lambda x: nx.lax.ppermute(x, "a", [(i, (i + 3) % 8) for i in range(8)]), {"a": ("x", LOOP(2))}, mesh=make_mesh((2,))
         ),
         SerialLoopError,
-        r"^nx\.lax\.ppermute moves entries along the axis 'a' of size 8, which SerialLoop\(2\) of 'a' executes in 2 steps",
+        r"^nx\.lax\.ppermute: the operation moves elements along the axis 'a' of size 8, which SerialLoop\(2\) of 'a' executes in 2 steps",
     ),
     "inside": (
         lambda: mapped(lambda x: nx.scan(jax.checkpoint(lambda c, _: (nx.shift(c, 1, "a"), None)), x, jnp.arange(2))[0]),
@@ -830,7 +831,7 @@ ERRORS = {
             lambda x: x * nx.nmap(lambda y: jax.lax.ppermute(y, AXIS, [(0, 1), (1, 0)]), collectives=True)(jnp.arange(3.0))
         ),
         SerialLoopError,
-        r"^jax\.lax\.ppermute moves entries along the axis of SerialLoop\(4\) of 'a', which is executed in 4 steps",
+        r"^jax\.lax\.ppermute: the operation moves elements along the axis of SerialLoop\(4\) of 'a', which is executed in 4 steps",
     ),
     "predicate": (
         lambda: mapped(
@@ -873,10 +874,10 @@ def test_errors(call, kind, text):
 
 def test_loops_within_loops_of_one_name():
     with serial_loop("l", 2):
-        with pytest.raises(SerialLoopError, match="there is a loop 'l' already"):
+        with pytest.raises(SerialLoopError, match="a surrounding loop has the name 'l' already"):
             with serial_loop("l", 3):
                 pass
-    with pytest.raises(SerialLoopError, match="is not a name of a resource"):
+    with pytest.raises(SerialLoopError, match="the name of a loop must be a string, got"):
         with serial_loop(3, 3):
             pass
 
@@ -902,9 +903,9 @@ def test_forward_mode_is_refused_in_words(resources, differentiate):
     with pytest.raises(nx.errors.SerialLoopError) as error:
         differentiate(f)(x)
     assert said(error.value) == (
-        "xmap: cubes has 'b' on a SerialLoop, whose steps can be differentiated in reverse mode only, any number of times: "
+        "xmap: cubes maps 'b' to a SerialLoop, which supports reverse-mode differentiation only, any number of times: "
         "jax.grad, jax.vjp, jax.jacrev. For jax.jvp, jax.jacfwd, jax.linearize and jax.hessian remove the SerialLoop from "
-        "axis_resources; jax.jacrev(jax.jacrev(f)) is a Hessian, too."
+        "axis_resources; jax.jacrev(jax.jacrev(f)) also computes a Hessian."
     )
     np.testing.assert_allclose(jax.jacrev(jax.jacrev(f))(x), np.diag(6 * np.arange(8.0)))
 

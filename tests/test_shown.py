@@ -24,7 +24,7 @@ X = nx.ones(named_shape={"batch": 8, "k": 4})
 W = nx.ones(named_shape={"k": 4, "m": 3})
 IDS = nx.named(jnp.array([1, 2]), ["t"])
 KEY = jax.random.key(0)
-NO_ARRAY = "{0} stands where an array is expected. Write nx.{1}."
+NO_ARRAY = "expected an array, got {0}. Write nx.{1}."
 NO_AXIS = "axis=f32[]{{batch:8, k:4}} is neither a position nor a name nor a tuple of these. Write nx.{0}."
 
 
@@ -83,15 +83,15 @@ ORDERS = {
     ),
     "roll": (
         lambda: nx.roll(X, "k", 1),
-        "shift='k' must be an integer, known when the function is traced. Write nx.roll(a, shift, axis).",
+        "shift must be a static integer, got 'k'. Write nx.roll(a, shift, axis).",
     ),
     "split": (
         lambda: nx.split(X, "k", 2),
-        "indices_or_sections='k' must be an integer, known when the function is traced. Write nx.split(ary, indices_or_sections, axis).",
+        "indices_or_sections must be a static integer, got 'k'. Write nx.split(ary, indices_or_sections, axis).",
     ),
     "one_hot": (
         lambda: nx.nn.one_hot(IDS, "k"),
-        "num_classes='k' must be an integer from 0, known when the function is traced. Write nx.nn.one_hot(x, num_classes, axis=...).",
+        "num_classes must be a static integer of at least 0, got 'k'. Write nx.nn.one_hot(x, num_classes, axis=...).",
     ),
     "split_axis": (
         lambda: nx.split_axis("k", X, {"a": 2}),

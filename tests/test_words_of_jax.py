@@ -154,9 +154,9 @@ def test_with_mesh_sets_none():
         with MESH:
             text = message(lambda: nx.xmap(nx.sin, axis_resources={"q": "x"})(X), MeshError)
             of_shard = message(lambda: nx.shard(X, {"q": "x"}), MeshError)
-    given = "Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` sets none."
+    given = "Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); `with mesh:` does not set one."
     assert text == (
-        f"xmap: axis_resources maps 'q' to mesh axes ('x',), but there is no mesh. {given} If 'x' is to be a loop, call within "
+        f"xmap: axis_resources maps 'q' to mesh axes ('x',), but there is no mesh. {given} To execute 'x' as a loop, call within "
         "nx.serial_loop('x', steps)."
     )
     assert of_shard == f"shard: there is no mesh. {given}"
@@ -165,7 +165,7 @@ def test_with_mesh_sets_none():
 def test_a_loop_without_its_context():
     text = message(lambda: nx.xmap(nx.sin, axis_resources={"q": "steps"}, mesh=MESH)(X), MeshError)
     assert text.endswith(
-        "its axes are 'x', 'y' with sizes (4, 2). If 'steps' is to be a loop, call within nx.serial_loop('steps', steps)."
+        "its axes are 'x', 'y' with sizes (4, 2). To execute 'steps' as a loop, call within nx.serial_loop('steps', steps)."
     )
     with nx.serial_loop("steps", 2):
         assert nx.xmap(nx.sin, axis_resources={"q": "steps"}, mesh=MESH)(X).dims == ("q", "k")
@@ -300,7 +300,7 @@ def test_a_type_error_of_a_right_call_keeps_its_words():
     [
         (
             lambda: nx.nn.softmax(X, "q", "k"),
-            "softmax: 'k' stands where an array is expected. Write nx.nn.softmax(x, axis).",
+            "softmax: expected an array, got 'k'. Write nx.nn.softmax(x, axis).",
         ),
         (
             lambda: X.rename("a"),

@@ -154,7 +154,7 @@ def test_positions_behind_names(axes):
 
 ARRAY = np.arange(3.0, dtype="float32")
 IDS = np.array([0, 1])
-GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, as by nx.named({}, ['day'])."
+GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first: nx.named({}, ['day'])."
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, a
         (
             lambda: X.at["day", 0].set(ARRAY),
             PositionalAxisError,
-            f"at[...].set: the values f32[3] have 1 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values first, "
-            "as by nx.named(values, ['station']).",
+            f"at[...].set: the values f32[3] have 1 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values first: "
+            "nx.named(values, ['station']).",
         ),
         (
             lambda: X.at["day", 1:3].add(np.ones((2, 3), "float32")),
             PositionalAxisError,
             f"at[...].add: the values f32[2,3] have 2 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values "
-            "first, as by nx.named(values, ['day', 'station']).",
+            "first: nx.named(values, ['day', 'station']).",
         ),
         (lambda: nx.concatenate([V, ARRAY], "day"), AxisNotFoundError, "concatenate: " + GIVEN.format("f32[3]", "x", "x")),
         (
@@ -182,13 +182,13 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, a
             lambda: nx.average(X, "day", weights=np.arange(4.0, dtype="float32")),
             PositionalAxisError,
             f"average: the weights, f32[4], do not fit {OF_X}. Their positional axes are all those of the array, or those in axis, in that order; "
-            "give the other axes names. Name the axes of weights first, as by nx.named(weights, ['day']).",
+            "give the other axes names. Name the axes of weights first: nx.named(weights, ['day']).",
         ),
         (
             lambda: nx.mean(X["day", IDS], "day"),
             AxisNotFoundError,
-            "mean: no axis 'day' in f32[2]{station:3}; its named axes are 'station'. Positional axes get names by nx.named(x, ['day']); an index "
-            "array, nx.named(ids, ['day']), keeps its own. Reduce over an axis that it has.",
+            "mean: no axis 'day' in f32[2]{station:3}; its named axes are 'station'. Name its positional axes first, "
+            "nx.named(x, ['day']), or those of an index array, nx.named(ids, ['day']). Reduce over an axis that it has.",
         ),
         (
             lambda: nx.broadcast_to(V, {"station": 3}),

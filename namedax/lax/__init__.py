@@ -1,9 +1,9 @@
-"""The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
+"""The namespace `nx.lax`: `jax.lax` for named arrays, with collectives over named axes, and `linalg`."""
 
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.lax import LAX as _OWN
 
-# What concerns types or tokens, or takes functions and pytrees, named arrays too.
+# Functions of types or tokens, and functions that take functions or pytrees, which may contain named arrays.
 _UNTOUCHED = (
     "after_all axis_index_groups broadcast_shapes broadcasted_iota composite conv_dimension_numbers conv_general_permutations "
     "conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token custom_linear_solve custom_root "

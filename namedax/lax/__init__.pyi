@@ -1,5 +1,5 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
-"""The namespace `nx.lax`: `jax.lax` for named arrays, with the collectives over names, and `linalg`."""
+"""The namespace `nx.lax`: `jax.lax` for named arrays, with collectives over named axes, and `linalg`."""
 
 import builtins
 from collections.abc import Callable, Hashable, Iterable, Sequence

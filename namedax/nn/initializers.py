@@ -1,4 +1,4 @@
-"""The namespace `nx.nn.initializers`: `jax.nn.initializers` whose axes may be names."""
+"""The namespace `nx.nn.initializers`: `jax.nn.initializers` with named axes."""
 
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.nn.initializers import named_initializer as _named_initializer

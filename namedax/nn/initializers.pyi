@@ -1,5 +1,5 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
-"""The namespace `nx.nn.initializers`: `jax.nn.initializers` whose axes may be names."""
+"""The namespace `nx.nn.initializers`: `jax.nn.initializers` with named axes."""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -3,7 +3,7 @@
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.numpy import NUMPY as _OWN
 
-# What does not look at the values of arrays, or takes functions, or makes positional arrays.
+# Functions that do not depend on the values of arrays, take functions, or create positional arrays.
 _UNTOUCHED = (
     "apply_over_axes bartlett blackman broadcast_shapes can_cast diag_indices dtype einsum_path eye "
     "finfo from_dlpack frombuffer fromfile fromfunction fromiter fromstring get_printoptions hamming hanning "

@@ -1,15 +1,15 @@
-"""Where names live, and how blocks move. Nothing here knows of operations.
+"""Shardings of named axes and communication between devices. No module here depends on an operation.
 
-Read `assignment` (`axis_resources`, parsed) and `mesh` (which mesh applies, and bringing arrays onto it) first.
+Read `assignment` (parsed `axis_resources`) and `mesh` (mesh resolution and resharding onto a mesh) first.
 
-Blocks move in three ways: `communication` has the collectives, one function each, and nothing communicates without them;
-`layout` moves axes from one placement to another with the fewest bytes; `row_moves` moves the rows of an axis to the devices
-that ask for them. `local_slice` is a primitive of our own: a device keeps its block, whose transpose is an all-gather.
-`padding` fills up the last blocks of a name that does not divide, `padding_masks` leaves padding out where entries are mixed, and `padding_gradients`
-has the primitives by which no gradient comes back from it.
+Communication: `communication` has one function per collective, and every other module communicates through it. `layout` changes
+the sharding of an array with the fewest bytes. `row_moves` sends rows of a sharded axis to the devices that need them.
+`local_slice` has a primitive that selects the block of a device; its transpose is an all-gather.
 
-`processes` compares calls between processes before they communicate.
+Uneven sizes: `padding` pads the last blocks of an axis. `padding_masks` masks the padding in operations that combine elements.
+`padding_gradients` has the primitives that stop the gradients of padding.
 
-`serial` is `SerialLoop`, time as a resource, `microbatches` what a pipeline cuts an axis into, and `refusals` says what cannot be
-done in steps. How a loop is executed is in `namedax.programs.serial`.
+`processes` compares calls between processes before they communicate. `serial` has `SerialLoop`, which executes an axis in steps;
+`namedax.programs.serial` runs the loop. `microbatches` has the microbatch axis of a pipeline. `refusals` has the errors for
+operations that steps do not support.
 """

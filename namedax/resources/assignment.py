@@ -1,4 +1,4 @@
-"""`axis_resources`, parsed: which names live on which mesh axes."""
+"""Parsed `axis_resources`: mesh axes by axis name."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ Assignment = dict[Hashable, tuple[str, ...]]
 
 
 def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xmap") -> Assignment:
-    """The mesh axes of every mapped name, as tuples, major first. A name mapped to `()` or `None` is vectorised.
+    """Parse `axis_resources` into tuples of mesh axes, major first. A name mapped to `()` or `None` is vectorized.
+
+    Args:
+      axis_resources: a mapping from axis names to mesh axes, `SerialLoop`s or tuples of them. `None` means an empty mapping.
+      op: the operation, for messages. Default: `"xmap"`.
 
     Raises:
-      AxisResourceError: it is not a mapping from names to mesh axes, or one entry has a mesh axis twice.
+      AxisResourceError: `axis_resources` is not a mapping from axis names to mesh axes, or one tuple contains a mesh axis twice.
 
     >>> parse_resources({"batch": "x", "hidden": ("y", "z")})
     {'batch': ('x',), 'hidden': ('y', 'z')}
@@ -32,27 +36,26 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         return {}
     if not isinstance(axis_resources, Mapping):
         raise AxisResourceError(
-            f"{op}: axis_resources is {format_value(axis_resources)}; write a dict from axis names to mesh axes, such as {{'batch': 'x'}} "
-            "or {'batch': ('x', 'y')}."
+            f"{op}: axis_resources is {format_value(axis_resources)}, not a dict. Write a dict from axis names to mesh axes, such as "
+            "{'batch': 'x'} or {'batch': ('x', 'y')}."
         )
     assignment: Assignment = {}
     for name, resources in axis_resources.items():
         if not is_name(name):
             raise AxisResourceError(
-                f"{op}: axis_resources has the key {name!r}, which is not an axis name; keys are names of axes."
+                f"{op}: axis_resources has the key {name!r}, which is not an axis name. Write axis names as keys, such as {{'batch': 'x'}}."
             )
         entries = () if resources is None else resources if isinstance(resources, tuple) else (resources,)
         entries = tuple(loop_axis(name, entry) if isinstance(entry, SerialLoop) else entry for entry in entries)
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to {format_value(entry)}, which is not a mesh axis; write a mesh axis name, a "
+                    f"{op}: axis_resources maps {name!r} to {format_value(entry)}, which is not a mesh axis. Write a mesh axis name, a "
                     "SerialLoop, or a tuple of them, major first."
                 )
             if entry in entries[:i]:
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(entry)} twice ({entries}); a mesh axis can hold an "
-                    "axis once. Remove one of the two."
+                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(entry)} twice ({entries}). Remove one of the two."
                 )
         if entries:
             assignment[name] = tuple(entries)
@@ -60,7 +63,17 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
 
 
 def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: Collection[Hashable] = ()) -> None:
-    """Raises `MeshError` if there is no mesh, or it lacks a mesh axis of the assignment; `names` are those of the program, for messages."""
+    """Check that a mesh has all mesh axes of parsed `axis_resources`.
+
+    Args:
+      assignment: the parsed `axis_resources`.
+      mesh: the mesh, or `None`.
+      op: the operation, for messages. Default: `"xmap"`.
+      names: the axis names of the program, for messages. Default: none.
+
+    Raises:
+      MeshError: there is no mesh, or it lacks a mesh axis.
+    """
     for name, axes in assignment.items():
         if mesh is None or not mesh.axis_names:
             raise MeshError(
@@ -69,7 +82,7 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: 
         for axis in axes:
             if axis not in mesh.axis_names:
                 is_swapped = name in mesh.axis_names and axis in names
-                meant = f" Names come first, and mesh axes behind them: did you mean {{{axis!r}: {name!r}}}?"
+                meant = f" The keys are axis names and the values are mesh axes. Did you mean {{{axis!r}: {name!r}}}?"
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
@@ -78,11 +91,11 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: 
 
 
 def _or_a_loop(op: str, axes: Sequence[str]) -> str:
-    return f" If {axes[-1]!r} is to be a loop, call within nx.serial_loop({axes[-1]!r}, steps)." if op == "xmap" else ""
+    return f" To execute {axes[-1]!r} as a loop, call within nx.serial_loop({axes[-1]!r}, steps)." if op == "xmap" else ""
 
 
 def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[Hashable, tuple[str, ...]]) -> PartitionSpec:
-    """The `PartitionSpec` of an array with these dims.
+    """Return the `PartitionSpec` of an array with the given dims.
 
     >>> partition_spec(("batch", None, "hidden"), {"batch": ("x",), "hidden": ("y", "z")})
     P('x', None, ('y', 'z'))
@@ -95,12 +108,13 @@ def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[H
 
 
 def named_sharding(dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str) -> NamedSharding:
-    """Where an array lives on a mesh, possibly an abstract one, by an assignment without loops, outside of mapped functions.
+    """Return the sharding of an array outside of mapped functions, by parsed `axis_resources` without loops.
 
-    An axis that does not divide over its mesh axes is whole on every device there, as it is where a mapped function takes or returns it.
+    An axis whose size its mesh axes do not divide is replicated, as in the arguments and results of mapped functions. The mesh may be
+    abstract.
 
     Raises:
-      PlacementConflictError: two of the names are on one mesh axis.
+      PlacementConflictError: two of the axes are sharded over one mesh axis.
     """
     region = Region({}, assignment, mesh, "manual", None)
     region.check_placement(op, (dim for dim in dims if dim is not None))
@@ -109,6 +123,6 @@ def named_sharding(dims: Dims, shape: Sequence[int], assignment: Assignment, mes
 
 
 def dividing(assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Any) -> dict[Hashable, tuple[str, ...]]:
-    """The assignment without the names whose sizes are known and do not divide over their mesh axes."""
+    """Remove the axis names whose size is given and not divisible by the number of blocks over their mesh axes."""
     counts = {} if mesh is None else dict(mesh.shape)
     return {name: axes for name, axes in assignment.items() if sizes.get(name, 0) % math.prod(counts[a] for a in axes) == 0}

@@ -1,8 +1,8 @@
-"""The collectives on blocks: one function each, the only place where namedax communicates.
+"""The collectives on blocks, one function each. All communication of namedax is in this module.
 
-All take raw data inside of a `jax.shard_map` body and a tuple of mesh axes, major first; those that cut, put together or scatter a
-dimension take an `Uneven` as well, and put padding on or take it off. Over a mesh axis on which the value
-does not vary nothing is sent: every device knows the result already.
+Every function takes raw data inside a `jax.shard_map` body and a tuple of mesh axes, major first. Functions that slice, gather or
+scatter a dimension also take an `Uneven`, and add or remove the padding. There is no communication over a mesh axis over which the
+value is invariant.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Axes = tuple[str, ...]
 
 
 def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
-    """The axes over which `data` varies, and the number of devices along the others."""
+    """Return the axes over which `data` varies, and the number of devices along the others."""
     refuse_microbatches(axes)
     variance = varying(data)
     moving = own(tuple(axis for axis in axes if axis in variance))
@@ -63,23 +63,26 @@ def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
 
 
 def is_keys(data: Any) -> bool:
-    """Whether the elements are random keys, which cannot be added up."""
+    """Return True if the elements are random keys, which cannot be summed."""
     return bool(jnp.issubdtype(data.dtype, jax.dtypes.prng_key))
 
 
 def over_words(function: Callable[[Any], Any], keys: Any) -> Any:
-    """`function` of the words of random keys, which stand along one more dimension, the last; as keys again."""
+    """Apply `function` to the words of random keys, along an additional last dimension, and return keys."""
     return jax.random.wrap_key_data(function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys))
 
 
 def sum_type(dtype: Any) -> Any:
-    """The element type in which parts of a sum are added up one after the other: of floats that are narrower, float32."""
+    """Return the dtype in which to accumulate a sum: float32 for narrower floats, else `dtype`."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dtype(jnp.float32) if narrow else dtype
 
 
 def psum(data: Any, axes: Axes) -> Any:
-    """Sum over `axes`: one all-reduce; the result is the same on all their devices."""
+    """Sum over `axes`. The result is invariant over them.
+
+    Communication: one all-reduce.
+    """
     moving, copies = _split(data, axes)
     if moving:
         data = to_type(lax.psum(widened(data), moving), data.dtype)
@@ -87,15 +90,15 @@ def psum(data: Any, axes: Axes) -> Any:
 
 
 def only_where(mask: Any, data: Any) -> Any:
-    """`data` where `mask` is true, and elsewhere what changes no sum: the sum over devices, of which one has `data`, is `data`.
+    """Replace `data` by the additive identity where `mask` is False.
 
-    To the last bit, -0.0 too.
+    If the mask is True on one device only, the psum over the devices is `data` of that device bit for bit, including -0.0.
     """
     return jnp.where(mask, data, weak_as(additive_identity(data.dtype), data))
 
 
 def _sum_parts(parts: Any, dim: int) -> Any:
-    """The sum along one dimension, pairwise and without a number to begin with, so that a sum of -0.0 stays -0.0."""
+    """Sum along one dimension pairwise. There is no initial value, so that a sum of -0.0 is -0.0."""
     while (n := parts.shape[dim]) > 1:
         low, high, rest = (
             lax.slice_in_dim(parts, start, stop, axis=dim)
@@ -106,15 +109,18 @@ def _sum_parts(parts: Any, dim: int) -> Any:
 
 
 def _explicit_axes_left() -> bool:
-    """Whether the body is mapped over a part of an Explicit mesh only.
+    """Return True if the body is mapped over some axes of an Explicit mesh only.
 
-    There JAX 0.12 cannot reduce-scatter, nor transpose a varying all-gather; an all-to-all sends the same bytes.
+    There JAX 0.12 supports neither a reduce-scatter nor the transpose of a varying all-gather. An all-to-all sends the same bytes.
     """
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
 def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
-    """Sum over `axes`, of which each device keeps its block along `dim`: one reduce-scatter."""
+    """Sum over `axes` and keep this device's block along `dim`.
+
+    Communication: one reduce-scatter.
+    """
     if isinstance(axes, Uneven):
         data, axes = padded(data, dim, padded_size(axes)), plain(axes)
     moving, _ = _split(data, axes)
@@ -129,10 +135,12 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
 
 
 def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
-    """The blocks along `dim` of all devices along `axes`: one all-gather.
+    """Gather the blocks along `dim` of all devices along `axes`.
 
-    With `to="varying"` its transpose is a reduce-scatter, for a value that meets others that vary over `axes`. With
-    `to="invarying"` the result counts as replicated, and the transpose is a slice. Equal blocks are repeated, not sent.
+    With `to="varying"` the transpose is a reduce-scatter; use it if the result is combined with values that vary over `axes`. With
+    `to="invarying"` the result is invariant, and the transpose is a slice. Invariant blocks are repeated without communication.
+
+    Communication: one all-gather.
     """
     if isinstance(axes, Uneven):
         return unpadded(all_gather(data, dim, plain(axes), to), dim, axes.size)
@@ -147,7 +155,7 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
         if to == "invarying":
             return lax.all_gather(data, own(axes), axis=dim, tiled=True, to=to)
         return to_type(lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to), data.dtype)
-    # Minor axes first; neighbours of the same kind together.
+    # Minor axes first; adjacent axes of the same kind in one collective.
     for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
         part = tuple(reversed(list(group)))
         if moving:
@@ -158,23 +166,27 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
 
 
 def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
-    """Cuts `split_dim` into a block per device along `axes` and puts the blocks of `concat_dim` together: one all-to-all.
+    """Split `split_dim` into a block per device along `axes`, and gather the blocks of `concat_dim`.
+
+    Communication: one all-to-all.
 
     Raises:
-      SerialLoopError: one of the axes is a loop's.
+      SerialLoopError: one of the axes is the axis of a loop.
     """
     refuse_loops(axes, data)
     return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
 def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
-    """Sends the block of device `source` to device `target`, for all pairs of `perm` (row-major indices over `axes`).
+    """Permute the blocks of devices by the pairs `(source, target)` of `perm`, as row-major indices over `axes`.
+
+    Communication: one collective-permute.
 
     Raises:
-      SerialLoopError: one of the axes is a loop's.
+      SerialLoopError: one of the axes is the axis of a loop.
     """
     refuse_loops(axes, data)
-    # JAX counts devices in the order of the mesh, whatever the order of the tuple (0.10), or refuses another order (0.12).
+    # JAX 0.10 numbers devices in mesh order for any order of the tuple; JAX 0.12 rejects any other order.
     ordered = tuple(axis for axis in jax.sharding.get_abstract_mesh().axis_names if axis in axes)
     if ordered != axes:
         number = np.arange(math.prod(map(lax.axis_size, ordered))).reshape([lax.axis_size(axis) for axis in ordered])
@@ -184,14 +196,14 @@ def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
 
 
 def block_index(axes: Axes) -> Any:
-    """The index of this device's block among all along `axes`, row-major."""
+    """Return the row-major index of this device's block along `axes`."""
     return index_along(own(axes))
 
 
 def cut(data: Any, dim: int, axes: Axes) -> Any:
-    """This device's block along `dim` of a value that all devices along `axes` have whole; sends nothing.
+    """Slice this device's block along `dim` from a value replicated over `axes`, without communication.
 
-    Its transpose is one all-gather; where the value counts as varying, or an axis is a loop's, the slice among zeros.
+    The transpose is one all-gather. If the value is varying or one of the axes is the axis of a loop, it is the zero-padded slice.
     """
     if isinstance(axes, Uneven):
         data, axes = padded(data, dim, padded_size(axes)), plain(axes)
@@ -200,10 +212,10 @@ def cut(data: Any, dim: int, axes: Axes) -> Any:
 
 
 def loops_among(axes: Axes) -> tuple[Axes, Axes]:
-    """The axes that are of devices, and those that are loops in time.
+    """Split axes into mesh axes and loop axes.
 
-    A loop's steps are passed through several times where a value needs what all of them have found. Each pass computes values anew, and not to
-    the last bit: what one pass has computed must not be compared with what another has found. See `of_all_steps`.
+    A loop runs several passes over its steps if a value needs the results of all steps. Each pass recomputes values, and the results are
+    not bit-identical. So compare values of one pass only; see `of_all_steps`.
     """
     return tuple(axis for axis in axes if not isinstance(axis, LoopAxis)), tuple(
         axis for axis in axes if isinstance(axis, LoopAxis)
@@ -211,26 +223,34 @@ def loops_among(axes: Axes) -> tuple[Axes, Axes]:
 
 
 def of_all_steps(data: Any, loops: Axes) -> Any:
-    """What the steps of loops have computed in one pass, stacked in front: these can be compared with each other."""
+    """Stack the values that all steps of loops compute in one pass, along a new leading dimension.
+
+    These values can be compared with each other.
+    """
     return all_gather(lax.stop_gradient(data)[None], 0, loops, "invarying")
 
 
 def of_this_step(data: Any, loops: Axes) -> Any:
-    """This step's entry of what was stacked by `of_all_steps`."""
+    """Return this step's row of a result of `of_all_steps`."""
     return lax.dynamic_index_in_dim(cast_data(data, loops), block_index(loops), 0, keepdims=False)
 
 
 def pmax(data: Any, axes: Axes) -> Any:
-    """Maximum over `axes`, NaN where one is NaN: one all-reduce. Not differentiable; see `namedax.ops.reduction.reductions`.
+    """Compute the maximum over `axes` and propagate NaNs. Not differentiable; see `namedax.ops.reduction.reductions`.
 
-    XLA's all-reduce may drop NaNs (it does on CPUs), so floating-point values travel as integers of the same order. Sixteen-bit
-    types travel as 32 bits, because not every backend reduces 16-bit integers.
+    XLA's all-reduce may drop NaNs (it does on CPUs), so floating-point values are reduced as integers of the same order. Types of 16 bits
+    are widened to 32, because not every backend reduces 16-bit integers.
+
+    Communication: one all-reduce.
     """
     return _extremum(data, axes, lax.pmax)
 
 
 def pmin(data: Any, axes: Axes) -> Any:
-    """Minimum over `axes`, NaN where one is NaN: one all-reduce. See `pmax`."""
+    """Compute the minimum over `axes` and propagate NaNs. See `pmax`.
+
+    Communication: one all-reduce.
+    """
     return _extremum(data, axes, lax.pmin)
 
 
@@ -248,15 +268,18 @@ def _extremum(data: Any, axes: Axes, reduce: Any) -> Any:
 
 
 def is_partitioned() -> bool:
-    """Whether XLA's partitioner may cut what is computed here: of several devices, some are not in the hands of `jax.shard_map`."""
+    """Return True if XLA's partitioner may shard the current computation.
+
+    There are several devices then, and `jax.shard_map` does not map all mesh axes.
+    """
     kinds = jax.sharding.get_abstract_mesh().axis_types
     return jax.device_count() > 1 and (not kinds or any(kind != AxisType.Manual for kind in kinds))
 
 
 def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
-    """What `reduce`, a maximum (if `largest`) or a minimum, gives for `data`, where XLA's may drop NaNs.
+    """Apply `reduce`, a maximum (if `largest`) or a minimum, to `data` and propagate NaNs, which XLA may drop.
 
-    Floating-point values become integers of the same order, among which a NaN wins.
+    Floating-point values are converted to integers of the same order. NaN becomes the largest integer for a maximum, else the smallest.
     """
     dtype = data.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -268,38 +291,40 @@ def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
 
 
 def to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
-    """Integers of the type `bits`, as wide as the floats, in their order: -0.0 is -1, 0.0 is 0, and NaN is beyond infinity."""
-    # Positive floats are ordered as their bits are; for negative ones the order of the other bits is reversed. NaN becomes
-    # the pattern that stands beyond all infinities, on the side that wins.
+    """Convert floats to integers of the dtype `bits`, of equal width, in the same order.
+
+    -0.0 becomes -1 and 0.0 becomes 0. NaN comes after infinity (if `nan_is_last`) or before minus infinity.
+    """
+    # The order of positive floats is the order of their bits; for negative floats the order of the bits after the sign is reversed.
     ordered = _reversed_below_zero(lax.bitcast_convert_type(data, bits))
     beyond = jnp.iinfo(bits).max if nan_is_last else jnp.iinfo(bits).min
     return lax.select(lax.ne(data, data), lax.full_like(ordered, beyond), ordered)
 
 
 def from_ordered_bits(ordered: Any, dtype: Any) -> Any:
-    """The floats of which `to_ordered_bits` made these integers."""
-    # The transformation is its own inverse; both extreme patterns are NaNs, as they were.
+    """Convert integers from `to_ordered_bits` back to floats."""
+    # The transformation is its own inverse; both extreme integers become NaNs again.
     return lax.bitcast_convert_type(_reversed_below_zero(ordered), dtype)
 
 
 def _reversed_below_zero(pattern: Any) -> Any:
-    # In `lax`: the same in `jnp` takes ten times as long to trace.
+    # `lax` functions, because the same code in `jnp` takes ten times as long to trace.
     number = pattern.dtype.type
     return lax.select(lax.lt(pattern, number(0)), lax.bitwise_xor(pattern, number(jnp.iinfo(pattern.dtype).max)), pattern)
 
 
 class OwnAxis(str):
-    """A mesh axis, as the collectives of namedax name it. To JAX it is the same string."""
+    """A mesh axis in a collective of namedax. For JAX it is the same string."""
 
     __slots__ = ()
 
 
 def own(axes: tuple[str, ...]) -> tuple[str, ...]:
-    """Mesh axes for a collective that namedax makes."""
+    """Mark mesh axes as the axes of a collective of namedax."""
     return tuple(_own_axis(axis) if type(axis) is str else axis for axis in axes)
 
 
 @functools.lru_cache(maxsize=256)
 def _own_axis(axis: str) -> OwnAxis:
-    # One object for each mesh axis: caches that keep a collective's parameters keep no copies of its axes.
+    # One object per mesh axis, so that caches of the parameters of collectives share it.
     return OwnAxis(axis)

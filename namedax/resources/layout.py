@@ -1,19 +1,18 @@
-"""Moving axes from one placement to another, with the cheapest collectives that do it.
+"""Resharding of blocks with the cheapest collectives.
 
-The placement of a dimension is the tuple of mesh axes that its blocks are spread over, major first;
-the layout of an array is the placements of all of its dimensions. Four steps change a layout:
+The placement of a dimension is the tuple of mesh axes over which it is sharded, major first. The layout of an array is the tuple of
+the placements of its dimensions. Four steps change a layout:
 
-    cut        a dimension goes onto one more mesh axis, the minor one     nothing is sent
-    gather     a dimension leaves its minor mesh axes                      one all-gather
-    exchange   minor mesh axes go from one dimension to another            one all-to-all
-    permute    mesh axes change places, no dimension its number of blocks  one collective-permute
+    Cut        shards a dimension over one more mesh axis, the minor one      no communication
+    Gather     gathers a dimension over its minor mesh axes                   one all-gather
+    Exchange   moves minor mesh axes from one dimension to another            one all-to-all
+    Permute    swaps mesh axes and keeps the block count of every dimension   one collective-permute
 
-`relayout` looks for the sequence of steps that sends the fewest bytes, and among those for the
-shortest. So `(x, y)` to `(x,)` is a gather, `(x,)` to `(y,)` a cut, a permute and a gather of a
-part, and where one dimension leaves a mesh axis that another goes onto, that is one exchange.
+`relayout` finds the sequence of steps that sends the fewest bytes, and the shortest of these. For example, `(x, y)` to `(x,)` is a gather.
+`(x,)` to `(y,)` is a cut, a permute and a gather of a part. If a mesh axis moves from one dimension to another, it is one exchange.
 
-The steps of a loop run one after the other, so nothing is exchanged or permuted along its axis: a
-dimension comes from it by a gather and goes onto it by a cut.
+The steps of a loop run sequentially, so its axis allows neither an exchange nor a permute. A gather removes it from a dimension, and a cut
+adds it.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ Layout = tuple[Axes, ...]
 
 
 class Cut(NamedTuple):
-    """Dimension `dim` goes onto `axes`."""
+    """A step that shards dimension `dim` over `axes`."""
 
     dim: int
     axes: Axes
 
 
 class Gather(NamedTuple):
-    """Dimension `dim` leaves `axes`, its minor ones."""
+    """A step that gathers dimension `dim` over `axes`, its minor ones."""
 
     dim: int
     axes: Axes
 
 
 class Exchange(NamedTuple):
-    """Dimension `source` leaves `axes`, its minor ones, and `target` goes onto them."""
+    """A step that moves `axes`, the minor ones of dimension `source`, to dimension `target`."""
 
     source: int
     target: int
@@ -65,7 +64,7 @@ class Exchange(NamedTuple):
 
 
 class Permute(NamedTuple):
-    """Blocks move as `pairs` of devices say, by their row-major indices over `axes`, which are in the order of the mesh."""
+    """A permutation of blocks by `pairs` of devices, as row-major indices over `axes`, which are in mesh order."""
 
     axes: Axes
     pairs: tuple[tuple[int, int], ...]
@@ -75,27 +74,25 @@ Step = Cut | Gather | Exchange | Permute
 
 
 def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str] = frozenset()) -> Any:
-    """`data` with dimension `i` placed on `new[i]`, where it was on `old[i]`.
+    """Reshard a block from the layout `old` to the layout `new`.
 
-    The transpose of a gather is a slice and sends nothing, or where the result varies over the mesh
-    axis a reduce-scatter. That of an exchange or a permute is another one, and that of a cut an
-    all-gather.
+    The transpose of a gather is a slice without communication, or a reduce-scatter if the result varies over the mesh axis. The transpose
+    of an exchange is an exchange, of a permute a permute, and of a cut an all-gather.
 
     Args:
       data: the local block.
       old: the placement of every dimension.
-      new: the placement that every dimension is to have; no mesh axis twice.
-      keep_varying: mesh axes over which the result is to be device-varying although it is gathered
-        over them, because it meets values that vary there.
+      new: the new placement of every dimension. No mesh axis may occur twice.
+      keep_varying: gathered mesh axes over which the result stays varying, to combine it with values that vary over them. Default: none.
     """
     if any(isinstance(axes, Uneven) for axes in (*old, *new)):
         return _relayout_padded(data, old, new, keep_varying)
     if tuple(old) == tuple(new):
         return data
     used = {axis for axes in (*old, *new) for axis in axes}
-    # In the order of the mesh, in which `jax.lax.ppermute` counts devices.
+    # Mesh order, in which `jax.lax.ppermute` numbers devices.
     order = jax.sharding.get_abstract_mesh().axis_names
-    order += tuple(axis for axis in used if isinstance(axis, MicrobatchAxis))  # one at most
+    order += tuple(axis for axis in used if isinstance(axis, MicrobatchAxis))  # at most one
     sizes = tuple((axis, count_along((axis,))) for axis in order if axis in used)
     placed = frozenset(axis for axes in new for axis in axes)
     loops = frozenset(str(axis) for axis in used if isinstance(axis, LoopAxis))
@@ -113,9 +110,9 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
 
 
 def _relayout_padded(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str]) -> Any:
-    """The same where some placements are `Uneven`: padding goes on before blocks are cut, and comes off where they are put together.
+    """Reshard a block with `Uneven` placements: add padding before a cut, and remove it after a gather.
 
-    A dimension whose blocks have other sizes than before, since it goes from some mesh axes to others, is put together between.
+    A dimension that moves between mesh axes is gathered first, because its block size changes.
     """
     pairs = list(zip(old, new, strict=True))
     ends = [any(isinstance(axes, Uneven) for axes in pair) and pair[0] != pair[1] for pair in pairs]
@@ -135,7 +132,7 @@ def _relayout_padded(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_v
 
 
 def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> Any:
-    # Minor axes first; neighbours of the same kind in one collective.
+    # Minor axes first; adjacent axes of the same kind in one collective.
     for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
         minor = tuple(reversed(list(group)))
         data = comm.all_gather(data, dim, minor, "varying" if kept else "invarying")
@@ -143,10 +140,9 @@ def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> An
 
 
 def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any:
-    """Dimension `dim` goes onto `axes`, as the minor ones, and `data` is summed over `pending`.
+    """Shard dimension `dim` over `axes`, as its minor ones, and sum `data` over `pending`, a subset of `axes`.
 
-    `pending` is a part of `axes`. One reduce-scatter, of what is left when the dimension has been cut
-    along the other mesh axes.
+    Communication: one reduce-scatter of the block, after the dimension has been sliced over the other axes.
     """
     if isinstance(axes, Uneven):
         data, axes = padded(data, dim, padded_size(axes)), plain(axes)
@@ -171,14 +167,14 @@ def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any
 def plan(
     shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[str, int], ...], loops: frozenset[str] = frozenset()
 ) -> tuple[Step, ...]:
-    """The steps from one layout to another that send the fewest bytes, by a shortest-path search.
+    """Find the steps from one layout to another that send the fewest bytes, by a shortest-path search.
 
     Args:
-      shape: of the local block.
-      old: the layout that it has.
-      new: the layout that it is to have.
-      sizes: the number of devices along every mesh axis of both, in the order of the mesh.
-      loops: those of the axes that are executed in steps.
+      shape: the shape of the local block.
+      old: the current layout.
+      new: the new layout.
+      sizes: the number of devices along every mesh axis of both layouts, in mesh order.
+      loops: the axes that are executed in steps. Default: none.
 
     >>> plan((4, 6), (("x",), ()), ((), ("x",)), (("x", 2),))
     (Exchange(source=0, target=1, axes=('x',)),)
@@ -187,7 +183,7 @@ def plan(
     """
     devices = dict(sizes)
     search = _Search(shape, old, new, devices, loops)
-    # Elements sent by one device, the number of steps, and a number that makes the order total.
+    # The elements that one device sends, the number of steps, and a counter that makes the order total.
     queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, 0, search.start, ())]
     numbers = itertools.count(1)
     settled: set[Layout] = set()
@@ -206,7 +202,7 @@ def plan(
 
 
 def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps with cuts of one dimension that follow one another in one: its gradient, too, is one collective."""
+    """Merge consecutive cuts of one dimension, so that the transpose is one collective."""
     joined: list[Step] = []
     for step in steps:
         cuts = itertools.takewhile(lambda i: isinstance(joined[i], Cut), range(len(joined) - 1, -1, -1))
@@ -219,10 +215,9 @@ def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 class _Search:
-    """The layouts between two, and the steps from each to its neighbours.
+    """The graph of layouts between two layouts, with the steps as edges.
 
-    What the two layouts have in common stays as it is: dimensions that have one placement in both,
-    and the major mesh axes that a dimension keeps.
+    The common parts of both layouts stay fixed: dimensions with equal placements, and the major mesh axes that a dimension keeps.
     """
 
     def __init__(self, shape: tuple[int, ...], old: Layout, new: Layout, devices: Mapping[str, int], loops: frozenset[str]):
@@ -237,7 +232,7 @@ class _Search:
         return math.prod(self.devices[axis] for axis in axes)
 
     def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
-        """Steps from `layout`: the step, where it leads, and the elements that a device sends."""
+        """Yield the steps from `layout`: the step, the new layout, and the number of elements that a device sends."""
         block = [n // self.blocks(axes) for n, axes in zip(self.whole, layout, strict=True)]
         elements = math.prod(block)
         used = {axis for axes in layout for axis in axes}
@@ -249,7 +244,7 @@ class _Search:
             for kept in range(len(layout[dim])):
                 major, minor = layout[dim][:kept], layout[dim][kept:]
                 n = self.blocks(minor)
-                if not self.loops.isdisjoint(minor[:-1]):  # a loop's axis is gathered by itself, or as the minor one
+                if not self.loops.isdisjoint(minor[:-1]):  # gather the axis of a loop separately, or as the minor one
                     continue
                 yield Gather(dim, minor), _put(layout, {dim: major}), elements * (n - 1)
                 if not self.loops.isdisjoint(minor):
@@ -274,7 +269,7 @@ class _Search:
                     yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
 
     def _deal(self, order: Axes, layout: Layout) -> Iterator[Layout]:
-        """All layouts with the mesh axes in this order, and with the block counts of `layout`."""
+        """Yield all layouts with the mesh axes in the given order and with the block counts of `layout`."""
         if not layout:
             if not order:
                 yield ()
@@ -285,7 +280,7 @@ class _Search:
                     yield (order[:n], *rest)
 
     def _pairs(self, axes: Axes, old: Layout, new: Layout) -> tuple[tuple[int, int], ...]:
-        """Which device (row-major over `axes`) sends its block where."""
+        """Return pairs of source and target devices, row-major over `axes`."""
 
         def blocks(layout: Layout) -> list[tuple[int, ...]]:
             held = []

@@ -1,9 +1,8 @@
-"""The block of this device, of a value that all devices have whole: one primitive, whose transpose is an all-gather.
+"""A primitive that selects this device's block of a replicated value. Its transpose is an all-gather.
 
-JAX makes of a local slice, transposed, the slice among zeros, summed over the devices: twice the bytes of an all-gather of the
-slices, which is what everybody would write. The passes over a program see only gradients that the body itself takes; a
-primitive has its transpose wherever it is differentiated. It is made of what JAX documents for primitives of one's own:
-`jax.extend.core.Primitive`, and the rules of `jax.interpreters`.
+JAX transposes a local slice to a psum of the zero-padded slice, which takes twice the bytes of an all-gather of the slices. A pass over
+the jaxpr can replace only gradients that the body itself computes. The transpose rule of a primitive also applies to gradients outside
+the body. The primitive uses only public JAX: `jax.extend.core.Primitive` and the rules of `jax.interpreters`.
 """
 
 from __future__ import annotations
@@ -26,18 +25,21 @@ Axes = tuple[str, ...]
 
 
 def sliced(data: Any, dim: int, axes: Axes) -> Any:
-    """This device's block along `dim` of a value that all devices along `axes` have whole, in JAX's own operations."""
+    """Slice this device's block along `dim` from a value replicated over `axes`, with JAX's own operations."""
     size, index = data.shape[dim] // count_along(axes), index_along(axes)
     return lax.dynamic_slice_in_dim(cast_data(data, varying(index)), index * size, size, dim)
 
 
 def emptied(data: Any, axes: Collection[str]) -> Any:
-    """An array without elements, of the type of `data`, which has none, but that it varies over `axes` only."""
+    """Return an empty array with the shape and dtype of `data`, which is empty, that varies over `axes` only."""
     return cast_data(lax.empty(data.shape, data.dtype), axes)
 
 
 def own_block(data: Any, dim: int, axes: Axes) -> Any:
-    """The same, of a value that does not vary over `axes`, all of which `jax.shard_map` maps; its transpose is one all-gather."""
+    """Slice this device's block like `sliced`, but with an all-gather as the transpose.
+
+    The value must not vary over `axes`, and `jax.shard_map` must map all of `axes`.
+    """
     return PRIMITIVE.bind(data, dim=dim, axes=axes)
 
 
@@ -55,7 +57,7 @@ def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
         if block.shape[dim] == 0:
             return [emptied(block, varying(block).difference(axes))]
         return [lax.all_gather(block, axes, axis=dim, tiled=True, to="invarying")]
-    # A transformation has made the operand vary: each device has a gradient of its own.
+    # A transformation has made the operand varying: each device has its own gradient.
     (whole,) = jax.linear_transpose(functools.partial(sliced, dim=dim, axes=axes), operand.aval)(block)
     return [whole]
 

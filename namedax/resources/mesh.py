@@ -1,8 +1,7 @@
-"""Which mesh applies, and bringing arrays onto it.
+"""Mesh resolution, and resharding of arrays onto the mesh.
 
-On a mesh with Auto axes XLA moves what arrives with another sharding. On one with Explicit axes the sharding is part of a
-value's type, and must be changed before it enters `jax.shard_map`; over mesh axes on which none of its names lives it is
-replicated.
+On a mesh with Auto axes, XLA reshards arguments of another sharding. On a mesh with Explicit axes the sharding is part of a value's
+type, and the value must be resharded before it enters `jax.shard_map`. Over mesh axes that shard none of its axes it is replicated.
 """
 
 from __future__ import annotations
@@ -46,34 +45,37 @@ __all__ = [
     "without_types",
 ]
 
-#: What messages say where there is none. JAX keeps the context of old, `with mesh:`, apart from the mesh that is set.
-HOW_TO_GIVE_A_MESH = (
-    "Give one as mesh=jax.make_mesh(...), or set one around the call with jax.set_mesh(mesh); `with mesh:` sets none."
-)
+#: The remedy in messages about a missing mesh. JAX keeps the older context, `with mesh:`, apart from the mesh of `jax.set_mesh`.
+HOW_TO_GIVE_A_MESH = "Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); `with mesh:` does not set one."
 
 
 def current_mesh() -> Any:
-    """The mesh of the surrounding `jax.set_mesh`, as an abstract mesh, or `None`."""
+    """Return the mesh of the surrounding `jax.set_mesh` as an abstract mesh, or `None`."""
     mesh = jax.sharding.get_abstract_mesh()
     return None if mesh.empty else mesh
 
 
 def check_mesh(mesh: Any, op: str) -> None:
-    """Raises `MeshError` if what is given as `mesh=` is neither `None` nor a mesh."""
+    """Check that the argument `mesh` is a mesh or `None`.
+
+    Raises:
+      MeshError: it is neither.
+    """
     if mesh is not None and not isinstance(mesh, (Mesh, AbstractMesh)):
         raise MeshError(
-            f"{op}: mesh={format_value(mesh)} is not a mesh; write mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to lower "
-            "for devices that are not there."
+            f"{op}: mesh={format_value(mesh)} is not a mesh. Pass mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to "
+            "lower without devices."
         )
 
 
 def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
-    """The mesh to use for the argument `mesh`, and whether it is that of the surrounding `jax.set_mesh`.
+    """Return the mesh to use for the argument `mesh`, and True if it is the mesh of the surrounding `jax.set_mesh`.
 
-    If two meshes have one shape, the surrounding one is used: JAX allows no other, and it says how its types track shardings.
+    If both meshes have the same axes, the result is the surrounding one. JAX allows no other mesh there, and its axis types determine how
+    types track shardings.
 
     Raises:
-      MeshError: the two have different axes.
+      MeshError: the two meshes have different axes.
     """
     check_mesh(mesh, op)
     context = current_mesh()
@@ -82,14 +84,17 @@ def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     if dict(mesh.shape) == dict(context.shape) and mesh.axis_names == context.axis_names:
         return context, True
     raise MeshError(
-        f"{op}: the mesh given as mesh= has the axes {dict(mesh.shape)}, but that of the surrounding jax.set_mesh has "
-        f"{dict(context.shape)}; JAX allows one mesh at a time. Leave out mesh=, or call the function under jax.set_mesh of "
+        f"{op}: mesh= has the axes {dict(mesh.shape)}, but the mesh of the surrounding jax.set_mesh has "
+        f"{dict(context.shape)}; JAX allows one mesh at a time. Omit mesh=, or call the function under jax.set_mesh of "
         "its own mesh."
     )
 
 
 def concrete_mesh(mesh: Any) -> Mesh | None:
-    """`mesh` or that of the surrounding `jax.set_mesh`, if it has devices; `None` under `jax.jit`. See `resolve_mesh`."""
+    """Return `mesh` or the mesh of the surrounding `jax.set_mesh`, if it has devices; else, and under `jax.jit`, `None`.
+
+    See `resolve_mesh`.
+    """
     if mesh is None or current_mesh() is not None:
         try:
             mesh = jax.sharding.get_mesh()
@@ -99,27 +104,27 @@ def concrete_mesh(mesh: Any) -> Mesh | None:
 
 
 def mesh_with_devices(mesh: Any, op: str) -> Mesh:
-    """`concrete_mesh(mesh)`.
+    """Return `concrete_mesh(mesh)`, which must exist.
 
     Raises:
-      MeshError: there is none.
+      MeshError: there is no mesh with devices.
     """
     found = concrete_mesh(mesh)
     if found is not None:
         return found
     if mesh is not None and not isinstance(mesh, Mesh):
         raise MeshError(
-            f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices for arrays to live on. Give one as "
-            "mesh=jax.make_mesh(...); where types are enough, use nx.interop.abstract."
+            f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices. Pass mesh=jax.make_mesh(...), or use "
+            "nx.interop.abstract if types are enough."
         )
     raise MeshError(_no_mesh(op))
 
 
 def any_mesh(mesh: Any, op: str) -> Any:
-    """The mesh to use for the argument `mesh`, with devices if there are some, and otherwise an abstract one.
+    """Return the mesh to use for the argument `mesh`, with devices if possible, otherwise an abstract one.
 
     Raises:
-      MeshError: there is none, or it has other axes than that of `jax.set_mesh`.
+      MeshError: there is no mesh, or its axes differ from the axes of the mesh of `jax.set_mesh`.
     """
     found = resolve_mesh(mesh, op)[0]
     if found is None:
@@ -132,9 +137,9 @@ def _no_mesh(op: str) -> str:
 
 
 def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
-    """`mesh` or that of the context, if neither it nor a value on such a mesh says which devices it stands for.
+    """Return `mesh` or the current mesh, if neither it nor a value on an equal mesh determines the devices.
 
-    `None` where one does, and under a trace, where JAX does not tell.
+    Return `None` if the devices are determined, and inside a trace, where JAX does not expose the mesh.
     """
     if isinstance(mesh, Mesh):
         return None
@@ -154,11 +159,10 @@ def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
 
 
 def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
-    """`mesh` with the axis types that suit the values: Explicit if one of their types mentions such axes, or else Auto.
+    """Return `mesh` with axis types for the values: Explicit if one of their types mentions Explicit axes, else Auto.
 
-    JAX tracks shardings in types where a value arrives with such a type, or under `jax.set_mesh`. Where it does not track any,
-    a result with such a type would be of no use to the caller: JAX refuses eager gradients of it, for one. And where a value
-    has such a type, its gradient must have it too.
+    JAX tracks shardings in types under `jax.set_mesh`, or if a value has such a type. Otherwise a caller cannot use a result with such a
+    type; for example, JAX rejects eager gradients of it. If a value has such a type, its gradient must have it too.
     """
     if current_mesh() is not None:
         return mesh
@@ -170,29 +174,28 @@ def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
 
 
 def use_mesh(mesh: Any, from_context: bool) -> Any:
-    """A context manager that makes `mesh` the one that JAX's sharding functions see while tracing."""
+    """Return a context manager that makes `mesh` the current mesh of JAX's sharding functions while tracing."""
     if from_context:
         return contextlib.nullcontext()
     return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
 
 
 def mesh_of_types(datas: Iterable[Any]) -> Any:
-    """A context manager that makes the mesh that the types of some values mention the current one, where there is none.
+    """Return a context manager that makes the Explicit mesh in the types of values the current one, if there is none.
 
-    Values that are made alongside, such as the zeros that a loop fills, then have types of that mesh; JAX does not let others
-    meet them.
+    New values, such as the initial zeros of a loop, then have types on that mesh. JAX does not combine values of other types with them.
     """
     tracking = _tracked_mesh(datas)
     return use_mesh(tracking, tracking is None or current_mesh() is not None)
 
 
 def without_mesh() -> Any:
-    """A context manager without a mesh: for constants, which have nothing to do with one, and on the way from one mesh to another."""
+    """Return a context manager that unsets the current mesh, to create constants and to switch from one mesh to another."""
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
 def has_explicit_axes(mesh: Any) -> bool:
-    """Whether some axis of the mesh is Explicit."""
+    """Return True if an axis of the mesh is Explicit."""
     return bool(_explicit_axes(mesh))
 
 
@@ -202,7 +205,7 @@ def _explicit_axes(mesh: Any) -> frozenset[str]:
 
 
 def auto_mesh(mesh: Any) -> Any:
-    """The same devices with every axis Auto."""
+    """Return a mesh of the same devices with every axis Auto."""
     kinds = (AxisType.Auto,) * len(mesh.axis_names)
     if isinstance(mesh, Mesh):
         return Mesh(mesh.devices, mesh.axis_names, axis_types=kinds)
@@ -210,12 +213,15 @@ def auto_mesh(mesh: Any) -> Any:
 
 
 def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) -> list[Any]:
-    """The values resharded to these specs, where the sharding is part of their type (Explicit axes); others as they are.
+    """Reshard values to partition specs over the Explicit axes of a mesh. Without Explicit axes, return them unchanged.
 
-    `mesh` is `None` for that of `jax.set_mesh`.
+    Values are replicated over Explicit axes that a spec does not mention. If types still mentioned these axes, JAX's treatment of a value
+    would depend on the origin of the argument.
 
-    Explicit axes that a spec does not mention hold whole copies afterwards: no name lives there, and what JAX does with
-    values whose types still mentioned them would depend on where an argument comes from.
+    Args:
+      datas: the values.
+      specs: a partition spec for each value.
+      mesh: the mesh; `None` for the mesh of `jax.set_mesh`.
     """
     target = current_mesh() if mesh is None else mesh
     explicit = _explicit_axes(target)
@@ -225,9 +231,9 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
     known: dict[tuple[int, int], PartitionSpec] = {}
     results = []
     for data, spec in zip(datas, specs, strict=True):
-        key = (id(spec), data.ndim)  # neighbours have the same spec
+        key = (id(spec), data.ndim)  # adjacent arguments share a spec
         wanted = known[key] if key in known else known.setdefault(key, _explicit_spec(spec, data.ndim, explicit))
-        if isinstance(data, jax.core.Tracer):  # an array may be on other devices of a mesh that looks the same
+        if isinstance(data, jax.core.Tracer):  # a concrete array may be on other devices, of a mesh with equal axes
             sharding = jax.typeof(data).sharding
             if sharding.spec == wanted and sharding.mesh == of_types:
                 results.append(data)
@@ -237,12 +243,12 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
 
 
 def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
-    """A spec for so many dimensions without the mesh axes that are Auto, which JAX's types do not mention."""
+    """Return a spec of `ndim` dimensions without the Auto mesh axes, which JAX's types do not mention."""
     return PartitionSpec(*(tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(ndim)))
 
 
 def put(data: Any, sharding: NamedSharding) -> Any:
-    """`data` with this sharding, also under `jax.jit`, where `jax.device_put` ignores the Auto axes of a mesh."""
+    """Reshard `data`, also under `jax.jit`, where `jax.device_put` ignores the Auto axes of a mesh."""
     placed = jax.device_put(_summed(data), sharding)
     mesh = sharding.mesh
     explicit = _explicit_axes(mesh)
@@ -253,13 +259,16 @@ def put(data: Any, sharding: NamedSharding) -> Any:
 
 
 def _summed(data: Any) -> Any:
-    """`data`, added up over the Explicit axes over which it is unreduced; `jax.device_put` does not take such an array."""
+    """Sum `data` over the Explicit axes over which it is unreduced. `jax.device_put` rejects unreduced arrays."""
     of_type = jax.typeof(data).sharding if isinstance(data, jax.Array) else None
     return replicated(data) if isinstance(of_type, NamedSharding) and of_type.spec.unreduced else data
 
 
 def group_specs(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
-    """`shard_map` for functions of so many arrays, with one spec for all neighbours that have the same: JAX looks at each spec that it is given."""
+    """Adapt `shard_map` to pass one spec for each run of adjacent arguments with equal specs.
+
+    JAX processes every spec that it gets, so fewer specs trace faster.
+    """
     counts = [(spec, len(list(group))) for spec, group in itertools.groupby(specs)]
 
     def mapping(body: Callable[..., Any], **options: Any) -> Callable[..., Any]:
@@ -278,7 +287,7 @@ def group_specs(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -
 
 
 def replicated(data: Any) -> Any:
-    """`data` replicated over the Explicit axes that its type mentions."""
+    """Replicate `data` over the Explicit axes that its type mentions."""
     if not is_tracked(data):
         return data
     sharding = data.sharding if not isinstance(data, jax.core.Tracer) else jax.typeof(data).sharding
@@ -286,18 +295,18 @@ def replicated(data: Any) -> Any:
 
 
 def without_types(results: Any, mesh: Any) -> Any:
-    """Results of an eager call under a JAX transformation as `jax.grad` can take them: numbers whose types mention no mesh.
+    """Copy scalar results of an eager call under a JAX transformation to Auto axes, so that `jax.grad` accepts them.
 
-    Where an argument lies on Explicit axes, the types of tracers say so, and without `jax.set_mesh` JAX has no devices on which to begin
-    the gradient of such a number. A copy to Auto axes has no such type; one number is on all devices, so that the copy is right under
-    `jax.vmap` too.
+    If an argument is sharded over Explicit axes, the types of tracers mention the mesh. Without `jax.set_mesh` JAX then has no devices on
+    which to start the gradient of a scalar. A copy on Auto axes has no such type. A scalar is on all devices, so the copy is also correct
+    under `jax.vmap`.
     """
     numbers = [leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.core.Tracer) and leaf.ndim == 0]
     if not isinstance(mesh, Mesh) or current_mesh() is not None or _tracked_mesh(numbers) is None or not _is_eager():
         return results
     target = NamedSharding(auto_mesh(mesh), PartitionSpec())
-    # Where it comes from, and its gradient goes, must be said under jax.vmap. It is this mesh, unless the arguments chose one that
-    # looks like it (`mesh_for`).
+    # Under jax.vmap, JAX requires the source sharding, to which the gradient returns. Its mesh is this one, unless the arguments
+    # selected a mesh with equal axes (`mesh_for`).
     source = {"src": NamedSharding(mesh, PartitionSpec())} if has_explicit_axes(mesh) else {}
 
     def one(leaf: Any) -> Any:
@@ -307,25 +316,25 @@ def without_types(results: Any, mesh: Any) -> Any:
 
 
 def _is_eager() -> bool:
-    """Whether operations are executed as they are called, if on tracers of `jax.grad` or `jax.vmap`: not within `jax.jit`."""
+    """Return True if operations execute eagerly, possibly on tracers of `jax.grad` or `jax.vmap`, and not under `jax.jit`."""
     return not isinstance(lax.full((), 0.0), jax.core.Tracer)
 
 
 def must_enter(data: Any, mesh: Any) -> bool:
-    """Whether a value from outside must get another type before a body that `jax.shard_map` maps can use it (`enter_mesh`).
+    """Return True if a closed-over value needs another type before the body of a `jax.shard_map` can use it (`enter_mesh`).
 
-    JAX casts values by itself where all axes of the mesh that their type mentions are Auto.
+    JAX casts a value automatically if all axes of the mesh in its type are Auto.
     """
     return is_foreign(data, mesh) and bool(set(_mesh_of_type(data).axis_types) - {AxisType.Auto})
 
 
 def is_foreign(data: Any, mesh: Any) -> bool:
-    """Whether `data` has a type of a region around this one, which is of `mesh`."""
+    """Return True if the type of `data` belongs to a surrounding region, and not to this one, which is on `mesh`."""
     return _has_mesh(data) and bool(_mesh_of_type(data) != (current_mesh() or mesh))
 
 
 def enter_mesh(data: Any, mesh: Any) -> Any:
-    """A value from outside with a type of this region, which does not say how it is sharded over mesh axes of the one outside."""
+    """Reshard a closed-over value to a type of this region, which mentions no mesh axes of the surrounding region."""
     return jax.reshard(data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim)))
 
 
@@ -334,7 +343,7 @@ def _mesh_of_type(data: Any) -> Any:
 
 
 def _has_mesh(data: Any) -> bool:
-    """Whether the type of `data` mentions a mesh."""
+    """Return True if the type of `data` mentions a mesh."""
     if not isinstance(data, jax.Array):
         return False
     sharding = jax.typeof(data).sharding
@@ -342,10 +351,10 @@ def _has_mesh(data: Any) -> bool:
 
 
 def _tracked_mesh(datas: Iterable[Any]) -> Any:
-    """The mesh of whose Explicit axes the type of one of these speaks; `None` if there is not one."""
-    last = None  # of which it is known that it is not
+    """Return the first mesh with Explicit axes in the types of the values, or `None`."""
+    last = None  # the last mesh without Explicit axes
     for data in datas:
-        # A tracer is asked first, of which Python would be asked whether it is an array.
+        # `Tracer` comes first, because the check of a tracer against `jax.Array` runs Python code.
         sharding = jax.typeof(data).sharding if isinstance(data, (jax.core.Tracer, jax.Array)) else None
         if isinstance(sharding, NamedSharding) and sharding.mesh is not last:
             if is_tracked(data):
@@ -355,17 +364,17 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
 
 
 def is_tracked_on(data: Any, axis: Any) -> bool:
-    """Whether the type of `data` speaks of a mesh with such an axis, that is Explicit."""
+    """Return True if the type of `data` mentions a mesh in which `axis` is an Explicit axis."""
     return is_tracked(data) and axis in _explicit_axes(_mesh_of_type(data))
 
 
 def is_tracked(data: Any) -> bool:
-    """Whether the type of `data` says how Explicit axes shard it."""
+    """Return True if the type of `data` tracks its sharding over Explicit axes."""
     return _has_mesh(data) and has_explicit_axes(_mesh_of_type(data))
 
 
 def explicit_specs(specs: Any, mesh: Any) -> Any:
-    """A tree of partition specs without the mesh axes that are Auto, which JAX's types do not mention."""
+    """Remove the Auto mesh axes, which JAX's types do not mention, from a tree of partition specs."""
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:
@@ -375,13 +384,13 @@ def explicit_specs(specs: Any, mesh: Any) -> Any:
 
 
 def entry_of(spec: PartitionSpec | Sequence[Any], dim: int) -> tuple[str, ...]:
-    """The mesh axes over which a partition spec cuts a dimension."""
+    """Return the mesh axes over which a partition spec shards a dimension."""
     entry = spec[dim] if dim < len(spec) else None
     return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
 
 
 def is_placed(data: Any, mesh: Mesh) -> bool:
-    """Whether a concrete array may go into a program on `mesh` as it is: it is on that mesh, or on no device in particular."""
+    """Return True if a program on `mesh` can take a concrete array unchanged: it is on that mesh or uncommitted."""
     if not data.committed:
         return True
     sharding = data.sharding

@@ -1,8 +1,9 @@
-"""Microbatches as a resource: the axis that a pipeline cuts into parts, one of which a device works on at a time.
+"""The microbatch axis of a pipeline, which a device processes one microbatch at a time.
 
-Like the axis of a `SerialLoop` it divides what one device has, so it comes last in a placement. No device stands behind it, and JAX's types
-do not know it. Which part is at hand is a number of the program, and where a block begins along the axis follows from it: positions and random
-numbers are those of the whole axis. What needs other parts is refused.
+Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a placement. It is not a mesh axis, and JAX's
+types do not track it. The index of the current microbatch is a value in the traced program, and the offset of a block along the axis
+follows from it. Positions and random numbers are therefore the same as for the full axis. An operation that needs other microbatches
+raises an error.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _fresh = itertools.count()
 
 
 class MicrobatchAxis(LoopAxis, UntrackedAxis):
-    """The microbatches of an axis, and the number of the one at hand. Each is another axis, so that no program of one is taken for another."""
+    """The microbatches of an axis, with the index of the current one.
+
+    Each instance has a unique name, so that cached programs are not shared between pipelines.
+    """
 
     __slots__ = ("name", "number", "stages")
     name: Hashable
@@ -31,7 +35,14 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
     stages: frozenset[str]
 
     def __new__(cls, name: Hashable, count: int, number: Any = None, stages: frozenset[str] = frozenset()) -> MicrobatchAxis:
-        """The `count` microbatches of the axis `name`, of which `number` is at hand; each stage, along the mesh axes `stages`, has another."""
+        """Create the microbatch axis of the axis `name`.
+
+        Args:
+          name: the name of the axis.
+          count: the number of microbatches.
+          number: the index of the current microbatch; `None` after the pipeline has been traced. Default: `None`.
+          stages: the mesh axes of the pipeline's stages. Each stage processes a different microbatch. Default: none.
+        """
         axis: Any = super().__new__(cls, f"microbatches of {name!r} ({next(_fresh)})", count)
         axis.name, axis.number, axis.stages = name, number, stages
         found: MicrobatchAxis = axis
@@ -42,28 +53,31 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
 
 
 def refuse_microbatches(axes: Sequence[str]) -> None:
-    """Refuses what needs all entries along `axes` if one of them is that of microbatches.
+    """Raise an error if one of `axes` is a microbatch axis, for operations that need all elements along `axes`.
 
     Raises:
-      PipelineError: one is.
+      PipelineError: one of `axes` is a microbatch axis.
     """
     for axis in axes:
         if isinstance(axis, MicrobatchAxis):
             raise PipelineError(
-                f"pipeline: the function needs all entries of {axis.name!r} at once (it sums over them, say, or sends them elsewhere), and it sees "
-                f"one of {axis.steps} microbatches. Return what belongs to an entry, with outputs=True, and reduce {axis.name!r} after the "
-                "pipeline; or give what is needed of the whole axis as an input."
+                f"pipeline: the function reduces or communicates over {axis.name!r}, but each call gets one of {axis.steps} microbatches of that "
+                f"axis. Return a value per element with outputs=True and reduce {axis.name!r} after the pipeline; or compute the value before "
+                "the pipeline and pass it as an input."
             )
 
 
 def stages_among(placements: Iterable[Sequence[str]]) -> frozenset[str]:
-    """The mesh axes of the stages of the pipelines whose microbatches are among some placements: all values in their layers may vary there."""
+    """Return the stage mesh axes of all microbatch axes in the placements.
+
+    Every value in a layer of these pipelines may vary over them.
+    """
     found = (axis.stages for axes in placements for axis in axes if isinstance(axis, MicrobatchAxis))
     return frozenset[str]().union(*found)
 
 
 def count_along(axes: Sequence[str]) -> int:
-    """The number of blocks along `axes`."""
+    """Return the number of blocks along `axes`."""
     count = 1
     for axis in axes:
         count *= axis.steps if isinstance(axis, MicrobatchAxis) else lax.axis_size(axis)
@@ -71,14 +85,14 @@ def count_along(axes: Sequence[str]) -> int:
 
 
 def index_along(axes: Sequence[str]) -> Any:
-    """The number of the block at hand along `axes`, row-major."""
+    """Return the row-major index of the current block along `axes`."""
     devices = tuple(axis for axis in axes if not isinstance(axis, MicrobatchAxis))
     if len(devices) == len(axes):
         return lax.axis_index(devices)
     (axis,) = (axis for axis in axes if isinstance(axis, MicrobatchAxis))
     if axis.number is None:
         raise PipelineError(
-            f"pipeline: a rule for a derivative asks where a microbatch of {axis.name!r} begins, when the pipeline has been traced. Compute what "
-            "depends on positions in the function itself, or give it as an input."
+            f"pipeline: a differentiation rule needs the offset of a microbatch of {axis.name!r} after the pipeline has been traced. Compute "
+            "values that depend on positions in the function itself, or pass them as inputs."
         )
     return lax.axis_index(devices) * axis.steps + axis.number if devices else axis.number

@@ -1,7 +1,7 @@
-"""Padding of blocks, where a name does not divide over its mesh axes: put on and taken off.
+"""Padding of axes whose size their mesh axes do not divide.
 
-Padding is a copy of the last real entry. It goes on where a whole value is cut into blocks, and comes off where blocks are put together.
-Nothing flows back through it: the gradient of padding is zero. `real_entries` leaves it out where entries are mixed.
+Padding repeats the last element of the axis. It is added before an array is split into blocks, and removed after blocks are gathered.
+The gradient of padding is zero. Operations that combine elements mask it, see `namedax.resources.padding_masks`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["padded", "padded_size", "unpadded"]
 
 
 def padded_size(place: Uneven) -> int:
-    """The size with padding, where the mesh axes are those of the ambient mesh."""
+    """Return the padded size of an axis over mesh axes of the ambient mesh."""
     blocks = count_along(place)
     return block_of(place.size, blocks) * blocks
 
 
 def padded(data: Any, dim: int, size: int) -> Any:
-    """`data`, whole along `dim`, with its last entry repeated up to `size` entries."""
+    """Pad `data`, which is unsharded along `dim`, to `size` by repeating its last element."""
     more = size - data.shape[dim]
     if not more:
         return data
@@ -33,5 +33,5 @@ def padded(data: Any, dim: int, size: int) -> Any:
 
 
 def unpadded(data: Any, dim: int, size: int) -> Any:
-    """`data`, whole along `dim`, without its padding."""
+    """Remove the padding of `data`, which is unsharded along `dim`, and keep the first `size` elements."""
     return data if data.shape[dim] == size else lax.slice_in_dim(data, 0, size, axis=dim)

@@ -1,9 +1,9 @@
-"""The gradient of padding is zero: two primitives that give their operand back, and differ in what flows back through them.
+"""Primitives that keep the gradient of padding zero: identities whose transposes mask or drop the cotangent.
 
-Cotangents that a user makes, for `jax.vjp` or in a rule, have values in padding as all arrays have, and JAX takes them to what a function was
-given without asking. So what an operation returns (`mask_cotangent`) is something to which only the gradients of real entries come back, also
-where JAX transposes the operation itself. Where padding is put in by an operation (`zero_cotangent`) nothing comes back at all; JAX's
-`stop_gradient` is that, but cannot be transposed, as the tangents of a rule are.
+A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding. JAX passes it on to the arguments
+unchanged. So operations wrap their results in `mask_cotangent`, which zeroes the cotangent of padding. It also does so where JAX
+transposes the operation itself. Operations that insert padding wrap it in `zero_cotangent`, which has no cotangent at all. JAX's
+`stop_gradient` cannot replace it: it has no transpose rule, and JAX transposes the tangents of a custom rule.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["MASK_COTANGENT", "ZERO_COTANGENT", "mask_cotangent", "zero_cotangent
 
 
 def mask_cotangent(data: Any, real: Any) -> Any:
-    """`data`, to which gradients come back where `real` holds, a mask with size 1 along the dimensions over which it is repeated."""
+    """Return `data` with its cotangent masked by `real`. The mask has size 1 along the dimensions over which it broadcasts."""
     return MASK_COTANGENT.bind(*cast_alike([data, real]))
 
 
 def zero_cotangent(data: Any) -> Any:
-    """`data`, to which no gradient comes back."""
+    """Return `data` with a zero cotangent."""
     return ZERO_COTANGENT.bind(data) if jnp.issubdtype(data.dtype, jnp.inexact) else data
 
 
@@ -42,7 +42,7 @@ def _transpose(cotangent: Any, operand: Any, real: Any) -> list[Any]:
 
 
 def _batch(operands: Sequence[Any], batched: Sequence[int | None]) -> tuple[Any, int]:
-    # Both have one dimension more, the mask of size 1 where it has none.
+    # Add a leading batch dimension to both; an unbatched mask gets size 1.
     in_front = [
         lax.expand_dims(operand, [0]) if at is None else jnp.moveaxis(operand, at, 0)
         for operand, at in zip(operands, batched, strict=True)

@@ -1,7 +1,7 @@
-"""Which entries of a block are real, where a name does not divide over its mesh axes: how padding is left out.
+"""Masks for padded blocks, of axes whose size their mesh axes do not divide.
 
-An operation that mixes entries puts its identity for padding before (`masked`). Where its own result would have anything but copies of the
-last real entry for padding, it puts these there again (`refilled`).
+An operation that combines elements first replaces the padding by its identity element (`masked`). Padding repeats the last element of the
+axis. An operation whose result would break that rule restores it (`refilled`).
 """
 
 from __future__ import annotations
@@ -25,51 +25,54 @@ Axes = tuple[str, ...]
 
 
 def real_entries(place: Uneven, block: int, device: Any = None) -> Any:
-    """How many entries of this device's block, or of another's, are real: from 0 to `block`."""
+    """Return the number of elements before the padding in a device's block, from 0 to `block`. Default: this device."""
     device = comm.block_index(tuple(place)) if device is None else device
     return jnp.clip(place.size - device * block, 0, block)
 
 
 def real_blocks(place: Uneven, block: int) -> int:
-    """How many of the blocks have real entries: they are the first."""
+    """Return the number of blocks that do not consist of padding only. These are the first blocks."""
     return block_of(place.size, block)
 
 
 def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -> Any:
-    """Of a block of this shape, this device's or another's, which entries along `dim` are real; with size 1 along the other dimensions."""
+    """Return a mask of a device's block along `dim`, False at padding. Default: this device.
+
+    The mask has size 1 along the other dimensions.
+    """
     row = lax.broadcasted_iota(jnp.int32, tuple(n if i == dim else 1 for i, n in enumerate(shape)), dim)
     return row < real_entries(place, shape[dim], device)
 
 
 def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
-    """The block `data`, with `identity` for padding along `dim`; as it is, where the name divides."""
+    """Replace the padding of a block along `dim` by `identity`. Return a block without padding unchanged."""
     if not isinstance(place, Uneven):
         return data
     return only_real(data, lax.full_like(data, identity), dim, place)
 
 
 def constant_padding(data: Any, dim: int, place: Axes) -> Any:
-    """The block `data`, through whose padding along `dim` no gradient flows."""
+    """Stop gradients through the padding of a block along `dim`."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
     return only_real(data, data, dim, place)
 
 
 def without_gradient_of_padding(data: Any, dim: int, place: Axes) -> Any:
-    """The block `data`, to whose padding along `dim` no gradient comes back, whatever it is. Tangents go through as they are."""
+    """Zero the cotangents of a block's padding along `dim`, whatever they are. Tangents pass unchanged."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
     return mask_cotangent(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
 
 
 def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
-    """The block `data` with what `padding` has for padding along `dim`; nothing flows back from there."""
+    """Replace the padding of a block along `dim` by the elements of `padding`, whose cotangent is zero."""
     padding = zero_cotangent(jnp.broadcast_to(padding, data.shape))
     return only_where(is_real(data.shape, dim, place), data, padding)
 
 
 def only_where(real: Any, data: Any, padding: Any) -> Any:
-    """`data` where `real` says so, which may have size 1 along dimensions, and `padding` elsewhere."""
+    """Select `data` where the mask `real` is True, and `padding` elsewhere. The mask may have dimensions of size 1."""
     real = jnp.broadcast_to(real, data.shape)
     everywhere = varying(data) | varying(real) | varying(padding)
     chosen = lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere))
@@ -77,7 +80,10 @@ def only_where(real: Any, data: Any, padding: Any) -> Any:
 
 
 def last_repeated(data: Any, dim: int, place: Axes) -> Any:
-    """The block `data` with its own last real entry, or its first one where none is real, for padding along `dim`; sends nothing."""
+    """Fill the padding of a block along `dim` from the block itself, without communication.
+
+    The fill value is the last element before the padding, or the first element of a block that consists of padding only.
+    """
     if not isinstance(place, Uneven):
         return data
     real = real_entries(place, data.shape[dim])
@@ -86,9 +92,9 @@ def last_repeated(data: Any, dim: int, place: Axes) -> Any:
 
 
 def refilled(data: Any, dim: int, place: Axes) -> Any:
-    """The block `data` with a copy of the last real entry for padding along `dim`.
+    """Fill the padding of a block along `dim` with the last element of the axis.
 
-    It is one all-reduce of that entry; nothing where the last device has it, so that all padding is there.
+    Communication: one all-reduce of that element. No communication if the last device has it, because only that device has padding then.
     """
     if not isinstance(place, Uneven):
         return data

@@ -1,8 +1,8 @@
 """Compare calls between processes before they communicate.
 
-A program of many processes works only if all processes make the same calls. A process with another layout or another size leads to a
-hang, an abort or wrong placement. `compare` exchanges a hash of each call's description. If the hashes differ, the descriptions follow, so
-that the error shows the difference.
+A multi-process program works only if all processes make the same calls. A process with a different layout or size causes a hang, an
+abort or a wrong sharding. `compare` exchanges a hash of each call's description. If the hashes differ, it also exchanges the
+descriptions, so that the error shows the difference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["all_devices", "compare", "mesh_text", "spans_processes", "stable_tex
 _SECONDS = "NAMEDAX_COMPARE_PROCESSES"
 _DEFAULT = 300.0
 _WORDS = 8  # of 32 bits, in a hash
-_known: set[bytes] = set()  # what was compared, which is the same in all processes
+_known: set[bytes] = set()  # hashes of compared calls, which are equal in all processes
 _known_lock = threading.Lock()
 
 
@@ -48,7 +48,7 @@ def _time_limit() -> float:
 
 @functools.lru_cache(maxsize=64)
 def _representatives(mesh: Mesh) -> tuple[Any, ...]:
-    """One device of each process in the mesh, by process index."""
+    """Return one device of each process in the mesh, ordered by process index."""
     first: dict[int, Any] = {}
     for device in sorted(mesh.devices.flat, key=lambda device: device.id):
         first.setdefault(device.process_index, device)
@@ -63,12 +63,12 @@ def spans_processes(mesh: Mesh) -> bool:
 
 
 def all_devices() -> Mesh:
-    """A mesh of all devices of the program."""
+    """Return a mesh of all devices of the program."""
     return Mesh(np.array(jax.devices()), ("devices",))
 
 
 def stable_text(value: Any) -> str:
-    """A `repr` that is the same in every process: sets are sorted, addresses of objects are left out."""
+    """Return a `repr` that is equal in every process: sets are sorted, and addresses of objects are removed."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(sorted(f"{stable_text(key)}: {stable_text(inner)}" for key, inner in value.items())) + "}"
     if isinstance(value, (set, frozenset)):
@@ -81,7 +81,7 @@ def stable_text(value: Any) -> str:
 
 
 def mesh_text(mesh: Mesh) -> str:
-    """The axes of a mesh and its devices."""
+    """Describe the axes of a mesh and its devices."""
     devices = [device.id for device in mesh.devices.flat]
     return f"{dict(mesh.shape)} of types {[str(kind) for kind in mesh.axis_types]} over devices {devices}"
 
@@ -139,7 +139,7 @@ def _digest(text: str) -> bytes:
 
 
 def _difference(op: str, processes: list[int], calls: list[dict[str, str]]) -> str:
-    """The message for calls that differ."""
+    """Return the error message for calls that differ."""
     fields = list(dict.fromkeys(field for call in calls for field in call))
     differing = []
     for field in fields:
@@ -161,7 +161,7 @@ def _processes(members: list[int]) -> str:
 
 
 def _gather(row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[NamedaxError]) -> np.ndarray:
-    """The rows of all processes, which wait for each other up to the time limit."""
+    """Gather the rows of all processes, which wait for each other up to the time limit."""
     found: list[np.ndarray] = []
     failed: list[Exception] = []
 
@@ -171,7 +171,7 @@ def _gather(row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[Name
         except Exception as reason:  # raised below, in the thread of the caller
             failed.append(reason)
 
-    # A thread of its own has a time limit, and none of the caller's traces and contexts.
+    # A separate thread can have a time limit, and does not inherit the caller's traces and contexts.
     seconds = _time_limit()
     thread = threading.Thread(target=work, daemon=True, name="namedax-compare-processes")
     thread.start()

@@ -1,4 +1,4 @@
-"""What cannot be done in steps, refused in the user's words: the operation that the body calls, the axis, and the remedy."""
+"""Errors for operations that steps do not support, with the operation that the body calls, the axis and the remedy."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ __all__ = ["moves_entries", "refuse_loops"]
 
 
 def refuse_loops(axes: Sequence[str], data: Any) -> None:
-    """Refuses to send blocks along `axes` if one of them is a loop's.
+    """Raise an error if one of `axes` is the axis of a loop, for collectives that move blocks along `axes`.
 
     Raises:
-      SerialLoopError: one is; of the operation that the body calls, at the line that calls it.
+      PipelineError: one of `axes` is a microbatch axis.
+      SerialLoopError: one of `axes` is the axis of a loop. The message names the operation that the body calls.
     """
     refuse_microbatches(axes)
     loop = next((axis for axis in axes if isinstance(axis, LoopAxis)), None)
@@ -33,9 +34,16 @@ def refuse_loops(axes: Sequence[str], data: Any) -> None:
 
 
 def moves_entries(what: str, axis: str, how: str, data: Any) -> str:
-    """The message: `what` moves entries along `axis`, which `how`."""
+    """Return the error message for an operation that moves elements along an axis that is executed in steps.
+
+    Args:
+      what: the operation.
+      axis: the axis, as the object of "along".
+      how: the verb phrase for its execution, such as "l executes in 4 steps".
+      data: the block, for its shape and dtype.
+    """
     return (
-        f"{what} moves entries along {axis}, which {how}, one after the other; so no step has entries of the others "
+        f"{what}: the operation moves elements along {axis}, which {how}; a step cannot access the data of other steps "
         f"(here, blocks of {data.dtype}{list(data.shape)}). Rename the axis to a name without a loop first, which gathers it, and rename the "
         "result back; or remove the SerialLoop from axis_resources, or execute another axis in steps."
     )

@@ -1,8 +1,8 @@
-"""Rows of a sharded axis to the devices that ask for them: `move_rows`, the one planner of who sends what.
+"""Communication of single rows of a sharded axis: `move_rows` and its planner.
 
-Which device needs which rows of which other one is known while the program is traced. Rows that stay cost nothing, and the others travel in
-as few collective-permutes as the traffic allows, or in one all-to-all. A roll by one sends one row, a convolution its halo, a flip the
-blocks, a permutation what it permutes; the axis is never gathered.
+The rows that each device needs are static while the program is traced. Rows that stay on their device cost nothing. Other rows are sent in
+as few collective-permutes as the traffic allows, or in one all-to-all. A roll by one sends one row, a convolution sends its halo, and a
+flip sends the blocks. A permutation sends the rows that change devices. The axis is never gathered.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ __all__ = ["FILL", "Message", "Plan", "along_dim", "move_rows", "plan_rows", "ro
 
 Axes = tuple[str, ...]
 Pair = tuple[int, int]
-FILL = -1  # in a table of rows: no row, but the fill value
-_SLICES = 8  # rows in at most so many runs are sliced; others are taken one by one
+FILL = -1  # in a table of rows: the fill value instead of a row
+_SLICES = 8  # the maximum number of runs of rows that are sliced; otherwise rows are taken one by one
 
 
 def rows_of_blocks(
     sources: Sequence[int], sizes: tuple[int, ...], blocks: tuple[int, ...], devices: tuple[int, ...]
 ) -> np.ndarray:
-    """The rows that each device asks for where `result[i] = x[sources[i]]`, row-major over axes that are all cut into blocks.
+    """Return the rows that each device needs for `result[i] = x[sources[i]]`, row-major over sharded axes.
 
-    Rows count through the blocks, device by device, as `move_rows` does for data whose blocks are flattened. Padding asks for nothing.
+    Rows are numbered block by block and device by device, as in `move_rows` for flattened blocks. Padding needs no rows.
 
     Args:
-      sources: for every index of the result the index that it has in the operand, or -1 for none.
-      sizes: of the axes.
-      blocks: of one device's part of each.
-      devices: how many have a part of each.
+      sources: the index in the operand for every index of the result, or -1 for no row.
+      sizes: the global sizes of the axes.
+      blocks: the block sizes of the axes.
+      devices: the number of blocks of each axis.
     """
-    source = np.asarray(sources, int)  # of none it would be floats
+    source = np.asarray(sources, int)  # an empty sequence would become floats
     row = np.zeros(len(source), int)
     count = math.prod(devices)
     device = offset = np.zeros(len(source), int)
@@ -56,18 +56,17 @@ def rows_of_blocks(
 
 
 def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any = 0) -> Any:
-    """The rows of a blocked dimension that this device asks for.
+    """Gather the rows of a sharded dimension that this device needs.
 
     Args:
-      data: the block of this device; dimension `dim` is blocked evenly over `mesh_axes`.
-      dim: the blocked dimension.
-      mesh_axes: the mesh axes of its blocks, major first.
-      rows: integers of shape (devices, rows per device): the global rows that device `d` gets, in order; `FILL` for none. All devices get
-        equally many. Rows may be wanted more than once.
-      fill: the value of a row that is none.
+      data: the block of this device. Dimension `dim` is sharded evenly over `mesh_axes`.
+      dim: the sharded dimension.
+      mesh_axes: the mesh axes of the dimension, major first.
+      rows: integers of shape (devices, rows per device): the global rows of each result, in order, or `FILL`. Rows may occur more than
+        once.
+      fill: the fill value. Default: 0.
 
-    Costs: a row travels once to each device that wants it and lacks it, besides what pads the shorter of the messages that
-      travel together.
+    Communication: each row is sent once to each device that needs it and does not have it. Shorter messages in a collective are padded.
     """
     if comm.is_keys(data):
         return comm.over_words(lambda words: move_rows(words, dim, mesh_axes, rows), data)
@@ -85,7 +84,7 @@ def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any 
 
 
 def along_dim(values: Any, dim: int, ndim: int) -> Any:
-    """A vector as an array of `ndim` dimensions that extends along `dim`."""
+    """Reshape a vector to `ndim` dimensions, along dimension `dim`."""
     return values.reshape((1,) * dim + (-1,) + (1,) * (ndim - dim - 1))
 
 
@@ -93,17 +92,17 @@ def along_dim(values: Any, dim: int, ndim: int) -> Any:
 
 
 class Message(Record):
-    """What travels at the same time: the rows of its block that each device puts in, and who sends to whom (`None`: an all-to-all)."""
+    """One collective: the rows of its block that each device sends, and the pairs of a permute (`None`: an all-to-all)."""
 
     rows: np.ndarray
     pairs: tuple[Pair, ...] | None
 
 
 class Plan(Record):
-    """How rows are moved: the messages, and where each device then finds its rows.
+    """A plan to move rows: the messages, and the positions at which each device reads its rows.
 
-    `read[device, i]` counts through what the messages have brought, with the own block behind the first `before` of them; `FILL` is none
-    of these.
+    `read[device, i]` is a position in the concatenation of all received pieces, with the device's own block after the first `before`
+    pieces. `FILL` is the fill value.
     """
 
     messages: tuple[Message, ...]
@@ -112,12 +111,12 @@ class Plan(Record):
 
 
 def plan_rows(rows: np.ndarray, block: int, fills_zero: bool) -> Plan:
-    """How `move_rows` moves rows.
+    """Plan the communication of `move_rows`.
 
     Args:
       rows: as for `move_rows`.
-      block: how many rows a device has.
-      fills_zero: whether the fill value is zero, which is what a device gets that nobody sends anything.
+      block: the number of rows in a block.
+      fills_zero: if True, the fill value is zero. A device without a sender in a permute receives zeros.
     """
     table = np.ascontiguousarray(rows, np.int64)
     return _plan(table.tobytes(), table.shape, block, fills_zero)
@@ -125,10 +124,10 @@ def plan_rows(rows: np.ndarray, block: int, fills_zero: bool) -> Plan:
 
 @functools.lru_cache(maxsize=512)
 def _plan(table: bytes, shape: tuple[int, int], block: int, fills_zero: bool) -> Plan:
-    """Plans for a table of rows of this shape.
+    """Plan the communication for a table of rows of the given shape.
 
-    All rows that travel between two devices travel together, and pairs of devices in which each one sends once and receives once form a
-    message. Where there are many of these, and not much more than that would be sent, all go in one all-to-all.
+    All rows between two devices are in one message. A group of pairs in which each device sends once and receives once is one permute. If
+    there are more than two groups, and an all-to-all does not send more than twice the bytes, the plan is one all-to-all.
     """
     rows = np.frombuffer(table, np.int64).reshape(shape)
     count = len(rows)
@@ -152,7 +151,7 @@ def _plan(table: bytes, shape: tuple[int, int], block: int, fills_zero: bool) ->
             sent[source, target * most : target * most + len(edges[source, target])] = edges[source, target]
             read[target, places] = block + source * most + slots
         return Plan((Message(_complete(sent), None),), read)
-    # Pieces in the order of the axis as far as they have one, so that rows of neighbours are next to each other.
+    # Pieces in the order of the axis, as far as possible, so that adjacent rows stay adjacent.
     order = sorted(zip(groups, widths, strict=True), key=lambda each: float(np.median([s - t for s, t in each[0]])))
     before = sum(width for group, width in order if np.median([s - t for s, t in group]) < 0)
     read, own, start = np.where(read < 0, FILL, read + before), before, 0
@@ -173,9 +172,9 @@ def _plan(table: bytes, shape: tuple[int, int], block: int, fills_zero: bool) ->
 
 
 def _groups(pairs: list[Pair], count: int) -> list[list[Pair]]:
-    """The pairs in groups in which each device sends once at most, and receives once: cyclic shifts, or by an edge colouring.
+    """Group the pairs so that each device sends at most once and receives at most once per group.
 
-    The colouring needs no more groups than one device has partners.
+    The groups are cyclic shifts, or the colors of an edge coloring, which needs no more groups than one device has partners.
     """
     shifts: dict[int, list[Pair]] = {}
     for s, t in pairs:
@@ -185,8 +184,8 @@ def _groups(pairs: list[Pair], count: int) -> list[list[Pair]]:
 
 
 def _coloured(pairs: list[Pair], colours: int) -> list[list[Pair]]:
-    # Edge colouring of a bipartite graph: sender and receiver each have a free colour; where these differ, the two colours
-    # are swapped along the path that leads away from the receiver. It never comes back to the sender, who lacks the first.
+    # Edge coloring of a bipartite graph: sender and receiver each have a free color. If these differ, swap the two colors along
+    # the path that starts at the receiver. The path never reaches the sender, which has no edge of the first color.
     tables: tuple[dict[int, dict[int, int]], dict[int, dict[int, int]]] = ({}, {})
     for s, t in pairs:
         mine, its = tables[0].setdefault(s, {}), tables[1].setdefault(t, {})
@@ -214,14 +213,17 @@ def _coloured(pairs: list[Pair], colours: int) -> list[list[Pair]]:
 
 
 def _complete(table: np.ndarray) -> np.ndarray:
-    """`table` with what does not matter (`FILL`) as the first device that knows has it, so that all do the same if they can."""
+    """Replace `FILL`, where any row will do, by the row of the first device that sends one.
+
+    Devices then slice the same rows where possible.
+    """
     first = np.argmax(table >= 0, 0)
     known = table[first, np.arange(table.shape[1])]
     return np.where(table < 0, np.maximum(known, 0), table)
 
 
 def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]]) -> np.ndarray:
-    """Places without a row filled in: a device that receives nothing in a message gets zeros there."""
+    """Replace `FILL` by positions that contain zeros: a device that receives nothing in a permute gets zeros."""
     read = read.copy()
     for j in np.flatnonzero((read < 0).any(0)):
         known = [int(value) for value in np.unique(read[:, j]) if value >= 0]
@@ -235,7 +237,7 @@ def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]])
 
 
 def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: Axes, fill: Any = 0) -> Any:
-    """The rows `table[this device]` of all pieces, one behind the other."""
+    """Read the rows `table[this device]` of the concatenated pieces."""
     starts = np.cumsum([0] + [piece.shape[dim] for piece in pieces])
     variance = frozenset[str]().union(*map(varying, pieces))
     shape, dtype = pieces[0].shape, pieces[0].dtype
@@ -276,9 +278,9 @@ def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: Axes, fill: 
 
 
 def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
-    """Ranges of columns that are one slice on all devices that have rows there, or none; `None` where these are many.
+    """Return ranges of columns that each device can read as one slice or as fill values; `None` if there are too many.
 
-    A slice may go forwards, backwards, or repeat one row. Columns in which devices read different rows are one range.
+    A slice can run forward, run backward or repeat one row. Adjacent columns in which devices read different rows form one range.
     """
     known, missing = table.max(0), table < 0
     differ = ((table != known) & ~missing).any(0)
@@ -291,7 +293,7 @@ def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
     turns = np.flatnonzero(~hard[2:] & (step[1:] != step[:-1]) & ~differ[2:]) + 2
     if begins.sum() + len(turns) > 4 * _SLICES:
         return None
-    for i in turns:  # another step begins a run, unless the run has begun just before, and has no step yet
+    for i in turns:  # a new step starts a run, unless the run started at the previous column and has no step yet
         begins[i] = not begins[i - 1]
     edges = [*np.flatnonzero(begins).tolist(), table.shape[1]]
     return list(itertools.pairwise(edges)) if len(edges) <= _SLICES + 1 else None

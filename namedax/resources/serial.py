@@ -1,7 +1,7 @@
-"""`SerialLoop`: time as a resource. An axis that is mapped to it is executed in steps, to save memory.
+"""`SerialLoop`: execution of an axis in steps, to save memory.
 
-In an assignment a loop is an axis like those of the mesh, with a name of its own (`LoopAxis`); it comes after them, since the
-entries of one device are what its steps divide. How the steps are executed is the business of `namedax.programs.serial.stepping`.
+In parsed `axis_resources` a loop is an axis with its own name (`LoopAxis`), like a mesh axis. It comes after the mesh axes, because its
+steps divide the block of one device. `namedax.programs.serial.stepping` executes the steps.
 """
 
 from __future__ import annotations
@@ -25,43 +25,42 @@ Keep = Literal["parts", "whole"]
 
 def _check_keep(what: str, keep: Any) -> Keep:
     if keep not in ("parts", "whole"):
-        raise SerialLoopError(f"{what}: keep={format_value(keep)} is neither 'parts' nor 'whole'.")
+        raise SerialLoopError(f"{what}: keep must be 'parts' or 'whole', got {format_value(keep)}.")
     return "parts" if keep == "parts" else "whole"
 
 
 def _check_steps(what: str, steps: Any) -> int:
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise SerialLoopError(f"{what}: the number of steps is {format_value(steps)}; it is an integer from 1.")
+        raise SerialLoopError(f"{what}: steps must be a positive integer, got {format_value(steps)}.")
     return int(steps)
 
 
 @dataclasses.dataclass(frozen=True)
 class SerialLoop:
-    """A resource for `axis_resources`: the axis is executed in `steps` steps, one after the other.
+    """A sequential loop in `axis_resources`, which executes the axis in `steps` steps.
 
-    The memory of what is computed along the axis falls by about that factor, and reductions over the axis add up over the
-    steps. Results do not change. With `{"batch": ("data", SerialLoop(8))}` a training step accumulates gradients: each device
-    computes an eighth of its examples at a time, and the gradients are reduced over `data` once, after the loop. Only what is stored
-    in parts on several devices (FSDP) is gathered, and its gradient scattered, in every step, which needs less memory; see `keep`.
+    The loop divides the memory of values along the axis by about `steps`, and reductions over the axis accumulate over the steps. Results
+    do not change. With `{"batch": ("data", SerialLoop(8))}` a training step accumulates gradients. Each device computes an eighth of its
+    examples at a time, and the gradients are reduced over `data` once, after the loop. Only sharded parameters (FSDP) are gathered, and
+    their gradients scattered, in every step, which needs less memory; see `keep`.
 
-    What is needed of all examples at once, such as the mean that a batch norm subtracts, is computed in a pass of its own: the
-    loop runs once for each such value, and computes again what it needs. The same holds for the gradient, which keeps nothing
-    that a step computed. A mapped function with loops can be differentiated in reverse mode (`jax.grad`, `jax.vjp`, any number
-    of times), not in forward mode.
+    A value that depends on all examples, such as the mean in a batch norm, takes an additional pass of the loop. Each pass recomputes its
+    inputs. The gradient also recomputes, and stores no residuals of the steps. Differentiate a mapped function with loops in reverse mode
+    (`jax.grad`, `jax.vjp`, any number of times). Forward mode is not supported.
 
-    It stands alone, or last in a tuple with mesh axes; the loop then divides each device's part.
+    A `SerialLoop` is the only resource of an axis, or the last one in a tuple with mesh axes. The loop then divides each device's block.
 
     Args:
-      steps: the number of steps. They need not divide the size of the axis: the last ones are then short, or empty.
-      keep: what is kept from step to step of parameters that are stored in parts on several devices (FSDP), and of their gradients.
-        `"parts"`: each step gathers what it reads and scatters its share of the gradient, whose parts are added up. A step sends
-        what it sends without a loop, so a loop sends `steps` times the bytes; it keeps one part of every parameter and gradient.
-        `"whole"`: what is gathered outside of a scan is gathered once, before the loop, whole gradients are added up, and they are
-        scattered once, after it. The gradients send what one step does, and whole ones stay in memory on every device. Layers in
-        a scan gather in every step in any case.
+      steps: the number of steps. If it does not divide the size of the axis, the last steps are short or empty.
+      keep: the storage of sharded parameters (FSDP) and their gradients between steps. Default: `"parts"`.
+        `"parts"`: each step gathers the parameters that it reads, and reduce-scatters its gradients, which accumulate as blocks. The loop
+        sends `steps` times the bytes of a program without a loop. It stores one block of every parameter and gradient per device.
+        `"whole"`: parameters gathered outside of a scan are gathered once, before the loop. Full gradients accumulate, and one
+        reduce-scatter after the loop shards them. Gradients send the bytes of one step, but every device stores them in full. Layers in a
+        scan are gathered in every step in both cases.
 
     Raises:
-      SerialLoopError: `steps` is not an integer from 1, or `keep` is something else.
+      SerialLoopError: `steps` is not a positive integer, or `keep` is neither `"parts"` nor `"whole"`.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
@@ -83,14 +82,14 @@ class SerialLoop:
 
 
 class LoopAxis(str):
-    """The axis of a loop in an assignment: its name, the number of its steps, and what is kept from one to the next."""
+    """The axis of a loop in parsed `axis_resources`: its name, the number of its steps, and `keep` of `SerialLoop`."""
 
     __slots__ = ("keep", "steps")
     steps: int
     keep: Keep
 
     def __new__(cls, name: str, steps: int, keep: Keep = "parts") -> LoopAxis:
-        """The axis `name` of `steps` steps."""
+        """Create the axis `name` of `steps` steps."""
         axis = super().__new__(cls, name)
         axis.steps, axis.keep = steps, keep
         return axis
@@ -100,7 +99,7 @@ class LoopAxis(str):
 
 
 def loop_axis(name: Hashable, loop: SerialLoop) -> LoopAxis:
-    """The axis of a loop that the name alone uses."""
+    """Return the axis of a loop that only the axis `name` uses."""
     return LoopAxis(f"{loop!r} of {name!r}", loop.steps, loop.keep)
 
 
@@ -110,18 +109,19 @@ _context = jax.make_user_context(())
 @checks_signature
 @contextlib.contextmanager
 def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
-    """Within this context `name` is a resource like a mesh axis, a loop of `steps` steps. See `SerialLoop`.
+    """Define a loop that `axis_resources` can use like a mesh axis within this context. See `SerialLoop`.
 
-    Several names can be mapped to one loop, as to one mesh axis, if no value has two of them. Without the context the same
-    assignment needs a mesh axis of that name, so that one can put a loop in place of a mesh axis.
+    You can map several axes to one loop, as to one mesh axis, if no value has two of them. Without the context, the same
+    `axis_resources` need a mesh axis of that name. So a loop can replace a mesh axis.
 
     Args:
-      name: what `axis_resources` calls the loop.
+      name: the name of the loop in `axis_resources`.
       steps: the number of steps.
-      keep: as for `SerialLoop`.
+      keep: as for `SerialLoop`. Default: `"parts"`.
 
     Raises:
-      SerialLoopError: `steps` is not an integer from 1, `keep` is something else, or the name is taken by another loop.
+      SerialLoopError: `steps` is not a positive integer, `keep` is neither `"parts"` nor `"whole"`, or a surrounding loop has the
+        same name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
@@ -130,9 +130,9 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     Array(28., dtype=float32)
     """
     if not isinstance(name, str):
-        raise SerialLoopError(f"serial_loop: {name!r} is not a name of a resource; write a string, as for a mesh axis.")
+        raise SerialLoopError(f"serial_loop: the name of a loop must be a string, got {name!r}.")
     if name in dict(_context.value):
-        raise SerialLoopError(f"serial_loop: there is a loop {name!r} already, around this one. Choose another name.")
+        raise SerialLoopError(f"serial_loop: a surrounding loop has the name {name!r} already. Choose another name.")
     with _context((*_context.value, (name, (_check_steps("serial_loop", steps), _check_keep("serial_loop", keep))))):
         yield
 
@@ -141,10 +141,10 @@ Assignment = Mapping[Hashable, tuple[str, ...]]
 
 
 def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
-    """The assignment with the loops of the surrounding `serial_loop` contexts in place of their names.
+    """Replace the names of loops in parsed `axis_resources` by the loops of the surrounding `serial_loop` contexts.
 
     Raises:
-      SerialLoopError: a loop is not the last entry for its name, or there are two.
+      SerialLoopError: a loop is not the last resource of its axis, or an axis has two loops.
     """
     named = dict(_context.value)
     resolved: dict[Hashable, tuple[str, ...]] = {}
@@ -152,18 +152,18 @@ def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
         resolved[name] = axes = tuple(LoopAxis(axis, *named[axis]) if axis in named else axis for axis in axes)
         if any(isinstance(axis, LoopAxis) for axis in axes[:-1]):
             raise SerialLoopError(
-                f"xmap: axis_resources maps {name!r} to {axes}; a loop divides what one device has, so there is one at most, and it "
-                "is the last entry. Put the mesh axes first."
+                f"xmap: axis_resources maps {name!r} to {axes}, but a loop divides the block of one device and must come last, at most "
+                "once. Put the mesh axes first."
             )
     return resolved
 
 
 def on_devices(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
-    """The assignment without loops: where values live."""
+    """Remove the loops from parsed `axis_resources`, which leaves the mesh axes."""
     found = {name: tuple(axis for axis in axes if not isinstance(axis, LoopAxis)) for name, axes in assignment.items()}
     return {name: axes for name, axes in found.items() if axes}
 
 
 def loops_of(assignment: Assignment) -> dict[str, int]:
-    """The number of steps of every loop in the assignment, by its `LoopAxis`."""
+    """Return the number of steps of every loop in parsed `axis_resources`, by its `LoopAxis`."""
     return {axis: axis.steps for axes in assignment.values() for axis in axes if isinstance(axis, LoopAxis)}

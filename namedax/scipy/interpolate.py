@@ -17,22 +17,23 @@ __all__ = ["RegularGridInterpolator"]
 
 
 def _make(*args: Any) -> Any:
-    interpolator: Any = _jsp.interpolate.RegularGridInterpolator  # whose types do not know all of its arguments
+    interpolator: Any = _jsp.interpolate.RegularGridInterpolator  # its type stub lacks some arguments
     return interpolator(*args)
 
 
 class RegularGridInterpolator:
-    """`jax.scipy.interpolate.RegularGridInterpolator` whose points, values, and places to interpolate at may have names.
+    """A `jax.scipy.interpolate.RegularGridInterpolator` for named arrays.
 
     Args:
-      points: for each axis of the grid the coordinates along it.
-      values: the values on the grid, whose axes are their first positional ones.
-      method: `"linear"` or `"nearest"`.
-      bounds_error: as in JAX, which takes `False`.
-      fill_value: the value outside of the grid; `None`: extrapolate.
+      points: the coordinates along each axis of the grid.
+      values: the values on the grid. Their first positional axes are the axes of the grid.
+      method: `"linear"` or `"nearest"`. Default: `"linear"`.
+      bounds_error: as in JAX, which supports `False` only. Default: `False`.
+      fill_value: the value outside of the grid, or `None` to extrapolate. Default: NaN.
 
-    Names are batch axes: the result has those of the values, of the points and of the places. Everything runs on each device by
-    itself, and moves no data.
+    Named axes are batch axes: the result has the named axes of the values, of the points and of the coordinates in the call.
+
+    Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> values = nx.named(jnp.array([[0.0, 1.0, 4.0], [0.0, 2.0, 8.0]]), ["run", None])
@@ -47,15 +48,15 @@ class RegularGridInterpolator:
     ) -> None:
         if not isinstance(points, (list, tuple)) and _np.ndim(points) == 0:
             raise _ArgumentTypeError(
-                f"RegularGridInterpolator: points={_shown(points)} is not a list or tuple of arrays, one for each axis of the grid."
+                f"RegularGridInterpolator: points must be a list or tuple of arrays, one per axis of the grid, got {_shown(points)}."
             )
         self._arrays = tuple(points), values
         self._options = method, bounds_error, fill_value
         if not _holds_names(self._arrays):
-            _make(*self._arrays, *self._options)  # complains about what does not fit
+            _make(*self._arrays, *self._options)  # raises for invalid arguments
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """The values at `xi`, whose last positional axis has one coordinate for each axis of the grid."""
+        """Interpolate at `xi`, whose last positional axis contains one coordinate per axis of the grid."""
 
         def interpolate(arrays: Any, xi: Any) -> Any:
             return _make(*arrays, *self._options)(xi, method)

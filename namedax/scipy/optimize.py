@@ -1,6 +1,6 @@
 """The namespace `nx.scipy.optimize`: `jax.scipy.optimize` for named arrays.
 
-Names are batch axes: over them there is a minimisation for each entry, of a function that sees positional arrays.
+Named axes are batch axes: there is one minimization per index along them. The function to minimize takes positional arrays.
 """
 
 from namedax.namespaces.lifting import Namespace as _Namespace

@@ -1,4 +1,4 @@
-"""The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` over pytrees of named arrays."""
+"""The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` for pytrees of named arrays."""
 
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.loops.solvers import FUNCTIONS as _FUNCTIONS

@@ -1,5 +1,5 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
-"""The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` over pytrees of named arrays."""
+"""The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` for pytrees of named arrays."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The namespace `nx.scipy.spatial.transform`: rotations whose quaternions may have names, which are batch axes."""
+"""The namespace `nx.scipy.spatial.transform`: rotations with named batch axes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ __all__ = ["Rotation", "Slerp"]
 
 @_lift_methods
 class Rotation(_module.Rotation):
-    """`jax.scipy.spatial.transform.Rotation`, made from and applied to named arrays too.
+    """A `jax.scipy.spatial.transform.Rotation` for named arrays.
 
-    Names are batch axes. Everything runs on each device by itself, and moves no data.
+    Named axes are batch axes.
+
+    Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> turns = nx.scipy.spatial.transform.Rotation.from_rotvec(nx.named(jnp.eye(3) * jnp.pi / 2, ["turn", None]))
@@ -26,7 +28,7 @@ class Rotation(_module.Rotation):
 
 @_lift_methods
 class Slerp(_module.Slerp):
-    """`jax.scipy.spatial.transform.Slerp`: interpolation between rotations, at named times too; see `Rotation`.
+    """A `jax.scipy.spatial.transform.Slerp` for named arrays, which interpolates between rotations. See `Rotation`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> transform = nx.scipy.spatial.transform

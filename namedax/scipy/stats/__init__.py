@@ -8,7 +8,7 @@ import types as _types
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.scipy import STATS as _OWN
 
-_spec = _importlib.find_spec("jax.scipy.stats")  # where it is; it is imported when one of its functions is asked for
+_spec = _importlib.find_spec("jax.scipy.stats")  # only its location; it is imported on first use of a function
 _path = _spec.submodule_search_locations if _spec else None
 _DISTRIBUTIONS = tuple(info.name for info in _pkgutil.iter_modules(_path or []) if not info.name.startswith("_"))
 
