@@ -594,7 +594,8 @@ class Call:
             if name not in seen and name not in self.options.axis_resources:
                 raise AxisResourceError(
                     f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but no value in {self.name} has an axis "
-                    f"{name!r}; the axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the name, or remove it from axis_sizes."
+                    f"{name!r}; the axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
+                    "Correct the name, or remove it from axis_sizes."
                 )
         for name in self.options.axis_resources:
             if name not in seen and name not in self.options.axis_sizes:
