@@ -312,7 +312,7 @@ def test_rename_by_keyword():
         (lambda x: nx.untag(x, None), AxisMappingError, "untag: None is not an axis mapping here"),
         (lambda x: nx.linspace(0, 1, 2.5, axis="k"), ArgumentTypeError, "linspace: num=2.5 must be an integer from 0"),
         (lambda x: nx.slice(x, {"c": slice(3)}), AxisNotFoundError, "slice: no axis 'c' in f32[]{a:8, b:4}"),
-        (lambda x: nx.slice(x, {"a": 3}), ArgumentTypeError, "the entry 3 of axis 'a' is not a slice"),
+        (lambda x: nx.slice(x, {"a": 3}), ArgumentTypeError, "the index 3 of axis 'a' is not a slice"),
         (lambda x: nx.slice(x, slice(3)), ArgumentTypeError, "is not a mapping; write nx.slice(x, {'w': slice(3, 7)})"),
         (lambda x: nx.slice(x, {"a": slice(3)}, out_axis={"b": "c"}), AxisNotFoundError, "slice: no axis 'b' in the index"),
         (lambda x: nx.rename(x, "a"), ArgumentTypeError, "rename: names='a' is not a mapping; write nx.rename"),

@@ -816,7 +816,7 @@ MISTAKES = {
     "axis": (lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=1), E.PositionalAxisError, r"axis=1; it is 0"),
     "no axis name": (lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=None), E.AxisNameError, r"axis=None is neither 0 nor"),
     "no position": (lambda: nx.map(lambda x: x, X), E.PositionalAxisError, r"map: f32\[\]\{t:2, k:3\} has no positional axis"),
-    "no pair": (lambda: nx.scan(lambda c, x: c, 0.0, X, axis="t"), E.ArgumentTypeError, r"returns \w+ where a pair"),
+    "no pair": (lambda: nx.scan(lambda c, x: c, 0.0, X, axis="t"), E.ArgumentTypeError, r"must return a pair \(carry, result\), got \w+"),
     "structure": (
         lambda: nx.scan(lambda c, x: ((c, c), None), 0.0, X, axis="t"),
         E.ArgumentTypeError,
@@ -837,9 +837,9 @@ MISTAKES = {
         E.AxisNameError,
         r"has an axis 't' itself, from a value that it carries or closes over",
     ),
-    "bound": (lambda: nx.fori_loop(0, X, lambda i, c: c, 0), E.NamedAxesLeftError, r"upper is f32\[\]\{t:2, k:3\}; a bound has no"),
+    "bound": (lambda: nx.fori_loop(0, X, lambda i, c: c, 0), E.NamedAxesLeftError, r"upper must not have named axes, got f32\[\]\{t:2, k:3\}"),
     "condition": (lambda: nx.while_loop(lambda c: P_ > 0, lambda c: c, 0), E.PositionalAxisError, r"the condition is \S*\[2,3\]"),
-    "truth": (lambda: nx.while_loop(lambda c: X, lambda c: c, X), E.ArgumentTypeError, r"it must be a truth value"),
+    "truth": (lambda: nx.while_loop(lambda c: X, lambda c: c, X), E.ArgumentTypeError, r"the condition must be a boolean"),
     "predicate": (lambda: nx.cond(P_ > 0, lambda: 1, lambda: 2), E.PositionalAxisError, r"the predicate is \S*\[2,3\]"),
     "index": (lambda: nx.switch(1.5, [lambda: 1, lambda: 2]), E.ArgumentTypeError, r"it must be an integer"),
     "no branches": (lambda: nx.switch(0, []), E.ArgumentError, r"switch: there are no branches"),
@@ -851,7 +851,7 @@ MISTAKES = {
     "branch types": (
         lambda: nx.cond(X > 0, lambda: jnp.int32(1), lambda: jnp.float32(1)),
         E.ArgumentTypeError,
-        r"result 0, \[\]\{\}, has the element types float32, int32",
+        r"result 0, \[\]\{\}, has the dtypes float32, int32",
     ),
     "branch positions": (
         lambda: nx.cond(True, lambda: jnp.ones(3), lambda: X),
@@ -862,7 +862,7 @@ MISTAKES = {
     "branch elements": (
         lambda: nx.switch(0, [lambda: jnp.int32(1), lambda: 2, lambda: X]),
         E.ArgumentTypeError,
-        r"switch: result 0, \[\]\{t:2, k:3\}, has the element types float32, int32 in different branches",
+        r"switch: result 0, \[\]\{t:2, k:3\}, has the dtypes float32, int32 in different branches",
     ),
     "branch functions": (lambda: nx.cond(True, X, lambda x: x), E.ArgumentTypeError, r"a branch is NamedArray, which is not a function"),
     "operand": (lambda: nx.cond(True, lambda x: x, lambda x: x, X, operand=X), E.ArgumentError, r"operand= is given along with 1"),
@@ -874,12 +874,12 @@ MISTAKES = {
     "the carry lacks an axis": (
         lambda: nx.fold(lambda c, x: nx.dot(c, x, "k"), 0.0, X, axis="t"),
         E.AxisNotFoundError,
-        r"no axis 'k' in f32\[\].* fold began the carry as \[\]\{\}. .* nx.zeros\(named_shape=\{'k': size\}\)",
+        r"no axis 'k' in f32\[\].* fold started with the carry as \[\]\{\}. .* nx.zeros\(named_shape=\{'k': size\}\)",
     ),
     "the value lacks an axis": (
         lambda: nx.while_loop(lambda c: nx.sum(c, "k") < 3, lambda c: c + X, 0.0),
         E.AxisNotFoundError,
-        r"sum: no axis 'k' in f32\[\].* while_loop began the carry as \[\]\{\}",
+        r"sum: no axis 'k' in f32\[\].* while_loop started with the carry as \[\]\{\}",
     ),
     "batch_size": (lambda: nx.map(lambda x: x, X, axis="t", batch_size=0), E.ArgumentError, r"batch_size=0; it is an integer"),
     "nothing to map": (lambda: nx.map(lambda x: x, (), axis="t"), E.ArgumentError, r"map: there are no arrays"),

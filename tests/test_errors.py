@@ -121,7 +121,7 @@ OPERANDS = {
     "where with one argument": (
         lambda: nx.where(B > 0),
         NamedAxesLeftError,
-        "where: named arrays need all of condition, x and y; the shape of the form with one argument depends on data.",
+        "where: named arrays require condition, x and y. The result shape of the one-argument form depends on data.",
     ),
     "axes of nmap": (
         lambda: nx.nmap(jnp.add)(B, C),
@@ -258,7 +258,7 @@ MAKING = {
     "take in an unknown mode": (
         lambda: nx.take(B, jnp.asarray([1]), "a", mode="bounce"),
         PositionalAxisError,
-        "take: mode='bounce' is none of ('fill', 'clip', 'wrap').",
+        "take: mode must be one of ('fill', 'clip', 'wrap'), got 'bounce'.",
     ),
     "arange without a size": (
         lambda: nx.arange(axis="k"),
@@ -383,12 +383,12 @@ COLLECTIVES = {
     "a position": (
         lambda: nx.lax.psum(B, 0),
         AxisNotFoundError,
-        "psum: 0 is not an axis name; collectives go over named axes.",
+        "psum: 0 is not an axis name; collectives operate on named axes.",
     ),
     "a name twice": (
         lambda: nx.lax.pmean(B, ("a", "a")),
         AxisNameError,
-        "pmean: the names 'a', 'a' are not all different; a collective goes over a name once.",
+        "pmean: the names 'a', 'a' are not all different; a collective takes each name once.",
     ),
     "outside of a body": (
         lambda: nx.lax.axis_index("a"),
@@ -405,7 +405,7 @@ COLLECTIVES = {
     "all_gather to nowhere": (
         lambda: nx.lax.all_gather(A, "a", axis=2),
         PositionalAxisError,
-        "all_gather: axis=2 is out of range: i32[3]{a:8} has 1 positional axes, to which one is added.",
+        "all_gather: axis=2 is out of range: i32[3]{a:8} has 1 positional axes, and the result has one more.",
     ),
     "all_gather along nothing": (
         lambda: nx.lax.all_gather(A, "a", axis=1, tiled=True),

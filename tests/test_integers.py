@@ -184,7 +184,7 @@ NOT_INTEGERS = {
         "segment_sum: num_segments={} must be an integer from 0",
     ),
     "ppermute": (lambda v: nx.lax.ppermute(K, "k", [(v, 1)]), "ppermute: a source in perm={} must be an integer"),
-    "pshuffle": (lambda v: nx.lax.pshuffle(K, "k", [v, 1, 2]), "pshuffle: an entry of perm={} must be an integer"),
+    "pshuffle": (lambda v: nx.lax.pshuffle(K, "k", [v, 1, 2]), "pshuffle: an element of perm={} must be an integer"),
 }  # fmt: skip
 
 

@@ -218,7 +218,7 @@ MAPPING = (
     "is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis (['batch', None]), or a list "
     "that ends with '...' (['batch', ...])."
 )
-PAIRS = "names an axis, but is not made of pairs of a name and its index."
+PAIRS = "names an axis, but does not consist of pairs of a name and an index."
 OPERANDS = "matmul acts on positional axes, and names are batch axes: it saw f32[] of f32[]{q:4, k:6} and f32[] of"
 
 
@@ -411,7 +411,7 @@ def test_an_update_at_a_position_of_names(method):
     ],
 )
 def test_a_name_without_an_index(call, text):
-    assert message(call, PositionalAxisError) == f"{text}, which may have positions too."
+    assert message(call, PositionalAxisError) == f"{text}, which also accepts positional axes."
 
 
 def test_resources_the_wrong_way_round():

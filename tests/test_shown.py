@@ -79,7 +79,7 @@ ORDERS = {
     ),
     "psum": (
         lambda: nx.lax.psum("k", X),
-        "f32[]{batch:8, k:4} is not an axis name; collectives go over named axes. Write nx.lax.psum(x, axis_name).",
+        "f32[]{batch:8, k:4} is not an axis name; collectives operate on named axes. Write nx.lax.psum(x, axis_name).",
     ),
     "roll": (
         lambda: nx.roll(X, "k", 1),

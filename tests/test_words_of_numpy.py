@@ -163,13 +163,13 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, a
         (
             lambda: X.at["day", 0].set(ARRAY),
             PositionalAxisError,
-            f"at[...].set: the values f32[3] have 1 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values first, "
+            f"at[...].set: the values f32[3] have 1 positional axes, but the elements to update, of {OF_X}, have 0. Name the axes of values first, "
             "as by nx.named(values, ['station']).",
         ),
         (
             lambda: X.at["day", 1:3].add(np.ones((2, 3), "float32")),
             PositionalAxisError,
-            f"at[...].add: the values f32[2,3] have 2 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values "
+            f"at[...].add: the values f32[2,3] have 2 positional axes, but the elements to update, of {OF_X}, have 0. Name the axes of values "
             "first, as by nx.named(values, ['day', 'station']).",
         ),
         (lambda: nx.concatenate([V, ARRAY], "day"), AxisNotFoundError, "concatenate: " + GIVEN.format("f32[3]", "x", "x")),
@@ -218,14 +218,14 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, a
         (
             lambda: nx.einsum("station day, day -> station", X, V),
             EinsumError,
-            "einsum: 'station day, day -> station' has names of axes where each letter is a positional axis; names stand in braces. Write "
+            "einsum: 'station day, day -> station' has axis names without braces, but each letter is a positional axis. Write "
             "'{station, day}, {day} -> {station}'.",
         ),
         (
             lambda: X[["day", "station"]],
             PositionalAxisError,
-            "getitem: the index ['day', 'station'] names an axis, but is not made of pairs of a name and its index. Write x['day', 3], "
-            "x['day', 3, 'station', 0:2], or a dict, x[{'day': 3, 0: idx}], which may have positions too.",
+            "getitem: the index ['day', 'station'] names an axis, but does not consist of pairs of a name and an index. Write x['day', 3], "
+            "x['day', 3, 'station', 0:2], or a dict, x[{'day': 3, 0: idx}], which also accepts positional axes.",
         ),
         (
             lambda: X.at.__setitem__(("day", 0), 3),
@@ -380,7 +380,7 @@ def test_a_name_that_is_a_tuple_stays_one():
         ),
         (
             lambda: nx.minimum(X),
-            "minimum: it takes two arrays, and is given 1. Write nx.minimum(x, y). Of the entries along an axis it is nx.min(x, axis).",
+            "minimum: the function takes two arrays, got 1. Write nx.minimum(x, y). To reduce along an axis, write nx.min(x, axis).",
         ),
         (
             lambda: nx.explain(plus),
