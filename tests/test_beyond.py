@@ -286,16 +286,16 @@ def test_rename_by_keyword():
         (
             lambda x: nx.nn.causal_mask({"q": 3}),
             ArgumentError,
-            "must have the same 2 names. The order of axis= says what they are: queries, keys",
+            "must have the same 2 names. The order of axis= defines their roles: queries, keys",
         ),
         (
             lambda x: nx.nn.causal_mask({"pos": 6, "past": 6}),
             ArgumentError,
-            "causal_mask: named_shape={'pos': 6, 'past': 6} and axis=('query', 'key') must have the same 2 names. The order of axis= says what "
-            "they are: queries, keys; a dict has none. Write axis=('pos', 'past'), or another order. Other axes come in by broadcasting.",
+            "causal_mask: named_shape={'pos': 6, 'past': 6} and axis=('query', 'key') must have the same 2 names. The order of axis= defines "
+            "their roles: queries, keys; a dict has no order. Write axis=('pos', 'past'), or another order. Other axes are added by broadcasting.",
         ),
         (lambda x: nx.nn.prefix_mask({"q": 3, "k": 3}, 1, axis=("q", "q")), ArgumentError, "must have the same 2 names"),
-        (lambda x: nx.nn.alibi_bias({"head": 3, "q": 3}), ArgumentError, "what they are: heads, queries, keys"),
+        (lambda x: nx.nn.alibi_bias({"head": 3, "q": 3}), ArgumentError, "defines their roles: heads, queries, keys"),
         (
             lambda x: nx.nn.prefix_mask({"q": 3, "k": None}, 1, axis=("q", "k")),
             AxisNotFoundError,

@@ -246,7 +246,9 @@ def test_mistakes():
         raised.value
     )
     assert "nx.sum(cotangent, 'a')" in str(raised.value)
-    with pytest.raises(nx.errors.ArgumentTypeError, match="bwd must return a tuple of 2 cotangents, one for each argument, got 1"):
+    with pytest.raises(
+        nx.errors.ArgumentTypeError, match="bwd must return a tuple of 2 cotangents, one for each argument, got 1"
+    ):
         gradient(lambda r, ct: (nx.sum(ct * r[1], "a"),))
     with pytest.raises(nx.errors.ArgumentTypeError, match=r"fwd returns NamedArray; return \(result, residuals\)"):
         gradient(lambda r, ct: (ct, ct), lambda w, x: w * x)
@@ -254,9 +256,9 @@ def test_mistakes():
         gradient(lambda r, ct: (nx.sum(ct * r[1], "a") * jnp.ones(4), None))
     with pytest.raises(nx.errors.ArgumentTypeError, match="the structure of the cotangent of argument 0 does not match"):
         gradient_of_dict(x)
-    with pytest.raises(nx.errors.ArgumentError, match="custom_jvp sin: the function has no rule. Define one with defjvp"):
+    with pytest.raises(nx.errors.ArgumentError, match="custom_jvp sin: the function has no rule"):
         nx.custom_jvp(nx.sin)(x)
-    with pytest.raises(nx.errors.ArgumentError, match="custom_vjp <lambda>: the function has no rule. Define one with defvjp"):
+    with pytest.raises(nx.errors.ArgumentError, match="custom_vjp <lambda>: the function has no rule"):
         nx.custom_vjp(lambda x: x)(x)
     with pytest.raises(nx.errors.ArgumentError, match="'scale' is keyword-only"):
         keyword_only(x, scale=2)

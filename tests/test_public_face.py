@@ -193,7 +193,8 @@ def test_what_is_first_touched_in_a_trace_is_right_after_it(start):
 
 def test_a_function_that_jax_has_dropped_is_missed_where_it_is_called(start):
     assert (
-        start["dropped"] == f"spacing: JAX {jax.__version__} has no jnp.spacing. namedax only wraps functions that JAX has. [NX020]"
+        start["dropped"]
+        == f"spacing: JAX {jax.__version__} has no jnp.spacing. namedax only wraps functions that JAX has. [NX020]"
     )
     assert issubclass(UnsupportedArgumentError, NamedaxError)
 

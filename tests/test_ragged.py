@@ -522,14 +522,14 @@ MISTAKES = [
     (
         lambda: attention(X, X, X, segments=N),
         AxisNotFoundError,
-        "no axis 'token' in segments, .* Segments are those of positions",
+        "no axis 'token' in segments, .* Every position needs a segment",
     ),
-    (lambda: attention(X, X, X, segments=X[{"embed": 0}]), ArgumentTypeError, "segments is .*; it must be integers"),
+    (lambda: attention(X, X, X, segments=X[{"embed": 0}]), ArgumentTypeError, "segments must contain integers, got .*"),
     (lambda: attention(X, X, X, segments=X.astype(int)), AxisNameError, "has the axis 'embed', but a position has one segment"),
     (
         lambda: nx.nn.dot_product_attention(M, M, M, segments=SEGMENTS),
         AxisNotFoundError,
-        r"segments=i32\[\]\{token:6\} is given, but not axis=",
+        r"segments=i32\[\]\{token:6\} requires axis=",
     ),
     (lambda: nx.exp(R), ArgumentTypeError, r"is no array; call a function of single tokens with r\.map\(function\)"),
 ]

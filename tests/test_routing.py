@@ -129,7 +129,11 @@ def test_costs():
             ["load_balancing_loss: no axis 'batch'", "the tokens"],
         ),
         (lambda x, r: nx.nn.load_balancing_loss(r, "route"), AxisNotFoundError, ["no axis 'route'", "is the router's axis"]),
-        (lambda x, r: nx.nn.load_balancing_loss(x, "token"), ArgumentTypeError, ["routing must be a Routing, got f32", "the result of nx.nn.top_k_routing"]),
+        (
+            lambda x, r: nx.nn.load_balancing_loss(x, "token"),
+            ArgumentTypeError,
+            ["routing must be a Routing, got f32", "nx.nn.top_k_routing"],
+        ),
         (
             lambda x, r: nx.nn.router_z_loss(x, "rout", "token"),
             AxisNotFoundError,

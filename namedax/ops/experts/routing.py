@@ -199,14 +199,18 @@ def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable
     for name in names:
         if name not in dims or name is None or name == axis:
             candidates = [d for d in dims if d is not None and d != axis]
-            raise_not_found(op, name, type_text(array), candidates, f"over= names the axes of the tokens; {axis!r} is the router's axis.")
+            raise_not_found(
+                op, name, type_text(array), candidates, f"over= names the axes of the tokens; {axis!r} is the router's axis."
+            )
     return names
 
 
 def check_routing(op: str, routing: Any) -> None:
     """Raise if `routing` is not a `Routing`, or if its arrays do not fit together."""
     if not isinstance(routing, Routing):
-        raise ArgumentTypeError(f"{op}: routing must be a Routing, got {type_text(routing)}. Pass the result of nx.nn.top_k_routing.")
+        raise ArgumentTypeError(
+            f"{op}: routing must be a Routing, got {type_text(routing)}. Pass the result of nx.nn.top_k_routing."
+        )
     for what in ("index", "weight"):
         array = getattr(routing, what)
         dims = dims_of(array)
