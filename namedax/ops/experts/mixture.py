@@ -447,5 +447,5 @@ def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
     return lax.transpose(data, order)
 
 
-# : The functions of `nx.nn`.
+#: The functions of `nx.nn`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"mixture_of_experts": mixture_of_experts}

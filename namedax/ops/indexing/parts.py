@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-# : A part that reads at an array; the arrays are in a separate list.
+#: A part that reads at an array; the arrays are in a separate list.
 ARRAY = "array"
 
 

@@ -510,10 +510,7 @@ def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], m
 
 
 def _are_unique(arrays: Sequence[Any], hints: Mapping[str, Any]) -> bool:
-    """Return True if no index is duplicated: by construction without arrays, else by the caller's promise.
-
-    JAX differentiates no product with duplicate indices.
-    """
+    """Return True if no index is duplicated, as JAX requires to differentiate products: no arrays, or the caller's promise."""
     return bool(hints.get("unique_indices")) or not any(np.ndim(array) for array in arrays)
 
 

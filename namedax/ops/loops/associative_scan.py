@@ -278,5 +278,5 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
     )
 
 
-# : The functions of this module; they belong to `jax.lax`.
+#: The functions of this module; they belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"associative_scan": associative_scan}

@@ -273,5 +273,5 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
     return target.tree.unflatten(chosen)
 
 
-# : The functions of this module; they belong to `jax.lax`.
+#: The functions of this module; they belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cond, switch)}

@@ -418,5 +418,5 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     return state.finish(fix_carry_type(state.grow, attempt))
 
 
-# : The functions of this module; all but `fold` belong to `jax.lax`.
+#: The functions of this module; all but `fold` belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fold, fori_loop, scan, while_loop)}

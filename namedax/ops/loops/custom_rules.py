@@ -337,5 +337,5 @@ class custom_vjp(_Custom):
         return wrapped(*arguments)
 
 
-# : The public functions of this module.
+#: The public functions of this module.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"custom_jvp": custom_jvp, "custom_vjp": custom_vjp}

@@ -263,5 +263,5 @@ class _Layers:
         return make_result(data.reshape((*self.sizes, *data.shape[1:])), (*self.names, *dims))
 
 
-# : The public function of this module; it does not belong to `jax.lax`.
+#: The public function of this module; it does not belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"pipeline": pipeline}

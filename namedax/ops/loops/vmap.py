@@ -263,12 +263,11 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
 
     function = own if placement else entry
     if region is not None and region.manual:
-        # After vectorization, a reduction of all elements reduces only some; so the check applies to the function of one
-        # element.
+        # Vectorized, a reduction of all elements reduces only some; so the check applies to the function of one element.
         function = looked_through(function, _seen(placement), "vmap")
     outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
     return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
 
 
-# : The functions of this module; `map` belongs to `jax.lax`.
+#: The functions of this module; `map` belongs to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"map": map, "vmap": vmap}

@@ -14,7 +14,7 @@ from namedax.ops.nn.attention_blocks import FEATURES, KEY, KEY_HEADS, QUERY, Lab
 
 __all__ = ["OPERATION", "Names", "lacks"]
 
-# : The name of the operation in messages.
+#: The name of the operation in messages.
 OPERATION = "dot_product_attention"
 
 
