@@ -112,7 +112,7 @@ SPECIMENS = {
     "nx.custom_vjp(None)": (ArgumentTypeError, "custom_vjp: fun=None is not a function."),
     "nx.random.multinomial(jax.random.key(0), 10, x)": (
         PositionalAxisError,
-        "multinomial: p=f32[]{k:4} has no positional axis, and the last one is that of the categories.",
+        "multinomial: p=f32[]{k:4} has no positional axis, but its last positional axis must be the categories.",
     ),
     "nx.random.multinomial(jax.random.key(0), 10, 0.5, named_shape={'b': 4})": (
         PositionalAxisError,

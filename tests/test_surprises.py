@@ -49,7 +49,7 @@ def test_an_index_over_all_axes_asks_for_their_order(name):
 
 def test_an_extremum_with_its_index_is_along_one_axis():
     for function in (nx.max_with_index, nx.min_with_index):
-        with pytest.raises(PositionalAxisError, match=r"with_index: axis=\.\.\. must be one axis, a position or a name"):
+        with pytest.raises(PositionalAxisError, match=r"with_index: axis=\.\.\. must be one positional or named axis"):
             function(X, ...)
     assert int(nx.max_with_index(DAY, ...).indices) == 3
 
