@@ -283,12 +283,12 @@ MAKING = {
     "one_hot along a name that is there": (
         lambda: nx.nn.one_hot(C, 6, axis="a"),
         AxisSizeError,
-        "one_hot: the argument has the axis 'a' already, which is to be the new one. Choose another name.",
+        "one_hot: the argument already has the new axis 'a'. Choose another name.",
     ),
     "one_hot along a position": (
         lambda: nx.nn.one_hot(C),
         AxisNotFoundError,
-        "one_hot: a positional axis needs num_classes; only a name has a size of its own.",
+        "one_hot: a positional axis requires num_classes. Pass it; only a named axis can take its size from the mapped function.",
     ),
 }
 
@@ -596,7 +596,7 @@ MAPPED = {
         lambda: xmap(lambda x: {"out": [x]}, ["a", "b"], {"out": [["a"]]})(zeros(8, 4)),
         NamedAxesLeftError,
         "xmap, out_axes: the result['out'][0], i32[]{a:8, b:4}, still has the axes 'b', which ['a'] does not place. Reduce "
-        "them in the function, or give them a position, as in ['a', 'b'].",
+        "them in the function, or place them in the mapping, as in ['a', 'b'].",
     ),
     "a result that lacks a name": (
         lambda: xmap(body, ["a"], ["a", "q"])(zeros(8)),
@@ -646,10 +646,8 @@ def test_out_axes_that_are_no_prefix():
     with pytest.raises(AxisMappingError) as error:
         xmap(lambda x: {"x": x, "y": x}, ["a"], {"x": ["a"]})(zeros(8))
     text = str(error.value)
-    assert text.startswith(
-        "xmap, out_axes: the axis mappings {'x': ['a']} are not a prefix of the structure that they are for, PyTreeDef("
-    )
-    assert "each entry stands for one value." in text
+    assert text.startswith("xmap, out_axes: the axis mappings {'x': ['a']} are not a prefix of the structure PyTreeDef(")
+    assert "each element corresponds to one value." in text
 
 
 def test_another_mesh_in_the_context():
@@ -754,8 +752,8 @@ UNSUPPORTED = {
     "device": (
         lambda: nx.zeros(3, named_shape={"a": 8}, device="cpu"),
         UnsupportedArgumentError,
-        "zeros: device=cpu is not supported for arrays with names. Where a named array lives follows from its names: "
-        "nx.shard(x, axis_resources, mesh) places it.",
+        "zeros: device=cpu is not supported for named arrays. Shard the array over devices with "
+        "nx.shard(x, axis_resources, mesh).",
     ),
     "an unreduced value": (
         lambda: xmap(lambda x: nx.lax.pcast(x, "a", to="unreduced"), ["a"], ["a"], {"a": "x"})(zeros(8)),

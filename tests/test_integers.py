@@ -206,7 +206,7 @@ def test_integers_that_are_too_small():
         nx.roll(K, make.array([1.0]), "k")
     with pytest.raises(PositionalAxisError, match=r"roll: the shifts are i32\[1,1\]"):
         nx.roll(K, make.array([[1]]), "k")
-    with pytest.raises(ArgumentTypeError, match="repeat: the repeats are"):
+    with pytest.raises(ArgumentTypeError, match="repeat: repeats must be integers, got"):
         nx.numpy.repeat(K, make.ones(8), "k")
 
 
@@ -214,7 +214,7 @@ def test_integers_that_are_too_small():
 
 
 def test_an_axis_of_size_one_under_a_name_that_is_there():
-    with pytest.raises(AxisNameError, match=r"expand_dims: .* has the axis 'k' already"):
+    with pytest.raises(AxisNameError, match=r"expand_dims: .* already has the axis 'k'"):
         nx.lax.expand_dims(K, ("k",))
     assert nx.lax.expand_dims(K, ("new", 0)).dims == ("new", "k", None)
     assert nx.lax.expand_dims(jnp.ones((2, 3)), (1,)).shape == (2, 1, 3)

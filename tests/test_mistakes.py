@@ -160,7 +160,7 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.broadcast_to(X, "new"),
             ArgumentTypeError,
-            "broadcast_to: shape='new' is a name; write its size with it, nx.broadcast_to(x, named_shape={'new': size}).",
+            "broadcast_to: shape='new' is an axis name. Write it with its size, nx.broadcast_to(x, named_shape={'new': size}).",
         ),
         (
             lambda: nx.rearrange(X, "k", 2),
@@ -309,8 +309,8 @@ def test_a_mapping_that_is_no_list(axes, meant):
 
 def test_other_names_by_named():
     assert message(lambda: nx.named(X, ["q", "b"]), AxisMappingError) == (
-        "named: the axis mapping ['q', 'b'] asserts 2 axes, but the array f32[]{q:4, k:6} has 0, besides those that have names, 'q', 'k'. "
-        "Give these other names by nx.rename(x, {'k': 'b'})."
+        "named: the axis mapping ['q', 'b'] asserts 2 axes, but the array f32[]{q:4, k:6} has 0 positional axes, and the named axes 'q', 'k'. "
+        "Rename its axes with nx.rename(x, {'k': 'b'})."
     )
     assert message(lambda: nx.named(X, ["q", "k", "b"]), AxisMappingError).startswith(
         "named: the axis mapping ['q', 'k', 'b'] asserts 3 axes, but the array f32[]{q:4, k:6} has 0. Write one entry per axis"
@@ -346,8 +346,8 @@ def test_a_product_with_an_array_without_names(call, text):
     ("axes", "remedy"),
     [
         (["q", "hiden"], "Did you mean 'hidden'? Write ['q', 'hidden']."),
-        (["q"], "Reduce them in the function, or give them a position, as in ['q', 'hidden']."),
-        (["q", "z"], "Reduce them in the function, or give them a position, as in ['q', 'z', 'hidden']."),
+        (["q"], "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
+        (["q", "z"], "Reduce them in the function, or place them in the mapping, as in ['q', 'z', 'hidden']."),
     ],
 )
 def test_a_name_misspelt_where_it_is_placed(axes, remedy):

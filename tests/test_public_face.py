@@ -285,7 +285,7 @@ def test_repeat_is_one_function():
         assert (nx.positional(have, ["b", "k"]) == jax.numpy.repeat(nx.positional(X, ["b", "k"]), 2, 1)).all()
     assert X.repeat("{k} -> {axis, k}", axis=3).named_shape["axis"] == 3
     with pytest.raises(
-        ArgumentTypeError, match=r"^repeat: 'batch' would be sizes of a pattern, and the repeats are 2\. Write a pattern, as in"
+        ArgumentTypeError, match=r"^repeat: 'batch' are sizes for a pattern, but repeats is 2\. Write a pattern, as in"
     ):
         nx.repeat(X, 2, batch=3)
 

@@ -130,7 +130,7 @@ def test_a_list_is_no_operand(op, call, what, kind):
 @pytest.mark.parametrize("x", [X, {"a": X}])
 def test_names_turned_round(x):
     assert message(lambda: nx.rename(x, {"d": "day", "s": "station"}), AxisNotFoundError).endswith(
-        "its named axes are 'station', 'day'. The old name comes first: write {'day': 'd', 'station': 's'}."
+        "its named axes are 'station', 'day'. The old name precedes the new one: write {'day': 'd', 'station': 's'}."
     )
     for names in ({"d": "day", "station": "s"}, {"d": "e"}):
         assert "comes first" not in message(lambda names=names: nx.rename(x, names), AxisNotFoundError)
@@ -193,27 +193,27 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, a
         (
             lambda: nx.broadcast_to(V, {"station": 3}),
             ArgumentTypeError,
-            "broadcast_to: shape={'station': 3} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
+            "broadcast_to: shape={'station': 3} has axis names, but shape is for positional axes. Write nx.broadcast_to(x, "
             "named_shape={'station': 3}).",
         ),
         (
             lambda: nx.order_like(X, ["day", "station"]),
             ArgumentTypeError,
-            "order_like: ['day', 'station'] stands where an array is expected, whose order is taken. Write nx.order_like(x, y), or "
+            "order_like: expected an array that defines the order, got ['day', 'station']. Write nx.order_like(x, y), or "
             "nx.positional(x, ['day', 'station']) for an array without names in this order.",
         ),
         (
             lambda: nx.xmap(nx.sin, (["batch", "k"],))(X),
             AxisMappingError,
-            f"xmap: the axis mapping ['batch', 'k'] asserts 2 axes, but argument 'x', {OF_X}, has 0, besides those that have names, 'station', "
-            "'day'. What has names already needs no mapping: leave in_axes out, or write None for this argument. To give these other names call "
+            f"xmap: the axis mapping ['batch', 'k'] asserts 2 axes, but argument 'x', {OF_X}, has 0 positional axes, and the named axes "
+            "'station', 'day'. A named array needs no mapping: leave out in_axes, or write None for this argument. To rename its axes, call "
             "nx.rename(x, {'station': 'batch', 'day': 'k'}) first.",
         ),
         (
             lambda: nx.xmap(nx.sin, ["day"])(X),
             AxisMappingError,
-            f"xmap: the axis mapping ['day'] asserts 1 axes, but argument 'x', {OF_X}, has 0, besides those that have names, 'station', 'day'. "
-            "What has names already needs no mapping: leave in_axes out, or write None for this argument.",
+            f"xmap: the axis mapping ['day'] asserts 1 axes, but argument 'x', {OF_X}, has 0 positional axes, and the named axes 'station', "
+            "'day'. A named array needs no mapping: leave out in_axes, or write None for this argument.",
         ),
         (
             lambda: nx.einsum("station day, day -> station", X, V),
