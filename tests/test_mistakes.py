@@ -125,12 +125,12 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.pad(X, "k"),
             ArgumentTypeError,
-            "pad: pad_width='k' is a name; write how much with it, nx.pad(x, {'k': (1, 2)}).",
+            "pad: pad_width='k' is an axis name. Write it with the width, nx.pad(x, {'k': (1, 2)}).",
         ),
         (
             lambda: nx.pad(X, "k", (1, 0)),
             ArgumentTypeError,
-            "pad: pad_width='k' is a name; write how much with it, nx.pad(x, {'k': (1, 0)}).",
+            "pad: pad_width='k' is an axis name. Write it with the width, nx.pad(x, {'k': (1, 0)}).",
         ),
         (
             lambda: nx.pad("k", X),
@@ -180,8 +180,8 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.pad(X, {"k": 1}, mode="foo"),
             ArgumentError,
-            "pad: mode='foo' is not a mode of jnp.pad; these are constant, edge, empty, linear_ramp, maximum, mean, median, minimum, "
-            "reflect, symmetric, wrap.",
+            "pad: mode must be a function or one of constant, edge, empty, linear_ramp, maximum, mean, median, minimum, "
+            "reflect, symmetric, wrap, got 'foo'.",
         ),
         (
             lambda: nx.nn.one_hot(jnp.array(1), 1.5, axis="c"),

@@ -144,8 +144,8 @@ def test_so_it_is_in_a_body(placement):
 
 def test_a_correlation_needs_two_variables():
     assert message(lambda: nx.corrcoef(X, axis="day"), PositionalAxisError) == (
-        "corrcoef: f32[]{station:3, day:4} has no positional axis, and without variables= each of its variables is correlated with itself alone, "
-        "which is always 1. Write which of 'station' are the variables, as in nx.corrcoef(x, axis='day', variables=('station', 'other'))."
+        "corrcoef: f32[]{station:3, day:4} has no positional axis, and without variables= each of its variables is correlated with itself only, "
+        "which is always 1. Pass the variables, chosen from 'station', as in nx.corrcoef(x, axis='day', variables=('station', 'other'))."
     )
     have = nx.corrcoef(X, axis="day", variables=("station", "other"))
     np.testing.assert_allclose(nx.positional(have, ["station", "other"]), np.corrcoef(DATA), rtol=1e-5)

@@ -181,8 +181,8 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first, a
         (
             lambda: nx.average(X, "day", weights=np.arange(4.0, dtype="float32")),
             PositionalAxisError,
-            f"average: the weights, f32[4], do not fit {OF_X}. Their positional axes are all those of the array, or those in axis, in that order; "
-            "give the other axes names. Name the axes of weights first, as by nx.named(weights, ['day']).",
+            f"average: the weights, f32[4], do not fit {OF_X}. Their positional axes must be all positional axes of the array, or "
+            "the ones in axis, in that order. Name the other axes. Name the axes of weights first, as by nx.named(weights, ['day']).",
         ),
         (
             lambda: nx.mean(X["day", IDS], "day"),
@@ -251,9 +251,11 @@ def test_the_remedies_run():
 def test_two_arrays_of_one_variable(op):
     function, x, y = getattr(nx, op), X["station", 0], X["station", 1]
     remedy = f"Stack both, nx.{op}(nx.stack([x, y], 'variable'), axis='day', variables=('variable', 'variable2'))."
-    assert message(lambda: function(x, y, axis="day"), ArgumentError) == f"{op}: y= is for the form without axis=. {remedy}"
+    assert (
+        message(lambda: function(x, y, axis="day"), ArgumentError) == f"{op}: y= is only for the form without axis=. {remedy}"
+    )
     assert message(lambda: function(x, y), PositionalAxisError) == (
-        f"{op}: f32[]{{day:4}} has no positional axis, and two arrays are the variables over positional observations. {remedy}"
+        f"{op}: f32[]{{day:4}} has no positional axis, but two arrays must be variables over positional observations. {remedy}"
     )
     said_call = remedy.removeprefix("Stack both, ").removesuffix(".")
     np.testing.assert_allclose(eval(said_call, {"nx": nx, "x": x, "y": y}).data, getattr(np, op)(A[0], A[1]), rtol=1e-4)
