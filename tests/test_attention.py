@@ -502,20 +502,20 @@ F = jnp.float32
 E = nx.errors
 MISTAKES = {
     "no such positions": ({"axis": "position"}, E.AxisNotFoundError, ["no axis 'position' in key", "key_axis="]),
-    "no features": ({"features": None}, E.AxisNotFoundError, ["axis='pos' is given, but not features="]),
+    "no features": ({"features": None}, E.AxisNotFoundError, ["axis='pos' requires features="]),
     "no such features": (
         {"features": "dd"},
         E.AxisNotFoundError,
         ["no axis 'dd' in query", "'heads', 'd'", "Did you mean 'd'?"],
     ),
     "a position": ({"features": -1}, E.AxisNameError, ["features=-1 is not an axis name", "nx.named"]),
-    "only features": ({"axis": None}, E.AxisNotFoundError, ["features='d' is given, but not axis="]),
+    "only features": ({"axis": None}, E.AxisNotFoundError, ["features='d' requires axis="]),
     "nothing": (
         {"axis": None, "features": None},
         E.PositionalAxisError,
         ["without axis=", "query is f32[]{b:2, pos:8", "axis="],
     ),
-    "one of the heads": ({"heads": "heads"}, E.AxisNameError, ["heads='heads' and key_heads=None: give both"]),
+    "one of the heads": ({"heads": "heads"}, E.AxisNameError, ["heads='heads' and key_heads=None must be passed together"]),
     "heads of nobody": ({"heads": "heads", "key_heads": "kv"}, E.AxisNotFoundError, ["no axis 'kv' in key"]),
     "heads twice": (
         {
@@ -525,7 +525,7 @@ MISTAKES = {
             "value": k,
         },
         E.AxisNameError,
-        ["key, f32", "has the axis 'heads' too", "key_heads='kv'"],
+        ["key, f32", "also has the axis 'heads'", "key_heads='kv'"],
     ),
     "heads that do not divide": (
         {
@@ -546,12 +546,16 @@ MISTAKES = {
     "a mask that says the keys by another name": (
         {"mask": nx.named(make.asarray(np.ones((8, 8), bool)), ["pos", "key"])},
         E.AxisNameError,
-        ["mask, bool[]{pos:8, key:8}, has the axis 'key', which neither", "not 'key_pos'", "write key_axis='key'"],
+        [
+            "mask, bool[]{pos:8, key:8}, has the axis 'key', which query, key and value lack",
+            "but not 'key_pos'",
+            "write key_axis='key'",
+        ],
     ),
     "a bias that does": (
         {"bias": nx.named(make.asarray(np.ones((8, 8))), ["pos", "key"])},
         E.AxisNameError,
-        ["bias, f32", "has the axis 'key', which neither", "write key_axis='key'"],
+        ["bias, f32", "has the axis 'key', which query, key and value lack", "write key_axis='key'"],
     ),
     "the name of the keys in the query": (
         {"key_axis": "heads", "key": nx.named(make.asarray(np.ones((8, 5))), ["pos", "d"])},
@@ -565,7 +569,7 @@ MISTAKES = {
     "one name for two heads": (
         {"heads": "pos", "key_heads": "kv"},
         E.AxisNameError,
-        ["'pos' is given for two of axis, key_axis"],
+        ["'pos' names two of axis, key_axis"],
     ),
     "value without positions": (
         {"value": nx.named(make.asarray(np.ones((2, 5))), ["b", "d"])},
@@ -594,12 +598,12 @@ MISTAKES = {
     "a mask of numbers": (
         {"mask": nx.named(make.asarray(np.ones((8, 8))), ["pos", "key_pos"])},
         TypeError,
-        ["mask is f32", "with bias="],
+        ["mask must contain booleans", "bias=", "got f32"],
     ),
     "a bias of truth": (
         {"bias": nx.named(make.asarray(np.ones((8, 8), bool)), ["pos", "key_pos"])},
         TypeError,
-        ["bias is bool"],
+        ["bias must contain floating-point numbers, got bool"],
     ),
     "a bias of features": (
         {"bias": nx.named(make.asarray(np.ones(5)), ["d"])},
@@ -614,9 +618,13 @@ MISTAKES = {
     "lengths that are not integers": (
         {"query_seq_lengths": nx.named(make.asarray(np.ones(2)), ["b"])},
         TypeError,
-        ["must be integers"],
+        ["must contain integers, got f32"],
     ),
-    "a window": ({"local_window_size": (-1, 2)}, ValueError, ["local_window_size=(-1, 2)"]),
+    "a window": (
+        {"local_window_size": (-1, 2)},
+        ValueError,
+        ["local_window_size must be at least 0 on both sides, got (-1, 2)"],
+    ),
     "cudnn": ({"implementation": "cudnn"}, ValueError, ["implementation= and return_residual=", "positional form"]),
 }
 
@@ -633,13 +641,19 @@ def test_mistakes(label):
 
 PLACES = {
     "batch and positions": ({"b": "x", "s": "x"}, ["'b' and 's' meet", "mesh axis 'x'"]),
-    "bias and keys": ({"s": "x", "key": "y"}, ["bias, f32", "'key' on mesh axes ('y',)", "are on mesh axes ('x',)"]),
-    "bias only": ({"key": "y"}, ["'key' on mesh axes ('y',)", "are on no mesh axis"]),
-    "heads": ({"g": "x"}, ["the heads 'h' of the query are on no mesh axis", "'g' of the keys on mesh axes ('x',)"]),
-    "other heads": ({"h": "x", "g": "y"}, ["'h' of the query are on mesh axes ('x',)", "on mesh axes ('y',)"]),
+    "bias and keys": (
+        {"s": "x", "key": "y"},
+        ["bias, f32", "'key' sharded over mesh axes ('y',)", "sharded over mesh axes ('x',)"],
+    ),
+    "bias only": ({"key": "y"}, ["'key' sharded over mesh axes ('y',)", "sharded over no mesh axis"]),
+    "heads": (
+        {"g": "x"},
+        ["the heads 'h' of the query are sharded over no mesh axis", "'g' of the keys over mesh axes ('x',)"],
+    ),
+    "other heads": ({"h": "x", "g": "y"}, ["'h' of the query are sharded over mesh axes ('x',)", "over mesh axes ('y',)"]),
     "heads in steps": (
         {"h": nx.SerialLoop(2), "g": nx.SerialLoop(2)},
-        ["leave 'g' unmapped", "with nx.serial_loop two names can share"],
+        ["leave 'g' unmapped", "nx.serial_loop lets two names share"],
     ),
 }
 

@@ -176,8 +176,8 @@ def test_a_list_of_numbers_is_not_an_array():
     for numbers, first in (([31, 28], "31"), ([[1.5, 2.5], [3.5, 4.5]], "1.5")):
         assert message(nx.named, numbers, ["month"]) == (
             AxisMappingError,
-            f"named: lists, tuples and dicts are containers of arrays, and the number {first} in one has no axis that ['month'] could "
-            "name. Make one array of all the numbers first, with jnp.array or np.array.",
+            f"named: the number {first} in a list, tuple or dict is a separate array without an axis that ['month'] could "
+            "name. Convert all the numbers to one array first, with jnp.array or np.array.",
         )
     assert nx.named([3.0, make.zeros((2,))], [[], ["a"]])[1].dims == ("a",)  # a number that nothing is to name
 
@@ -251,11 +251,9 @@ def test_mappings_that_are_no_prefix(tree, axes):
     for op, function in (("named", nx.named), ("positional", nx.positional)):
         kind, text = message(function, tree, axes)
         assert kind is AxisMappingError
-        assert text.startswith(
-            f"{op}: the axis mappings {axes!r} are not a prefix of the structure that they are for, PyTreeDef("
-        )
+        assert text.startswith(f"{op}: the axis mappings {axes!r} are not a prefix of the structure PyTreeDef(")
         assert (
-            "A tuple, a list of lists or dicts, and a dict with string keys are containers; each entry stands for one value."
+            "A tuple, a list of lists or dicts, and a dict with string keys are containers; each element corresponds to one value."
             in text
         )
 
@@ -303,7 +301,7 @@ def test_positional_places_every_name():
     assert message(nx.positional, x, ["b", ...]) == (
         NamedAxesLeftError,
         "positional: the array, i32[]{a:2, b:3}, still has the axes 'a', which ['b', ...] does not place. Reduce them in the "
-        "function, or give them a position, as in ['b', 'a'].",
+        "function, or place them in the mapping, as in ['b', 'a'].",
     )
     assert message(nx.positional, x, {})[0] is NamedAxesLeftError
     assert message(nx.positional, x, ["a", "b", "c"]) == (
@@ -414,7 +412,7 @@ def test_a_name_has_one_size_in_a_body():
         assert message(nx.xmap(body, ["a"], ["a"], **options), jnp.zeros(8)) == (
             AxisSizeError,
             "named: axis 'a' would have size 6, but it has size 8 in this mapped function; a name has one size, and a "
-            "positional array is whole on every device. Choose another name.",
+            "positional array is complete on every device. Choose another name.",
         )
 
 
@@ -507,7 +505,7 @@ def test_shard_says_what_is_wrong():
     f = nx.xmap(lambda x: nx.shard(x, {"a": "x"}, mesh), ["a"], ["a"], axis_resources={"a": "x"}, mesh=mesh)
     assert message(f, jnp.zeros(8)) == (
         AxisResourceError,
-        "shard: arrays are placed outside of mapped functions; inside, their names say where they live. Move an axis with "
+        "shard: arrays are sharded outside of mapped functions; inside, their axis names determine the sharding. Reshard an axis with "
         "nx.rename, or call nx.shard before the mapped function.",
     )
 

@@ -162,9 +162,9 @@ def test_sets_and_views():
     )
     for zero in (np.array(0), jnp.array(0), np.int8(0)):
         np.testing.assert_allclose(nx.sum(clean, zero).data, np.nan_to_num(X).sum(1), rtol=1e-6)
-    with pytest.raises(PositionalAxisError, match="has no order for the index to count by; write a tuple"):
+    with pytest.raises(PositionalAxisError, match=r"has no order for the index\. Write a tuple"):
         nx.argmax(clean, {"a", "c"})
-    with pytest.raises(PositionalAxisError, match=r"argmax: axis=.* must be at least one axis"):
+    with pytest.raises(PositionalAxisError, match=r"argmax: axis=.* must contain at least one positional or named axis"):
         nx.argmax(clean, ())
 
 

@@ -224,14 +224,14 @@ REFUSED = {
 def test_a_name_that_is_taken_away_is_not_reduced(how, what, resources):
     """There a value lacks the name because it is one entry, and not because it is the same for all: the sum would be its size times it."""
     f = nx.xmap(HIDING[how](REFUSED[what]), axis_resources=resources, mesh=jax.make_mesh((4, 2), ("x", "y")))
-    message = rf"{what}: \w+.* takes the axis 'i' away here, .* Call {what} outside of it"
+    message = rf"{what}: \w+.* removes the axis 'i' here .* Call {what} outside of it"
     with pytest.raises(nx.errors.AxisNotFoundError, match=message):
         f(nx.named(make.array(np.arange(24.0).reshape(8, 3)), ["i", "j"]))
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_nor_by_another_collective(what):
-    with pytest.raises(nx.errors.AxisNotFoundError, match=f"{what}: vmap takes the axis 'i' away here"):
+    with pytest.raises(nx.errors.AxisNotFoundError, match=f"{what}: vmap removes the axis 'i' here"):
         nx.xmap(HIDING["vmap"](REFUSED[what]))(nx.named(make.array(np.arange(8.0)), ["i"]))
 
 
@@ -242,7 +242,7 @@ def test_other_names_are_reduced_there_and_a_size_is_known():
     np.testing.assert_allclose(nx.positional(over_j, ["i"]), x.sum(1) / 8, rtol=1e-5)
     helper = jax.jit(lambda v: nx.lax.psum(v, "i"))  # traced where the value is the same for all, and not where it is an entry
     f = nx.xmap(lambda v: helper(nx.ones(())) + nx.vmap(helper, "i")(v))
-    with pytest.raises(nx.errors.AxisNotFoundError, match="vmap takes the axis 'i' away here"):
+    with pytest.raises(nx.errors.AxisNotFoundError, match="vmap removes the axis 'i' here"):
         f(nx.named(make.array(x[:, 0]), ["i"]))
     assert float(nx.xmap(lambda v: helper(nx.ones(())) + 0 * nx.sum(v, "i"))(nx.named(make.array(x[:, 0]), ["i"]))) == 8
 

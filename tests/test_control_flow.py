@@ -770,7 +770,7 @@ def test_a_function_of_entries_must_not_communicate_along_their_mesh_axis():
     for op in (lambda f, x: nx.vmap(f, "a")(x), lambda f, x: nx.map(f, x, axis="a")):
         f = nx.xmap(lambda x, u, op=op: op(lambda x: x * nx.sum(u, "e"), x), (["a", "c"], ["e"]), ["a", "c"], **where)
         with pytest.raises(
-            nx.errors.PlacementConflictError, match=r"'a' is mapped to mesh axis 'x', and the function communicates"
+            nx.errors.PlacementConflictError, match=r"'a' is mapped to mesh axis 'x', but the function communicates"
         ):
             f(x, u)
         f = nx.xmap(lambda x, u, op=op: op(lambda x: x * u, x), (["a", "c"], ["e"]), ["a", "e", "c"], **where)
@@ -797,7 +797,7 @@ def test_a_gradient_of_a_single_entry_is_not_summed_over_devices():
         return jax.grad(lambda w: w * x)(1.0)
 
     where = {"mesh": make_mesh((8,)), "axis_resources": {"a": "x"}}
-    with pytest.raises(nx.errors.PlacementConflictError, match=r"give that array as an argument"):
+    with pytest.raises(nx.errors.PlacementConflictError, match=r"pass that array as an argument"):
         nx.xmap(nx.vmap(made_inside, "a"), (["a"],), ["a"], **where)(x)
     given = nx.vmap(lambda w, x: jax.grad(lambda w: w * x)(w), [None, "a"])
     np.testing.assert_allclose(nx.xmap(lambda x: given(1.0, x), (["a"],), ["a"], **where)(x), x, rtol=1e-6)
@@ -816,7 +816,7 @@ MISTAKES = {
     "axis": (lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=1), E.PositionalAxisError, r"axis=1; it is 0"),
     "no axis name": (lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=None), E.AxisNameError, r"axis=None is neither 0 nor"),
     "no position": (lambda: nx.map(lambda x: x, X), E.PositionalAxisError, r"map: f32\[\]\{t:2, k:3\} has no positional axis"),
-    "no pair": (lambda: nx.scan(lambda c, x: c, 0.0, X, axis="t"), E.ArgumentTypeError, r"returns \w+ where a pair"),
+    "no pair": (lambda: nx.scan(lambda c, x: c, 0.0, X, axis="t"), E.ArgumentTypeError, r"must return a pair \(carry, result\), got \w+"),
     "structure": (
         lambda: nx.scan(lambda c, x: ((c, c), None), 0.0, X, axis="t"),
         E.ArgumentTypeError,
@@ -837,9 +837,9 @@ MISTAKES = {
         E.AxisNameError,
         r"has an axis 't' itself, from a value that it carries or closes over",
     ),
-    "bound": (lambda: nx.fori_loop(0, X, lambda i, c: c, 0), E.NamedAxesLeftError, r"upper is f32\[\]\{t:2, k:3\}; a bound has no"),
+    "bound": (lambda: nx.fori_loop(0, X, lambda i, c: c, 0), E.NamedAxesLeftError, r"upper must not have named axes, got f32\[\]\{t:2, k:3\}"),
     "condition": (lambda: nx.while_loop(lambda c: P_ > 0, lambda c: c, 0), E.PositionalAxisError, r"the condition is \S*\[2,3\]"),
-    "truth": (lambda: nx.while_loop(lambda c: X, lambda c: c, X), E.ArgumentTypeError, r"it must be a truth value"),
+    "truth": (lambda: nx.while_loop(lambda c: X, lambda c: c, X), E.ArgumentTypeError, r"the condition must be a boolean"),
     "predicate": (lambda: nx.cond(P_ > 0, lambda: 1, lambda: 2), E.PositionalAxisError, r"the predicate is \S*\[2,3\]"),
     "index": (lambda: nx.switch(1.5, [lambda: 1, lambda: 2]), E.ArgumentTypeError, r"it must be an integer"),
     "no branches": (lambda: nx.switch(0, []), E.ArgumentError, r"switch: there are no branches"),
@@ -851,7 +851,7 @@ MISTAKES = {
     "branch types": (
         lambda: nx.cond(X > 0, lambda: jnp.int32(1), lambda: jnp.float32(1)),
         E.ArgumentTypeError,
-        r"result 0, \[\]\{\}, has the element types float32, int32",
+        r"result 0, \[\]\{\}, has the dtypes float32, int32",
     ),
     "branch positions": (
         lambda: nx.cond(True, lambda: jnp.ones(3), lambda: X),
@@ -862,7 +862,7 @@ MISTAKES = {
     "branch elements": (
         lambda: nx.switch(0, [lambda: jnp.int32(1), lambda: 2, lambda: X]),
         E.ArgumentTypeError,
-        r"switch: result 0, \[\]\{t:2, k:3\}, has the element types float32, int32 in different branches",
+        r"switch: result 0, \[\]\{t:2, k:3\}, has the dtypes float32, int32 in different branches",
     ),
     "branch functions": (lambda: nx.cond(True, X, lambda x: x), E.ArgumentTypeError, r"a branch is NamedArray, which is not a function"),
     "operand": (lambda: nx.cond(True, lambda x: x, lambda x: x, X, operand=X), E.ArgumentError, r"operand= is given along with 1"),
@@ -874,14 +874,14 @@ MISTAKES = {
     "the carry lacks an axis": (
         lambda: nx.fold(lambda c, x: nx.dot(c, x, "k"), 0.0, X, axis="t"),
         E.AxisNotFoundError,
-        r"no axis 'k' in f32\[\].* fold began the carry as \[\]\{\}. .* nx.zeros\(named_shape=\{'k': size\}\)",
+        r"no axis 'k' in f32\[\].* fold started with the carry as \[\]\{\}. .* nx.zeros\(named_shape=\{'k': size\}\)",
     ),
     "the value lacks an axis": (
         lambda: nx.while_loop(lambda c: nx.sum(c, "k") < 3, lambda c: c + X, 0.0),
         E.AxisNotFoundError,
-        r"sum: no axis 'k' in f32\[\].* while_loop began the carry as \[\]\{\}",
+        r"sum: no axis 'k' in f32\[\].* while_loop started with the carry as \[\]\{\}",
     ),
-    "batch_size": (lambda: nx.map(lambda x: x, X, axis="t", batch_size=0), E.ArgumentError, r"batch_size=0; it is an integer"),
+    "batch_size": (lambda: nx.map(lambda x: x, X, axis="t", batch_size=0), E.ArgumentError, r"batch_size must be a positive integer, got 0"),
     "nothing to map": (lambda: nx.map(lambda x: x, (), axis="t"), E.ArgumentError, r"map: there are no arrays"),
     "nothing to scan": (lambda: nx.associative_scan(nx.add, (), axis="t"), E.ArgumentError, r"no arrays in elems"),
     "lacks the axis": (
@@ -896,7 +896,7 @@ MISTAKES = {
         r"takes the structure PyTreeDef\(\*\) and returns",
     ),
     "in_axes": (lambda: nx.vmap(lambda x: x, ["t", "t"])(X), E.ArgumentError, r"has 2 entries for 1 positional arguments"),
-    "two names": (lambda: nx.vmap(lambda x, y: x, ["t", "k"])(X, X), E.ArgumentError, r"'t', 'k'; say what the axis is called"),
+    "two names": (lambda: nx.vmap(lambda x, y: x, ["t", "k"])(X, X), E.ArgumentError, r"has several names, 't', 'k'\. Pass the name of the axis"),
     "mapped sizes": (lambda: nx.vmap(lambda x, y: x, ["t", "k"], "t")(X, X), E.AxisSizeError, r"have the sizes 2, 3"),
     "maps nothing": (lambda: nx.vmap(lambda x: x, [None])(X), E.ArgumentError, r"maps no argument"),
     "no such name": (lambda: nx.vmap(lambda x: x, "tt")(X), E.AxisNotFoundError, r"vmap: no axis 'tt'"),

@@ -102,9 +102,9 @@ def test_it_sends_the_rows_at_the_boundary():
         (
             lambda x, k: nx.conv_transpose(x, k, ("w",), padding="FULL"),
             PositionalAxisError,
-            "conv_transpose: padding='FULL' is neither",
+            "conv_transpose: padding must be 'SAME', 'VALID' or a pair",
         ),
-        (lambda x, k: nx.conv_transpose(x, k, ("w",), padding=[(-9, -9)]), AxisSizeError, "nothing is left of axis 'w'"),
+        (lambda x, k: nx.conv_transpose(x, k, ("w",), padding=[(-9, -9)]), AxisSizeError, "leaves no element of axis 'w'"),
     ],
 )
 def test_mistakes(call, error, words):
@@ -122,6 +122,6 @@ def test_blocks_that_begin_between_two_entries_are_refused():
         mesh=make_mesh((4, 2)),
     )
     with pytest.raises(
-        AxisSizeError, match=r"axis 'v' of size 12 has blocks of 3 entries over mesh axes \('x',\), which is not a multiple of"
+        AxisSizeError, match=r"axis 'v' of size 12 has blocks of 3 elements over mesh axes \('x',\), which is not a multiple of"
     ):
         f(array(8), array(5))

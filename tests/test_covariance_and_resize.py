@@ -135,13 +135,13 @@ def test_positions_are_left_to_jax():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: nx.cov(x, variables=("b", "c")), ArgumentError, "variables=('b', 'c') goes with axis="),
-        (lambda x: nx.cov(x, x, axis="a"), ArgumentError, "cov: y= is for the form without axis="),
+        (lambda x: nx.cov(x, variables=("b", "c")), ArgumentError, "variables=('b', 'c') requires axis="),
+        (lambda x: nx.cov(x, x, axis="a"), ArgumentError, "cov: y= is only for the form without axis="),
         (
             nx.cov,
             PositionalAxisError,
-            "cov: f32[]{a:8, b:4} has no positional axis, and without axis= the variables and observations are positional axes. Write which of "
-            "'a', 'b' are the observations, axis=…, and which are the variables, variables=(…), as in nx.cov(x, axis='b', variables=('a', "
+            "cov: f32[]{a:8, b:4} has no positional axis, but without axis= the variables and observations are positional axes. Choose from "
+            "'a', 'b': pass the observations as axis= and the variables as variables=, as in nx.cov(x, axis='b', variables=('a', "
             "'other')).",
         ),
         (nx.numpy.corrcoef, PositionalAxisError, "as in nx.corrcoef(x, axis='b', variables=('a', 'other'))."),
@@ -149,7 +149,7 @@ def test_positions_are_left_to_jax():
         (
             lambda x: nx.corrcoef(x, "a"),
             ArgumentTypeError,
-            "corrcoef: y='a' is not an array; the second argument is an array of more variables. The name of the observations goes by keyword: "
+            "corrcoef: y='a' is not an array; the second argument is an array of more variables. Pass the name of the observations by keyword: "
             "nx.corrcoef(x, axis='a', variables=('b', 'other')).",
         ),
         (lambda x: nx.numpy.cov(x, ("a", "b")), ArgumentTypeError, "cov: y=('a', 'b') is not an array"),
@@ -172,7 +172,7 @@ def test_positions_are_left_to_jax():
             ArgumentTypeError,
             "the size of 'a' must be a static integer of at least 0, got 3.5",
         ),
-        (lambda x: nx.image.resize(x, (), "linear", out_axis={"a": "b"}), ArgumentTypeError, "goes with sizes by name"),
+        (lambda x: nx.image.resize(x, (), "linear", out_axis={"a": "b"}), ArgumentTypeError, "requires sizes by name"),
         (
             lambda x: nx.image.resize(x, {"a": 3}, "linear", out_axis={"b": "c"}),
             AxisNotFoundError,

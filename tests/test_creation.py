@@ -91,8 +91,8 @@ def test_element_types_are_those_of_jax():
         (lambda x: nx.arange(7, axis="a"), nx.errors.AxisSizeError, ["arange", "is 7", "'a' has size 8"]),
         (lambda x: nx.nn.one_hot(x, axis="k"), nx.errors.AxisNotFoundError, ["one_hot", "'k'", "num_classes"]),
         (lambda x: nx.nn.one_hot(x, 5, axis="b"), nx.errors.AxisSizeError, ["one_hot: num_classes is 5", "'b' has size 4"]),
-        (lambda x: nx.nn.one_hot(x, 8, axis="a"), nx.errors.AxisSizeError, ["one_hot", "has the axis 'a' already"]),
-        (lambda x: nx.nn.one_hot(x), nx.errors.AxisNotFoundError, ["a positional axis needs num_classes"]),
+        (lambda x: nx.nn.one_hot(x, 8, axis="a"), nx.errors.AxisSizeError, ["one_hot", "already has the new axis 'a'"]),
+        (lambda x: nx.nn.one_hot(x), nx.errors.AxisNotFoundError, ["a positional axis requires num_classes"]),
     ],
 )
 def test_mistakes(call, error, words):

@@ -154,7 +154,7 @@ MISTAKES = {
         ),
         nx.errors.PositionalAxisError,
         "dot: both operands have positional axes, of shapes (2,) and (4, 2) (f32[2]{k:3} and f32[4,2]{k:3}); they must be "
-        "equal, or those of one operand empty. For an outer product write einsum with a letter for each axis.",
+        "equal, or one operand must have none. For an outer product write einsum with a letter for each axis.",
     ),
 }
 

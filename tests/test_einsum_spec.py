@@ -70,7 +70,7 @@ MALFORMED = {
     "two-colons": ("{a:b:c}->", "expected ',' or '}' after a name.", 4),
     "name-twice": (
         "{a,b,a}->",
-        "name 'a' appears twice in one operand. To read two axes under one name, the diagonal, write {a, a:b}.",
+        "name 'a' appears twice in one operand. For the diagonal over two axes, write {a, a:b}.",
         5,
     ),
     "name-twice-in-the-result": ("{a,b}->{b,a,b}", "name 'b' appears twice in one result.", 12),
@@ -78,15 +78,15 @@ MALFORMED = {
     "written-twice": ("{a}->{b:a,a}", "axis 'a' is written twice in one result.", 10),
     "letter-twice-in-the-result": (
         "ij->iji",
-        "letter 'i' appears twice in the result; each of its axes has a letter of its own.",
+        "letter 'i' appears twice in the result. Use a separate letter for each axis.",
         6,
     ),
-    "two-ellipses": ("...i...->i", "a second '...' in one term; there can be one.", 4),
+    "two-ellipses": ("...i...->i", "a term has a second '...'. Write at most one.", 4),
     "digit": ("i2->i", "'2'" + NO_MEANING, 1),
     "one-dot": ("i.j->", "'.'" + NO_MEANING, 1),
     "half-an-arrow": ("ij-ij", "'-'" + NO_MEANING, 2),
-    "two-arrows": ("ij->i->j", "the result ends here; there is one, without a comma or a second arrow.", 5),
-    "two-results": ("ij->i, j", "the result ends here; there is one, without a comma or a second arrow.", 5),
+    "two-arrows": ("ij->i->j", "the specification must end here. Write one result, without a comma or a second arrow.", 5),
+    "two-results": ("ij->i, j", "the specification must end here. Write one result, without a comma or a second arrow.", 5),
 }
 
 
@@ -176,14 +176,14 @@ UNFIT = {
         (X,),
         nx.errors.EinsumError,
         "operand 0 has 2 letters, but f32[5]{batch:2, k:4} has 1 positional axis. Write one letter for each, or '...'. "
-        "Names stand in braces: '{batch,k}'.",
+        "Write axis names in braces: '{batch,k}'.",
         0,
     ),
     "ellipsis-not-in-the-result": (
         "i...->i",
         (PLAIN,),
         nx.errors.EinsumError,
-        "'...' stands in an operand, but not in the result. Write it there, or write letters.",
+        "'...' appears in an operand, but not in the result. Add it to the result, or write letters.",
         6,
     ),
 }
@@ -207,19 +207,19 @@ SIZES = {
         "ij,jk->ik",
         (ones(2, 3), ones(4, 5)),
         nx.errors.PositionalAxisError,
-        "letter 'j' has size 3 in operand 0, f32[2,3], and size 4 in operand 1, f32[4,5]. One letter stands for one size.",
+        "letter 'j' has size 3 in operand 0, f32[2,3], and size 4 in operand 1, f32[4,5]. Axes with one label must have equal sizes.",
     ),
     "letter-in-one-operand": (
         "ii->i",
         (ones(2, 3),),
         nx.errors.PositionalAxisError,
-        "letter 'i' has size 2 in operand 0, f32[2,3], and size 3 in operand 0, f32[2,3]. One letter stands for one size.",
+        "letter 'i' has size 2 in operand 0, f32[2,3], and size 3 in operand 0, f32[2,3]. Axes with one label must have equal sizes.",
     ),
     "ellipsis": (
         "...,...->...",
         (ones(2, 3), ones(2)),
         nx.errors.PositionalAxisError,
-        "an axis of '...' has size 3 in operand 0, f32[2,3], and size 2 in operand 1, f32[2]. One letter stands for one size.",
+        "an axis of '...' has size 3 in operand 0, f32[2,3], and size 2 in operand 1, f32[2]. Axes with one label must have equal sizes.",
     ),
     "name": (
         "{k},{k}->",
@@ -272,6 +272,6 @@ def test_the_specification_comes_first():
     with pytest.raises(nx.errors.EinsumError) as caught:
         nx.einsum(PLAIN, "ij->i")
     assert said(caught.value) == (
-        "einsum: the first argument is the specification, a string; got f32[5,2]. (Or each operand is followed by a list of numbers, one for "
-        "each positional axis, and the result's list stands last.)"
+        "einsum: the first argument is the specification, a string; got f32[5,2]. (Or follow each operand by a list of "
+        "numbers, one per positional axis, and end with the list of the result.)"
     )

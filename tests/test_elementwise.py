@@ -142,7 +142,7 @@ def test_weak_types_give_way():
         (lambda x: nx.sin(x, x), TypeError, []),
         (lambda x: nx.clip(x, min=0.0, minimum=1.0), TypeError, ["minimum"]),
         (lambda x: nx.round(x, 2, decimals=2), TypeError, ["decimals"]),
-        (lambda x: nx.where(x > 0), nx.errors.NamedAxesLeftError, ["where", "need all of condition, x and y"]),
+        (lambda x: nx.where(x > 0), nx.errors.NamedAxesLeftError, ["where", "require condition, x and y"]),
         (lambda x: nx.add(x, "b"), TypeError, []),
     ],
 )

@@ -453,10 +453,10 @@ def call(**changes):
         (
             {"tokens": "pos"},
             AxisNotFoundError,
-            ["no axis 'pos' in f32[]{b:4, a:8, embed:6}", "tokens= names the axes that are routed"],
+            ["no axis 'pos' in f32[]{b:4, a:8, embed:6}", "tokens= names the axes to route"],
         ),
         ({"tokens": "embed"}, AxisNotFoundError, ["no axis 'embed' in routing.index", "Every token chooses its experts"]),
-        ({"tokens": ()}, AxisNameError, ["tokens=()", "a tuple of different names"]),
+        ({"tokens": ()}, AxisNameError, ["a tuple of different names, got ()"]),
         (
             {"logits": nx.named(array(4, 8, 2, 4), ["b", "a", "c", "route"])},
             AxisNotFoundError,
@@ -470,15 +470,15 @@ def call(**changes):
         (
             {"logits": nx.named(array(4, 8, 3), ["b", "a", "route"])},
             AxisSizeError,
-            ["axis 'expert' has size 4", "to 3 experts"],
+            ["axis 'expert' has size 4", "has 3 experts"],
         ),
-        ({"axis": "embed"}, AxisNameError, ["axis='embed'", "Give another name as axis="]),
+        ({"axis": "embed"}, AxisNameError, ["axis='embed'", "Pass another name as axis="]),
         ({"slot": "expert"}, AxisNameError, ["axis and slot are both 'expert'"]),
-        ({"capacity": 0}, ArgumentError, ["capacity=0", "an integer from 1, or None"]),
-        ({"capacity": 2, "chunk": 2}, ArgumentError, ["capacity=2 and chunk=2", "Leave out one of the two"]),
-        ({"routing": 3}, ArgumentTypeError, ["routing is 3", "top_k_routing"]),
-        ({"expert": lambda w, x: nx.sum(x, "slot")}, AxisNotFoundError, ["has no axis 'slot'", "keep 'expert' and 'slot'"]),
-        ({"expert": lambda w, x: x * nx.arange(8, axis="a")}, AxisNameError, ["has 'a', which names the tokens"]),
+        ({"capacity": 0}, ArgumentError, ["capacity must be a positive integer", "got 0"]),
+        ({"capacity": 2, "chunk": 2}, ArgumentError, ["capacity=2 excludes chunk=2", "Leave out one of the two"]),
+        ({"routing": 3}, ArgumentTypeError, ["routing must be a Routing, got 3", "top_k_routing"]),
+        ({"expert": lambda w, x: nx.sum(x, "slot")}, AxisNotFoundError, ["has no axis 'slot'", "Keep 'expert' and 'slot'"]),
+        ({"expert": lambda w, x: x * nx.arange(8, axis="a")}, AxisNameError, ["has 'a', an axis of the tokens"]),
     ],
 )
 def test_mistakes(changes, error, words):
@@ -492,7 +492,7 @@ def test_mistakes(changes, error, words):
     ("resources", "error", "words"),
     [
         ({"slot": "x"}, AxisResourceError, ["maps the slot axis 'slot' to mesh axes ('x',)", "Remove the entry"]),
-        ({"choice": "x"}, AxisResourceError, ["maps the choice axis 'choice'", "a token's choices are together"]),
+        ({"choice": "x"}, AxisResourceError, ["maps the choice axis 'choice'", "choices are not sharded"]),
         ({"expert": "x", "embed": "x"}, PlacementConflictError, ["'expert' and 'embed' meet", "mesh axis 'x'"]),
         ({"expert": ("x", "y")}, AxisSizeError, ["axis 'expert' of size 4 does not divide", "8 devices in total"]),
     ],

@@ -260,7 +260,7 @@ def test_an_index_without_names_gives_what_is_left():
             "getitem: no axis 'batch' in f32[5]{a:8, b:4, c:3}; its named axes are 'a', 'b', 'c'.",
         ),
         (("a", 8), AxisSizeError, "getitem: index 8 is out of range for axis 'a' of size 8 in f32[5]{a:8, b:4, c:3}."),
-        (("a",), PositionalAxisError, "is not made of pairs of a name and its index"),
+        (("a",), PositionalAxisError, "does not consist of pairs of a name and an index"),
         ((0, "a", 3), PositionalAxisError, "x[{'a': 3, 0: idx}]"),
         (("a", 1, "a", 2), PositionalAxisError, "axis 'a' is given twice"),
         (("a", [1, 2]), PositionalAxisError, "[1, 2] is not an index for axis 'a'"),
@@ -282,7 +282,7 @@ def test_mistakes_in_mapped_functions():
     def run(fun, *args, in_axes):
         return nx.xmap(fun, in_axes, None, **options)(*args)
 
-    with pytest.raises(AxisSizeError, match=r"would leave 3 of 8 entries.*nx\.slice\(x, .*out_axis=\{'b': 'part'\}\)"):
+    with pytest.raises(AxisSizeError, match=r"would keep 3 of 8 elements.*nx\.slice\(x, .*out_axis=\{'b': 'part'\}\)"):
         nx.xmap(lambda x: getitem(x, ("b", slice(0, 3))), (["b"],), None)(make.zeros(8))
     with pytest.raises(AxisSizeError, match="does not divide over mesh axes"):
         run(lambda x: getitem(x.rename({"a": "t"}), ("t", slice(0, 3))), make.zeros(8), in_axes=(["a"],))

@@ -226,11 +226,11 @@ MISTAKES = [
     (
         {"x": ("token", "embed", "expert")},
         AxisNameError,
-        "group='expert' names the groups of the weights, and x, .* has this axis too",
+        "group='expert' names the groups of the weights, but x, .* also has this axis",
     ),
-    ({"groups": ("token", "embed")}, AxisNameError, "has the axis 'embed' that is contracted. A token has one group"),
-    ({"x": ("token", "embed", None)}, PositionalAxisError, "x is .* it has named axes only"),
-    ({"dtype": float}, ArgumentTypeError, "groups is f32.*; the numbers of groups are integers"),
+    ({"groups": ("token", "embed")}, AxisNameError, "has the contracted axis 'embed', but a token has one group"),
+    ({"x": ("token", "embed", None)}, PositionalAxisError, "x, .* must have named axes only"),
+    ({"dtype": float}, ArgumentTypeError, "groups must contain integers, got f32"),
 ]
 
 

@@ -116,5 +116,8 @@ def test_mistakes():
         AxisNotFoundError, match=r"he_normal: in_axis is 'input', which is not an axis .* Did you mean 'inputs'\?"
     ):
         INITIALIZERS["he_normal"]("input", "hidden")(KEY, named_shape={"inputs": 3, "hidden": 2})
-    with pytest.raises(PositionalAxisError, match="he_normal: in_axis is -2, but the parameter has 0 positional axes besides"):
+    with pytest.raises(
+        PositionalAxisError,
+        match="he_normal: in_axis is -2, but the parameter has 0 positional axes, which count without the named axes",
+    ):
         INITIALIZERS["he_normal"]()(KEY, named_shape={"inputs": 3, "hidden": 2})

@@ -109,7 +109,7 @@ def test_what_computes_with_keys_is_refused(name, resources):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda k: nx.shift(k, 1, "n", 5), r"shift: fill_value=5 is not a key, and key<fry>.*n:8"),
+        (lambda k: nx.shift(k, 1, "n", 5), r"shift: fill_value=5 is not a key, but key<fry>.*n:8"),
         (lambda k: nx.halo(k, "n", mode="constant", fill_value=5), "halo: fill_value=5 is not a key"),
         (
             lambda k: nx.pad(k, {"n": 4}, constant_values=1.5, out_axis={"n": "n2"}),

@@ -125,12 +125,12 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.pad(X, "k"),
             ArgumentTypeError,
-            "pad: pad_width='k' is a name; write how much with it, nx.pad(x, {'k': (1, 2)}).",
+            "pad: pad_width='k' is an axis name. Write it with the width, nx.pad(x, {'k': (1, 2)}).",
         ),
         (
             lambda: nx.pad(X, "k", (1, 0)),
             ArgumentTypeError,
-            "pad: pad_width='k' is a name; write how much with it, nx.pad(x, {'k': (1, 0)}).",
+            "pad: pad_width='k' is an axis name. Write it with the width, nx.pad(x, {'k': (1, 0)}).",
         ),
         (
             lambda: nx.pad("k", X),
@@ -160,7 +160,7 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.broadcast_to(X, "new"),
             ArgumentTypeError,
-            "broadcast_to: shape='new' is a name; write its size with it, nx.broadcast_to(x, named_shape={'new': size}).",
+            "broadcast_to: shape='new' is an axis name. Write it with its size, nx.broadcast_to(x, named_shape={'new': size}).",
         ),
         (
             lambda: nx.rearrange(X, "k", 2),
@@ -180,8 +180,8 @@ def test_options_of_the_program(call, text):
         (
             lambda: nx.pad(X, {"k": 1}, mode="foo"),
             ArgumentError,
-            "pad: mode='foo' is not a mode of jnp.pad; these are constant, edge, empty, linear_ramp, maximum, mean, median, minimum, "
-            "reflect, symmetric, wrap.",
+            "pad: mode must be a function or one of constant, edge, empty, linear_ramp, maximum, mean, median, minimum, "
+            "reflect, symmetric, wrap, got 'foo'.",
         ),
         (
             lambda: nx.nn.one_hot(jnp.array(1), 1.5, axis="c"),
@@ -218,7 +218,7 @@ MAPPING = (
     "is not an axis mapping. Write a dict from positions to names ({0: 'batch'}), a list with one entry per axis (['batch', None]), or a list "
     "that ends with '...' (['batch', ...])."
 )
-PAIRS = "names an axis, but is not made of pairs of a name and its index."
+PAIRS = "names an axis, but does not consist of pairs of a name and an index."
 OPERANDS = "matmul acts on positional axes, and names are batch axes: it saw f32[] of f32[]{q:4, k:6} and f32[] of"
 
 
@@ -309,8 +309,8 @@ def test_a_mapping_that_is_no_list(axes, meant):
 
 def test_other_names_by_named():
     assert message(lambda: nx.named(X, ["q", "b"]), AxisMappingError) == (
-        "named: the axis mapping ['q', 'b'] asserts 2 axes, but the array f32[]{q:4, k:6} has 0, besides those that have names, 'q', 'k'. "
-        "Give these other names by nx.rename(x, {'k': 'b'})."
+        "named: the axis mapping ['q', 'b'] asserts 2 axes, but the array f32[]{q:4, k:6} has 0 positional axes, and the named axes 'q', 'k'. "
+        "Rename its axes with nx.rename(x, {'k': 'b'})."
     )
     assert message(lambda: nx.named(X, ["q", "k", "b"]), AxisMappingError).startswith(
         "named: the axis mapping ['q', 'k', 'b'] asserts 3 axes, but the array f32[]{q:4, k:6} has 0. Write one entry per axis"
@@ -346,8 +346,8 @@ def test_a_product_with_an_array_without_names(call, text):
     ("axes", "remedy"),
     [
         (["q", "hiden"], "Did you mean 'hidden'? Write ['q', 'hidden']."),
-        (["q"], "Reduce them in the function, or give them a position, as in ['q', 'hidden']."),
-        (["q", "z"], "Reduce them in the function, or give them a position, as in ['q', 'z', 'hidden']."),
+        (["q"], "Reduce them in the function, or place them in the mapping, as in ['q', 'hidden']."),
+        (["q", "z"], "Reduce them in the function, or place them in the mapping, as in ['q', 'z', 'hidden']."),
     ],
 )
 def test_a_name_misspelt_where_it_is_placed(axes, remedy):
@@ -411,7 +411,7 @@ def test_an_update_at_a_position_of_names(method):
     ],
 )
 def test_a_name_without_an_index(call, text):
-    assert message(call, PositionalAxisError) == f"{text}, which may have positions too."
+    assert message(call, PositionalAxisError) == f"{text}, which also accepts positional axes."
 
 
 def test_resources_the_wrong_way_round():

@@ -76,7 +76,7 @@ def test_none_and_the_namespaces_of_jax_ask_for_it_too(call):
 
 
 def test_a_width_without_names_in_the_namespace_of_jax():
-    with pytest.raises(PositionalAxisError, match="a width without names is for those only"):
+    with pytest.raises(PositionalAxisError, match="a width without names applies to those only"):
         nx.numpy.pad(LABELS, 1)
 
 
@@ -191,7 +191,7 @@ def test_a_width_without_names():
     with pytest.raises(PositionalAxisError) as error:
         nx.pad(X, 1)
     assert said(error.value) == (
-        "pad: f32[]{q:4, k:6} has no positional axis, and a width without names is for those only. Write the names with it, as in "
+        "pad: f32[]{q:4, k:6} has no positional axis, and a width without names applies to those only. Write the names with it, as in "
         "pad_width={'k': (1, 2)}; it has 'q', 'k'."
     )
     assert nx.pad(X, {"k": 1}).named_shape == {"q": 4, "k": 8}

@@ -195,8 +195,8 @@ def test_conv_names_the_kernel_axis_that_is_sharded():
     with pytest.raises(nx.errors.AxisResourceError) as error:
         f(array(8), array(2))
     assert said(error.value) == (
-        "conv: the kernel's axis 'p' is sharded over mesh axis 'x', but every device needs the whole window. Map 'p' to nothing, or give "
-        "the kernel's axis another name with nx.rename(kernel, {'p': 'tap'})."
+        "conv: the kernel's axis 'p' is sharded over mesh axis 'x', but every device needs the complete window. Leave 'p' unmapped, or "
+        "rename the kernel's axis with nx.rename(kernel, {'p': 'tap'})."
     )
 
 
@@ -251,11 +251,11 @@ def test_the_kernel_may_have_names():
 X = nx.named(make.zeros((6, 3)), ["k", None])
 MISTAKES = [
     (lambda: roll(X, 1, "q"), AxisNotFoundError, "roll: no axis 'q' in f"),
-    (lambda: roll(X, (1, 2), ("k", 0, 0)), PositionalAxisError, "roll: 2 shifts for 3 axes"),
-    (lambda: roll(X, nx.named(jnp.arange(2), ["b"]), "k"), PositionalAxisError, "differs from instance to instance"),
+    (lambda: roll(X, (1, 2), ("k", 0, 0)), PositionalAxisError, "roll: got 2 shifts for 3 axes"),
+    (lambda: roll(X, nx.named(jnp.arange(2), ["b"]), "k"), PositionalAxisError, "varies over named axes"),
     (lambda: shift(X, 1.5, "k"), ArgumentTypeError, "shift: offset must be a static integer, got 1.5"),
     (lambda: halo(X, "k", -1), ArgumentError, "halo: before must be a static integer of at least 0, got -1"),
-    (lambda: halo(X, "k", mode="mirror"), PositionalAxisError, "halo: mode='mirror' is none of 'zero'"),
+    (lambda: halo(X, "k", mode="mirror"), PositionalAxisError, "halo: mode must be one of 'zero'"),
     (lambda: halo(X, "k", out_axis="k"), AxisNameError, "must be an axis name that .* lacks"),
     (lambda: pad(X, {"k": 1}, out_axis={"q": "r"}), AxisNotFoundError, "pad: no axis 'q' in pad_width"),
     (lambda: pad(X, {"k": (1, 2, 3)}), PositionalAxisError, "neither a number nor a pair"),
@@ -263,16 +263,20 @@ MISTAKES = [
     (
         lambda: pad(X, (1, 2), out_axis={"k": "m"}),
         ArgumentError,
-        "pad: out_axis={'k': 'm'} is for named axes; write pad_width as a",
+        "pad: out_axis={'k': 'm'} is only for named axes. Write pad_width as a",
     ),
     (lambda: diff(X, axis="k", out_axis=3), AxisNameError, "out_axis=3 is not an axis name"),
-    (lambda: convolve(X, X, axis="k", mode="most"), PositionalAxisError, "convolve: mode='most'"),
-    (lambda: convolve(X, 2.0, axis="k"), PositionalAxisError, "must have one positional axis"),
+    (
+        lambda: convolve(X, X, axis="k", mode="most"),
+        PositionalAxisError,
+        "convolve: mode must be 'full', 'same' or 'valid', got 'most'",
+    ),
+    (lambda: convolve(X, 2.0, axis="k"), PositionalAxisError, "must have exactly one positional axis"),
     (lambda: conv(X, jnp.ones((2, 2)), ("k",)), PositionalAxisError, "has 2 positional axes for the 1 axes"),
-    (lambda: conv(X, jnp.ones(2), ("k",), padding="FULL"), PositionalAxisError, "neither 'SAME' nor 'VALID'"),
-    (lambda: conv(X, jnp.ones(7), ("k",), padding="VALID"), AxisSizeError, "reaches over 7 entries of axis 'k', which has 6"),
+    (lambda: conv(X, jnp.ones(2), ("k",), padding="FULL"), PositionalAxisError, "padding must be 'SAME', 'VALID' or a pair"),
+    (lambda: conv(X, jnp.ones(7), ("k",), padding="VALID"), AxisSizeError, "covers 7 elements, but axis 'k' has 6"),
     (lambda: conv(X, jnp.ones(7), ("k",), features_in="c"), AxisNotFoundError, "conv: no axis 'c'"),
-    (lambda: conv(X, jnp.ones(7), ("k",), strides=(1, 2)), PositionalAxisError, "strides=.1, 2. has 2 entries for 1 axes"),
+    (lambda: conv(X, jnp.ones(7), ("k",), strides=(1, 2)), PositionalAxisError, "strides=.1, 2. has 2 values for 1 axes"),
 ]
 
 

@@ -675,9 +675,9 @@ def test_a_mapped_function_of_single_entries_does_not_see_the_others(resources):
     def run(helper):
         return nx.xmap(lambda x: nx.vmap(helper, "b")(x), ["a", "b"], ["a", "b"], axis_resources=resources, mesh=mesh)(x)
 
-    with pytest.raises(AxisNotFoundError, match="psum: vmap takes the axis 'b' away here"):
+    with pytest.raises(AxisNotFoundError, match="psum: vmap removes the axis 'b' here"):
         run(nx.xmap(lambda u: nx.lax.psum(u, "b")))
-    with pytest.raises(AxisNotFoundError, match="pmean: vmap takes the axis 'b' away here"):
+    with pytest.raises(AxisNotFoundError, match="pmean: vmap removes the axis 'b' here"):
         run(nx.xmap(lambda u: nx.xmap(lambda v: nx.lax.pmean(v, "b"))(u)))
     # A helper that says itself what the name is means its own axis.
     np.testing.assert_allclose(run(nx.xmap(lambda u: nx.lax.psum(u, "b"), axis_sizes={"b": 6})), 6 * x, rtol=1e-6)

@@ -265,7 +265,7 @@ def test_unused_tokens_leave_no_trace_in_gradients_of_what_is_shared(resources):
 def test_rows_longer_than_the_buffer_are_an_error_or_nan():
     r, longer = ragged(), nx.named(make.array([9, 9]), ["doc"])
     with pytest.raises(
-        AxisSizeError, match=r"the rows 'doc' have 18 tokens together, but axis 'token' has size 16\. Give a longer buffer"
+        AxisSizeError, match=r"the rows 'doc' have 18 tokens in total, but axis 'token' has size 16\. Give a longer buffer"
     ):
         nx.Ragged(r.values, longer, tokens="token", rows="doc")
     cut = jax.jit(lambda lengths: nx.Ragged(r.values, lengths, tokens="token", rows="doc"))(longer)
@@ -418,12 +418,12 @@ MISTAKES = [
     (
         lambda: nx.Ragged(named(6, 2, axes=["token", "doc"]), N, tokens="token", rows="doc"),
         AxisNameError,
-        "has the axis 'doc', but values are by",
+        "has the axis 'doc'. Only values have 'token'",
     ),
     (
         lambda: nx.Ragged(X, N * 1.0, tokens="token", rows="doc"),
         ArgumentTypeError,
-        r"the lengths are f32\[\]\{doc:2\}; they must be integers",
+        r"the lengths must be integers, got f32\[\]\{doc:2\}",
     ),
     (lambda: nx.Ragged(X, -N, tokens="token", rows="doc"), ArgumentError, "the length -3 of a row 'doc' is negative"),
     (
@@ -440,30 +440,30 @@ MISTAKES = [
     (
         lambda: nx.Ragged(X, nx.named(make.ones((3, 2), int), [None, "doc"]), tokens="token", rows="doc"),
         PositionalAxisError,
-        "they have named axes only",
+        "must have named axes only",
     ),
     (lambda: nx.Ragged.from_rows([], rows="doc", tokens="t"), AxisSizeError, "there is no row"),
     (
         lambda: nx.Ragged.from_rows(make.ones(3), rows="doc", tokens="t"),
         ArgumentTypeError,
-        "give a list of arrays, one for each row",
+        "the rows must be a list of arrays, one for each row, got",
     ),
     (lambda: nx.Ragged.from_rows([1.0], rows="doc", tokens="t"), PositionalAxisError, "row 0 is a number"),
     (
         lambda: nx.Ragged.from_rows([X], rows="doc", tokens="t"),
         NamedAxesLeftError,
-        "row 0 is .* Say with axes= how these are called",
+        "row 0 is .* Pass the names of these as axes=",
     ),
     (
         lambda: nx.Ragged.from_rows([np.ones((2, 3)), np.ones((2, 4))], rows="doc", tokens="t"),
         PositionalAxisError,
         "row 1 has shape",
     ),
-    (lambda: nx.Ragged.from_rows([[1, 2]], rows="doc", tokens="t", size=1), AxisSizeError, "2 tokens together, but size=1"),
+    (lambda: nx.Ragged.from_rows([[1, 2]], rows="doc", tokens="t", size=1), AxisSizeError, "2 tokens in total, but size=1"),
     (
         lambda: nx.Ragged.from_padded(X, rows="token", column="embed", tokens="t"),
         ArgumentError,
-        "give lengths=, or mask=, and not both",
+        "pass either lengths= or mask=",
     ),
     (
         lambda: nx.Ragged.from_padded(X, rows="token", column="c", tokens="t", mask=X),
@@ -473,7 +473,7 @@ MISTAKES = [
     (
         lambda: nx.Ragged.from_padded(X, rows="token", column="embed", tokens="t", mask=X),
         ArgumentTypeError,
-        "it must be of truth values",
+        "the mask must be boolean, got",
     ),
     (
         lambda: nx.Ragged.from_padded(X, rows="token", column="embed", tokens="token", mask=X),
@@ -486,26 +486,30 @@ MISTAKES = [
         "a row 'token' has length 5, but axis 'embed' has size 2",
     ),
     (lambda: R + OTHER, ArgumentError, "have rows of different lengths"),
-    (lambda: jax.jit(lambda r, s: r + s)(R, R), ArgumentError, r"come from different places.*r\.replace\(other\.values\)"),
-    (lambda: R + nx.Ragged(X, nx.rename(N, doc="row"), tokens="token", rows="row"), AxisNameError, "Rename those of one"),
+    (lambda: jax.jit(lambda r, s: r + s)(R, R), ArgumentError, r"have separate lengths.*r\.replace\(other\.values\)"),
+    (
+        lambda: R + nx.Ragged(X, nx.rename(N, doc="row"), tokens="token", rows="row"),
+        AxisNameError,
+        "Rename the axes of one of them",
+    ),
     (
         lambda: R + named(6, 2, axes=["token", "doc"]),
         AxisNameError,
-        "has both axes 'doc' and 'token', but a token is of one row",
+        "has both axes 'doc' and 'token', but a token belongs to one row",
     ),
     (lambda: R.replace(OTHER), ArgumentTypeError, r"r\.replace\(other\.values\)"),
     (lambda: R.replace(nx.sum(X, "token")), AxisNotFoundError, "Ragged.replace: no axis 'token'"),
-    (lambda: R.replace(X[{"token": slice(0, 5)}]), AxisSizeError, "axis 'token' has size 5 in .*, and 6 in"),
-    (lambda: R.replace(named(6, 2, axes=["token", "doc"])), AxisNameError, "have the axis 'doc' of the rows too"),
+    (lambda: R.replace(X[{"token": slice(0, 5)}]), AxisSizeError, "axis 'token' has size 5 in .*, but 6 in"),
+    (lambda: R.replace(named(6, 2, axes=["token", "doc"])), AxisNameError, "also have the axis 'doc' of the rows"),
     (lambda: R.spread(X), AxisNotFoundError, "Ragged.spread: no axis 'doc'"),
     (lambda: R.padded("embed"), AxisNameError, "column='embed' must be the name of a new axis"),
-    (lambda: jax.jit(lambda r: r.padded("c"))(R), ArgumentError, r"is not known while the function is traced\. Give size="),
-    (lambda: jax.jit(lambda r: r.to_rows())(R), ArgumentError, "are not known while the function is traced"),
-    (lambda: R.pick(1.0), ArgumentTypeError, "it must be of integers"),
-    (lambda: R.pick(make.array([1])), PositionalAxisError, "it has names only"),
-    (lambda: R.take(1.5), ArgumentTypeError, "it must be of integers"),
-    (lambda: R.take(1), PositionalAxisError, "it has one axis, positional or named"),
-    (lambda: R.take([1, 1, 1]), AxisSizeError, "have 9 tokens together, but size=6"),
+    (lambda: jax.jit(lambda r: r.padded("c"))(R), ArgumentError, r"is not known during tracing\. Pass size="),
+    (lambda: jax.jit(lambda r: r.to_rows())(R), ArgumentError, "are not known during tracing"),
+    (lambda: R.pick(1.0), ArgumentTypeError, "the position must contain integers, got"),
+    (lambda: R.pick(make.array([1])), PositionalAxisError, "must be a scalar, or have named axes only"),
+    (lambda: R.take(1.5), ArgumentTypeError, "the index must contain integers, got"),
+    (lambda: R.take(1), PositionalAxisError, "must have exactly one axis, positional or named"),
+    (lambda: R.take([1, 1, 1]), AxisSizeError, "have 9 tokens in total, but size=6"),
     (lambda: attention(X, X, X, key_segments=SEGMENTS), ArgumentError, "segments= is missing: the queries are along 'token'"),
     (
         lambda: attention(X, Y, Y, segments=SEGMENTS, key_axis="s"),
@@ -522,16 +526,16 @@ MISTAKES = [
     (
         lambda: attention(X, X, X, segments=N),
         AxisNotFoundError,
-        "no axis 'token' in segments, .* Segments are those of positions",
+        "no axis 'token' in segments, .* Every position needs a segment",
     ),
-    (lambda: attention(X, X, X, segments=X[{"embed": 0}]), ArgumentTypeError, "segments is .*; it must be integers"),
+    (lambda: attention(X, X, X, segments=X[{"embed": 0}]), ArgumentTypeError, "segments must contain integers, got .*"),
     (lambda: attention(X, X, X, segments=X.astype(int)), AxisNameError, "has the axis 'embed', but a position has one segment"),
     (
         lambda: nx.nn.dot_product_attention(M, M, M, segments=SEGMENTS),
         AxisNotFoundError,
-        r"segments=i32\[\]\{token:6\} is given, but not axis=",
+        r"segments=i32\[\]\{token:6\} requires axis=",
     ),
-    (lambda: nx.exp(R), ArgumentTypeError, r"is no array; call a function of single tokens with r\.map\(function\)"),
+    (lambda: nx.exp(R), ArgumentTypeError, r"is not an array; call a function of single tokens with r\.map\(function\)"),
 ]
 
 

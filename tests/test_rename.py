@@ -418,7 +418,7 @@ TREE_MISTAKES = {
     "kept": (
         {"token": "t"},
         nx.errors.AxisNameError,
-        "rename: a Ragged of the tree keeps the name 'token' beside its arrays, where it cannot be renamed. Make another Ragged of renamed "
+        "rename: a Ragged in the tree stores the name 'token' as a static field, which cannot be renamed. Build another Ragged from renamed "
         "arrays, or leave that name out of names.",
     ),
 }
@@ -440,7 +440,7 @@ def test_tree_mistakes(name):
     [
         (
             lambda x: nx.rename({"old": "new"}, {"w": x}),
-            "the names are a tree of arrays, which comes first; write nx.rename(tree, {'old': 'new'}).",
+            "names is a tree of arrays, which must be the first argument. Write nx.rename(tree, {'old': 'new'}).",
         ),
         (
             lambda x: nx.rename({"w": x}, x),

@@ -121,7 +121,7 @@ def test_costs():
         (
             lambda x, r: nx.nn.top_k_routing(x, "route", 2, choice="token"),
             AxisNameError,
-            ["choice='token'", "Give another name"],
+            ["choice='token'", "Pass another name"],
         ),
         (
             lambda x, r: nx.nn.load_balancing_loss(r, "batch"),
@@ -129,13 +129,17 @@ def test_costs():
             ["load_balancing_loss: no axis 'batch'", "the tokens"],
         ),
         (lambda x, r: nx.nn.load_balancing_loss(r, "route"), AxisNotFoundError, ["no axis 'route'", "is the router's axis"]),
-        (lambda x, r: nx.nn.load_balancing_loss(x, "token"), ArgumentTypeError, ["routing is f32", "top_k_routing returns"]),
+        (
+            lambda x, r: nx.nn.load_balancing_loss(x, "token"),
+            ArgumentTypeError,
+            ["routing must be a Routing, got f32", "nx.nn.top_k_routing"],
+        ),
         (
             lambda x, r: nx.nn.router_z_loss(x, "rout", "token"),
             AxisNotFoundError,
             ["router_z_loss: no axis 'rout'", "Did you mean 'route'"],
         ),
-        (lambda x, r: with_(r, index=r.weight), ArgumentTypeError, ["routing.index is f32", "are integers"]),
+        (lambda x, r: with_(r, index=r.weight), ArgumentTypeError, ["routing.index must contain integers, got f32"]),
         (
             lambda x, r: with_(r, weight=r.weight["choice", 0]),
             AxisNotFoundError,

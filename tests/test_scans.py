@@ -114,9 +114,11 @@ def test_mistakes():
         nx.errors.AxisNotFoundError, match=r"cumsum: no axis 'poss' in f\d\d\[3\]\{pos:8\}.*Did you mean 'pos'\?"
     ):
         nx.cumsum(x, "poss")
-    with pytest.raises(nx.errors.PositionalAxisError, match=r"lax.cummax: axis=\('pos', 0\) must be one axis"):
+    with pytest.raises(
+        nx.errors.PositionalAxisError, match=r"lax.cummax: axis=\('pos', 0\) must be one positional or named axis"
+    ):
         nx.cummax(x, ("pos", 0))
-    with pytest.raises(nx.errors.PositionalAxisError, match="axis= is needed unless there is exactly one positional axis"):
+    with pytest.raises(nx.errors.PositionalAxisError, match="axis= is required unless there is exactly one positional axis"):
         nx.cumulative_sum(nx.sum(x, 0))
     with pytest.raises(nx.errors.PositionalAxisError, match="positional axis 1 is out of range"):
         nx.cumsum(x, 1)

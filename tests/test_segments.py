@@ -169,9 +169,9 @@ def test_the_axis_keeps_its_name():
             "no axis 'a' in the segment_ids",
         ),
         (lambda x, i: nx.segment_sum(x, i * 1.0, 3, axis="a"), PositionalAxisError, "are not integers"),
-        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis="k"), AxisSizeError, "have the axis 'k' already"),
-        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is not a name"),
-        (lambda x, i: nx.segment_sum(x, i[None], 3, axis="a"), PositionalAxisError, "none besides the name 'a'"),
+        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis="k"), AxisSizeError, "already have the new axis 'k'"),
+        (lambda x, i: nx.segment_sum(x, i, 3, axis="a", out_axis=1), PositionalAxisError, "out_axis=1 is not an axis name"),
+        (lambda x, i: nx.segment_sum(x, i[None], 3, axis="a"), PositionalAxisError, "none, only the named axis 'a'"),
         (
             lambda x, i: nx.segment_sum(x, nx.named(jnp.zeros(4, int), ["a"]), 3, axis="a"),
             AxisSizeError,

@@ -117,8 +117,8 @@ def test_what_nonzero_sends():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: nx.nonzero(x), NamedAxesLeftError, "nonzero: the number of indices of f32[]{a:8, b:4} would depend on data"),
-        (lambda x: nx.nonzero(x, axis="a"), ArgumentError, "nonzero: give size=, the number of places"),
+        (lambda x: nx.nonzero(x), NamedAxesLeftError, "nonzero: the number of indices of f32[]{a:8, b:4} depends on data"),
+        (lambda x: nx.nonzero(x, axis="a"), ArgumentError, "nonzero: size= is required"),
         (
             lambda x: nx.unique(x, axis="a"),
             ArgumentTypeError,
@@ -127,13 +127,13 @@ def test_what_nonzero_sends():
         (lambda x: nx.nonzero(x, axis="a", out_axis="p"), AxisNotFoundError, "nonzero: axis 'p' has no size here"),
         (lambda x: nx.nonzero(x, axis="c", size=2), AxisNotFoundError, "nonzero: no axis 'c' in f32[]{a:8, b:4}"),
         (lambda x: nx.nonzero(x, axis="a", size=2, out_axis="b"), AxisNameError, "out_axis='b' must be an axis name that"),
-        (lambda x: nx.nonzero(x, axis=0, size=2), AxisNameError, "axis=0 must be a name or a tuple of names"),
-        (lambda x: nx.nonzero(x, axis="a", size=-1), ArgumentError, "size=-1 must be an integer from 0"),
-        (lambda x: nx.nonzero(x, axis="a", size=1, fill_value=(1, 2)), ArgumentError, "has 2 entries for 1 axes"),
+        (lambda x: nx.nonzero(x, axis=0, size=2), AxisNameError, "axis=0 must be an axis name or a tuple of names"),
+        (lambda x: nx.nonzero(x, axis="a", size=-1), ArgumentError, "must be a nonnegative integer, got -1"),
+        (lambda x: nx.nonzero(x, axis="a", size=1, fill_value=(1, 2)), ArgumentError, "has 2 values for 1 axes"),
         (
             lambda x: nx.unique(x, return_inverse=True, axis=("a", "b"), size=2, out_axis="p"),
             ArgumentError,
-            "unique: an index into ('a', 'b') is not one number",
+            "unique: an index over several axes, ('a', 'b'), is not one number",
         ),
     ],
 )
@@ -163,7 +163,7 @@ def test_without_a_size_in_a_mapped_function(op, resources):
         f(nx.named(jnp.arange(4) % 3, ["a"]))
     text = said(raised.value)
     assert text.startswith(f"{op}: the ")
-    assert f"Give {says}" in text
+    assert f"Give {says}" in text or f"Pass {says}" in text
     assert "racer" not in text
 
 

@@ -79,7 +79,7 @@ ORDERS = {
     ),
     "psum": (
         lambda: nx.lax.psum("k", X),
-        "f32[]{batch:8, k:4} is not an axis name; collectives go over named axes. Write nx.lax.psum(x, axis_name).",
+        "f32[]{batch:8, k:4} is not an axis name; collectives operate on named axes. Write nx.lax.psum(x, axis_name).",
     ),
     "roll": (
         lambda: nx.roll(X, "k", 1),
@@ -99,11 +99,11 @@ ORDERS = {
     ),
     "merge_axes": (
         lambda: nx.merge_axes(("batch", "k"), X, "z"),
-        "write the axes as a tuple, such as ('heads', 'key'); got f32[]{batch:8, k:4}. Write nx.merge_axes(x, axis, name).",
+        "the axes must be a tuple, such as ('heads', 'key'), got f32[]{batch:8, k:4}. Write nx.merge_axes(x, axis, name).",
     ),
     "rearrange": (
         lambda: nx.rearrange("{batch,k}->{k,batch}", X),
-        "the pattern is a string, as in '{batch, embed=(heads key)} -> {batch, heads, key}'; got f32[]{batch:8, k:4}. Write "
+        "the pattern must be a string such as '{batch, embed=(heads key)} -> {batch, heads, key}', got f32[]{batch:8, k:4}. Write "
         "nx.rearrange(x, pattern).",
     ),
     "top_k": (

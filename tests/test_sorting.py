@@ -236,17 +236,17 @@ def test_mistakes():
     for f in (nx.sort, nx.argsort, functools.partial(nx.top_k, k=2), functools.partial(nx.quantile, q=0.5)):
         with pytest.raises(nx.errors.AxisNotFoundError, match=r"no axis 'poss' in .* Did you mean 'pos'\?"):
             f(x, axis="poss")
-    with pytest.raises(nx.errors.PositionalAxisError, match=r"sort: axis=\('pos', 0\) must be one axis"):
+    with pytest.raises(nx.errors.PositionalAxisError, match=r"sort: axis=\('pos', 0\) must be one positional or named axis"):
         nx.sort(x, ("pos", 0))
     with pytest.raises(nx.errors.AxisSizeError, match="top_k: k=9 is not between 0 and 8, the size of axis 'pos'"):
         nx.top_k(x, 9, axis="pos")
     with pytest.raises(nx.errors.AxisSizeError, match="axis 'pos' would have size 2, but it has size 8"):
         nx.xmap(lambda x: nx.top_k(x, 2, axis="pos", out_axis="pos").values, ["pos"], ["pos"])(array(8))
-    with pytest.raises(nx.errors.AxisSizeError, match=r"the values .* have the axis 'pos' that is searched"):
+    with pytest.raises(nx.errors.AxisSizeError, match=r"the values .* have the searched axis 'pos'"):
         nx.searchsorted(nx.sum(x, 0), nx.sum(x, 0), axis="pos")
     with pytest.raises(nx.errors.NamedAxesLeftError, match=r"quantile: q, .*, has named axes"):
         nx.quantile(x, nx.sum(x, 0), "pos")
-    with pytest.raises(nx.errors.ArgumentError, match="method='middle' is none of"):
+    with pytest.raises(nx.errors.ArgumentError, match=r"method must be one of .*, got 'middle'"):
         nx.quantile(x, 0.5, "pos", method="middle")
     with pytest.raises(nx.errors.ArgumentError, match="sort: kind= and order= are not supported"):
         nx.sort(x, "pos", kind="stable")
@@ -254,5 +254,5 @@ def test_mistakes():
         nx.lexsort(())
     with pytest.raises(nx.errors.ArgumentTypeError, match="quantile: complex numbers have no order"):
         nx.quantile(x * 1j, 0.5, "pos")
-    with pytest.raises(nx.errors.ArgumentError, match="searchsorted: side='middle' is neither"):
+    with pytest.raises(nx.errors.ArgumentError, match="searchsorted: side must be 'left' or 'right', got 'middle'"):
         nx.searchsorted(x["pos", 0], 1.0, side="middle")

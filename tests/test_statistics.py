@@ -250,17 +250,19 @@ def test_mistakes():
     for f in calls:
         with pytest.raises(nx.errors.AxisNotFoundError, match=r"no axis 'poss' in .* Did you mean 'pos'\?"):
             f(x, axis="poss")
-    with pytest.raises(nx.errors.AxisSizeError, match="bincount: length= is needed here"):
+    with pytest.raises(nx.errors.AxisSizeError, match="bincount: length= is required during tracing"):
         jax.jit(lambda i: nx.bincount(i))(make.arange(3))
     with pytest.raises(
-        nx.errors.ArgumentTypeError, match=r"bincount: the argument must hold integers, got f\d\d\[3\]\{pos:8\}"
+        nx.errors.ArgumentTypeError, match=r"bincount: the argument must contain integers, got f\d\d\[3\]\{pos:8\}"
     ):
         nx.bincount(x, length=3)
     with pytest.raises(nx.errors.PositionalAxisError, match=r"average: the weights, .* do not fit"):
         nx.average(x, 0, make.ones(5))
-    with pytest.raises(nx.errors.ArgumentError, match="ord='fro' is not an order of a vector norm"):
+    with pytest.raises(
+        nx.errors.ArgumentError, match="the order of a vector norm must be a number, inf or -inf, got ord='fro'"
+    ):
         nx.norm(x, "fro", "pos")
-    with pytest.raises(nx.errors.ArgumentError, match="ord=3 is not an order of a matrix norm"):
+    with pytest.raises(nx.errors.ArgumentError, match=r"the order of a matrix norm must be .* got ord=3"):
         nx.norm(x, 3, ("pos", 0))
     with pytest.raises(nx.errors.AxisSizeError, match="bincount: the result has an axis 'k' already"):
         nx.bincount(nx.named(make.ones((2, 3), int), ["pos", "k"]), length=3, axis="pos", out_axis="k")

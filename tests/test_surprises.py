@@ -49,7 +49,7 @@ def test_an_index_over_all_axes_asks_for_their_order(name):
 
 def test_an_extremum_with_its_index_is_along_one_axis():
     for function in (nx.max_with_index, nx.min_with_index):
-        with pytest.raises(PositionalAxisError, match=r"with_index: axis=\.\.\. must be one axis, a position or a name"):
+        with pytest.raises(PositionalAxisError, match=r"with_index: axis=\.\.\. must be one positional or named axis"):
             function(X, ...)
     assert int(nx.max_with_index(DAY, ...).indices) == 3
 
@@ -106,7 +106,7 @@ def test_a_mask_adds_no_positions(name):
     op = name if name in ("nanmean", "nanvar") else "nanvar" if name == "nanstd" else name.removeprefix("nan")
     for x, kind in ((DAY, "f32[]{day:4}"), (X, "f32[]{station:3, day:4}")):
         assert message(lambda x=x: function(x, "day", where=MASK, **options), PositionalAxisError) == (
-            f"{op}: a mask only selects, and where= is bool[4], which does not broadcast to the positional axes of "
+            f"{op}: where= is bool[4], which does not broadcast to the positional axes of "
             f"{kind}. Name the mask: nx.named(mask, ['day'])."
         )
     with pytest.raises(PositionalAxisError, match=r"positional axes of f32\[\]\{station:3, day:4\}\. \[NX005\]$"):
@@ -134,7 +134,7 @@ def test_so_it_is_in_a_body(placement):
     f = nx.xmap(lambda x: nx.mean(x, "a", where=np.ones(8, bool)), ["a", "b"], ["b"], **placement.options)
     with (
         placement.context(),
-        pytest.raises(PositionalAxisError, match=r"mean: a mask only selects.*nx\.named\(mask, \['a'\]\)"),
+        pytest.raises(PositionalAxisError, match=r"mean: where= is .*nx\.named\(mask, \['a'\]\)"),
     ):
         f(array(8, 4))
 
@@ -144,8 +144,8 @@ def test_so_it_is_in_a_body(placement):
 
 def test_a_correlation_needs_two_variables():
     assert message(lambda: nx.corrcoef(X, axis="day"), PositionalAxisError) == (
-        "corrcoef: f32[]{station:3, day:4} has no positional axis, and without variables= each of its variables is correlated with itself alone, "
-        "which is always 1. Write which of 'station' are the variables, as in nx.corrcoef(x, axis='day', variables=('station', 'other'))."
+        "corrcoef: f32[]{station:3, day:4} has no positional axis, and without variables= each of its variables is correlated with itself only, "
+        "which is always 1. Pass the variables, chosen from 'station', as in nx.corrcoef(x, axis='day', variables=('station', 'other'))."
     )
     have = nx.corrcoef(X, axis="day", variables=("station", "other"))
     np.testing.assert_allclose(nx.positional(have, ["station", "other"]), np.corrcoef(DATA), rtol=1e-5)
@@ -183,7 +183,7 @@ def test_shard_places_something():
         "shard: no axis 'batch' in f32[8,2]; it has no named axis. Name its axes first: nx.named(x, ['batch', None])."
     )
     assert message(lambda: nx.shard({"w": plain, "b": plain}, {"batch": "x"}, mesh), AxisNotFoundError) == (
-        "shard: axis_resources maps 'batch', and none of the arrays of the tree has a named axis, so nothing would be placed. Name "
+        "shard: axis_resources maps 'batch', but no array of the tree has a named axis, so nothing would be sharded. Name "
         "the axes first: nx.named(tree, axes)."
     )
     row = nx.named(plain, ["row", None])
@@ -270,7 +270,7 @@ MISPLACED = {
     "normal": (lambda: nx.random.normal(jax.random.key(0), (3,), ["day"]), "dtype=['day'] is no", "named_shape={'day': 3}."),
     "array": (lambda: nx.array(DATA, ["station", "day"]), "dtype=['station', 'day'] is no", "nx.named(x, ['station', 'day'])."),
     "mean": (lambda: nx.mean(X, "day", True), "dtype=True is no element type", "By name it takes keepdims=, where= too."),
-    "arange": (lambda: nx.arange(5, "day"), "stop='day' is no number", "The name of the axis goes by keyword, axis='day'."),
+    "arange": (lambda: nx.arange(5, "day"), "stop='day' is not a number", "The name of the axis goes by keyword, axis='day'."),
     "linspace": (lambda: nx.linspace(0, 1, 5, "day"), "endpoint='day' is neither True nor False", "axis='day'."),
 }
 

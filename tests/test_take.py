@@ -181,7 +181,7 @@ MISTAKES = {
     "several": (
         (F32, 1, ("vocab", "embed")),
         nx.errors.PositionalAxisError,
-        "take: axis=('vocab', 'embed') must be one axis, a position or a name. If the tuple is the name, write "
+        "take: axis=('vocab', 'embed') must be one positional or named axis. If the tuple is the name, write "
         "axis=(('vocab', 'embed'),).",
     ),
     "out-of-range": (
@@ -210,7 +210,7 @@ def test_mistakes(name):
 def test_unknown_mode():
     with pytest.raises(nx.errors.PositionalAxisError) as caught:
         nx.take(F32, 1, "vocab", mode="raise")
-    assert said(caught.value) == "take: mode='raise' is none of ('fill', 'clip', 'wrap')."
+    assert said(caught.value) == "take: mode must be one of ('fill', 'clip', 'wrap'), got 'raise'."
 
 
 def test_indices_are_integers():

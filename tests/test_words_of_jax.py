@@ -415,7 +415,8 @@ def test_a_shard_map_in_a_body(lift):
 def test_indices_where_pairs_belong():
     v = nx.named(make.arange(3), ["i"])
     assert message(lambda: nx.lax.ppermute(v, "i", [1, 2, 0]), ArgumentTypeError) == (
-        "ppermute: perm=[1, 2, 0] has indices, and ppermute takes pairs (source, target). Where instance i gets the entry of instance perm[i], "
+        "ppermute: perm=[1, 2, 0] contains indices, but ppermute takes pairs (source, target). If instance i should "
+        "receive the element of instance perm[i], "
         "write nx.lax.pshuffle(x, 'i', perm)."
     )
 

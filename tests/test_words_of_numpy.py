@@ -130,7 +130,7 @@ def test_a_list_is_no_operand(op, call, what, kind):
 @pytest.mark.parametrize("x", [X, {"a": X}])
 def test_names_turned_round(x):
     assert message(lambda: nx.rename(x, {"d": "day", "s": "station"}), AxisNotFoundError).endswith(
-        "its named axes are 'station', 'day'. The old name comes first: write {'day': 'd', 'station': 's'}."
+        "its named axes are 'station', 'day'. The old name precedes the new one: write {'day': 'd', 'station': 's'}."
     )
     for names in ({"d": "day", "station": "s"}, {"d": "e"}):
         assert "comes first" not in message(lambda names=names: nx.rename(x, names), AxisNotFoundError)
@@ -163,13 +163,13 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first: n
         (
             lambda: X.at["day", 0].set(ARRAY),
             PositionalAxisError,
-            f"at[...].set: the values f32[3] have 1 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values first: "
+            f"at[...].set: the values f32[3] have 1 positional axes, but the elements to update, of {OF_X}, have 0. Name the axes of values first: "
             "nx.named(values, ['station']).",
         ),
         (
             lambda: X.at["day", 1:3].add(np.ones((2, 3), "float32")),
             PositionalAxisError,
-            f"at[...].add: the values f32[2,3] have 2 positional axes, and the entries to update, of {OF_X}, have 0. Name the axes of values "
+            f"at[...].add: the values f32[2,3] have 2 positional axes, but the elements to update, of {OF_X}, have 0. Name the axes of values "
             "first: nx.named(values, ['day', 'station']).",
         ),
         (lambda: nx.concatenate([V, ARRAY], "day"), AxisNotFoundError, "concatenate: " + GIVEN.format("f32[3]", "x", "x")),
@@ -181,8 +181,8 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first: n
         (
             lambda: nx.average(X, "day", weights=np.arange(4.0, dtype="float32")),
             PositionalAxisError,
-            f"average: the weights, f32[4], do not fit {OF_X}. Their positional axes are all those of the array, or those in axis, in that order; "
-            "give the other axes names. Name the axes of weights first: nx.named(weights, ['day']).",
+            f"average: the weights, f32[4], do not fit {OF_X}. Their positional axes must be all positional axes of the array, or "
+            "the ones in axis, in that order. Name the other axes. Name the axes of weights first: nx.named(weights, ['day']).",
         ),
         (
             lambda: nx.mean(X["day", IDS], "day"),
@@ -193,39 +193,39 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first: n
         (
             lambda: nx.broadcast_to(V, {"station": 3}),
             ArgumentTypeError,
-            "broadcast_to: shape={'station': 3} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
+            "broadcast_to: shape={'station': 3} has axis names, but shape is for positional axes. Write nx.broadcast_to(x, "
             "named_shape={'station': 3}).",
         ),
         (
             lambda: nx.order_like(X, ["day", "station"]),
             ArgumentTypeError,
-            "order_like: ['day', 'station'] stands where an array is expected, whose order is taken. Write nx.order_like(x, y), or "
+            "order_like: expected an array that defines the order, got ['day', 'station']. Write nx.order_like(x, y), or "
             "nx.positional(x, ['day', 'station']) for an array without names in this order.",
         ),
         (
             lambda: nx.xmap(nx.sin, (["batch", "k"],))(X),
             AxisMappingError,
-            f"xmap: the axis mapping ['batch', 'k'] asserts 2 axes, but argument 'x', {OF_X}, has 0, besides those that have names, 'station', "
-            "'day'. What has names already needs no mapping: leave in_axes out, or write None for this argument. To give these other names call "
+            f"xmap: the axis mapping ['batch', 'k'] asserts 2 axes, but argument 'x', {OF_X}, has 0 positional axes, and the named axes "
+            "'station', 'day'. A named array needs no mapping: leave out in_axes, or write None for this argument. To rename its axes, call "
             "nx.rename(x, {'station': 'batch', 'day': 'k'}) first.",
         ),
         (
             lambda: nx.xmap(nx.sin, ["day"])(X),
             AxisMappingError,
-            f"xmap: the axis mapping ['day'] asserts 1 axes, but argument 'x', {OF_X}, has 0, besides those that have names, 'station', 'day'. "
-            "What has names already needs no mapping: leave in_axes out, or write None for this argument.",
+            f"xmap: the axis mapping ['day'] asserts 1 axes, but argument 'x', {OF_X}, has 0 positional axes, and the named axes 'station', "
+            "'day'. A named array needs no mapping: leave out in_axes, or write None for this argument.",
         ),
         (
             lambda: nx.einsum("station day, day -> station", X, V),
             EinsumError,
-            "einsum: 'station day, day -> station' has names of axes where each letter is a positional axis; names stand in braces. Write "
+            "einsum: 'station day, day -> station' has axis names without braces, but each letter is a positional axis. Write "
             "'{station, day}, {day} -> {station}'.",
         ),
         (
             lambda: X[["day", "station"]],
             PositionalAxisError,
-            "getitem: the index ['day', 'station'] names an axis, but is not made of pairs of a name and its index. Write x['day', 3], "
-            "x['day', 3, 'station', 0:2], or a dict, x[{'day': 3, 0: idx}], which may have positions too.",
+            "getitem: the index ['day', 'station'] names an axis, but does not consist of pairs of a name and an index. Write x['day', 3], "
+            "x['day', 3, 'station', 0:2], or a dict, x[{'day': 3, 0: idx}], which also accepts positional axes.",
         ),
         (
             lambda: X.at.__setitem__(("day", 0), 3),
@@ -251,9 +251,11 @@ def test_the_remedies_run():
 def test_two_arrays_of_one_variable(op):
     function, x, y = getattr(nx, op), X["station", 0], X["station", 1]
     remedy = f"Stack both, nx.{op}(nx.stack([x, y], 'variable'), axis='day', variables=('variable', 'variable2'))."
-    assert message(lambda: function(x, y, axis="day"), ArgumentError) == f"{op}: y= is for the form without axis=. {remedy}"
+    assert (
+        message(lambda: function(x, y, axis="day"), ArgumentError) == f"{op}: y= is only for the form without axis=. {remedy}"
+    )
     assert message(lambda: function(x, y), PositionalAxisError) == (
-        f"{op}: f32[]{{day:4}} has no positional axis, and two arrays are the variables over positional observations. {remedy}"
+        f"{op}: f32[]{{day:4}} has no positional axis, but two arrays must be variables over positional observations. {remedy}"
     )
     said_call = remedy.removeprefix("Stack both, ").removesuffix(".")
     np.testing.assert_allclose(eval(said_call, {"nx": nx, "x": x, "y": y}).data, getattr(np, op)(A[0], A[1]), rtol=1e-4)
@@ -380,7 +382,7 @@ def test_a_name_that_is_a_tuple_stays_one():
         ),
         (
             lambda: nx.minimum(X),
-            "minimum: it takes two arrays, and is given 1. Write nx.minimum(x, y). Of the entries along an axis it is nx.min(x, axis).",
+            "minimum: the function takes two arrays, got 1. Write nx.minimum(x, y). To reduce along an axis, write nx.min(x, axis).",
         ),
         (
             lambda: nx.explain(plus),

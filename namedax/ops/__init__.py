@@ -1,8 +1,9 @@
-"""The operations on named arrays, in rooms by what a reader looks for.
+"""Operations on named arrays, in packages by purpose.
 
-From the bottom to the top, as imports run: `elementwise`, `reduction`, `collectives`, `shape`, `contraction`, `indexing`,
-`window`, `sorting`, `statistics`, `loops`, `random`, `nn`, `experts`, `ragged`. A room's docstring says what is in it, and where to begin.
+In import order, from the lowest layer up: `elementwise`, `reduction`, `collectives`, `shape`, `contraction`, `indexing`,
+`window`, `sorting`, `statistics`, `loops`, `random`, `nn`, `experts`, `ragged`. The docstring of each package lists its
+modules and names the first one to read.
 
-An operation takes its operands by `namedax.operands`, moves blocks by `namedax.resources`, and gets its name in a namespace of
-JAX's in `namedax.namespaces.registry`.
+An operation resolves its operands with `namedax.operands` and moves blocks with `namedax.resources`.
+`namedax.namespaces.registry` adds it to a namespace of JAX.
 """

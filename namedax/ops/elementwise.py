@@ -1,6 +1,6 @@
-"""Elementwise functions: JAX's own, over operands that are aligned by name.
+"""Elementwise functions of JAX, over operands that align by name.
 
-Every function of `FUNCTIONS` is `jnp`'s (or `jax.nn`'s) with the same arguments; array arguments may be named.
+Every function of `FUNCTIONS` takes the same arguments as the function of `jnp` (or `jax.nn`); array arguments may be named.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNARY = (
     "iscomplex isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians "
     "real reciprocal rint round sign signbit sin sinc sinh spacing sqrt square tan tanh trunc i0"
 ).split()
-# Those that take one array, by position, and nothing else.
+# The functions that take exactly one array, by position.
 _OF_ONE = frozenset(UNARY) - frozenset(
     "angle around i0 iscomplex isneginf isposinf isreal nan_to_num negative round trunc".split()
 )
@@ -53,7 +53,7 @@ BINARY = (
 
 
 def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> Any:
-    """`function` of the operands, aligned by name. `function` is elementwise, and broadcasts as `jnp` does."""
+    """Apply `function` to operands that align by name; it is elementwise, and broadcasts like functions of `jnp`."""
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
         result = function(*datas)
@@ -61,7 +61,7 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
-    """`apply_elementwise` of one function of this module, or another, as kernels call it; made once for each function."""
+    """Build the form of `apply_elementwise` for one function that kernels call; made once for each function."""
     compute = at_once(function)
 
     def call(op: str, *operands: Any) -> Any:
@@ -73,10 +73,10 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
     return call
 
 
-# --- what is done to floats of one type ------------------------------------------------------------------------------
+# --- functions of floats of one dtype --------------------------------------------------------------------------------
 
-# Of each function the one that `jnp` calls when it has found that all operands are floats of one type. A function of `jnp` is compiled on its
-# own, and traced anew for all types of arrays: most of what it takes to trace a small body.
+# For each function, the `jax.lax` function that `jnp` calls if all operands are floats of one dtype. A function of `jnp` is
+# compiled on its own and traced anew for each type of array. This takes most of the time to trace a small body.
 _OF_FLOATS: dict[Any, Callable[..., Any]] = {
     **{jnp.add: lax.add, jnp.subtract: lax.sub, jnp.multiply: lax.mul, jnp.true_divide: lax.div, jnp.divide: lax.div},
     **{jnp.maximum: lax.max, jnp.minimum: lax.min, jnp.negative: lax.neg, jnp.abs: lax.abs, jnp.square: lax.square},
@@ -90,14 +90,14 @@ _OF_FLOATS: dict[Any, Callable[..., Any]] = {
         jnp.not_equal: lax.ne,
     },
 }
-# Those after which `jnp` looks for NaN or a division by zero, where the user has asked for that.
+# The functions after which `jnp` checks for NaN or division by zero, if the user has enabled these checks.
 _CHECKED = frozenset({jnp.add, jnp.subtract, jnp.true_divide, jnp.divide, jnp.log, jnp.sqrt, jnp.sin, jnp.cos})
 _CHECKS = ("jax_error_checking_behavior_nan", "jax_error_checking_behavior_divide")
 _FLOATS = frozenset(map(jnp.dtype, ("float16", "bfloat16", "float32", "float64")))
 
 
 def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which calls the one of `jax.lax` at once where a trace gives it floats of one type, if there is one."""
+    """Wrap `function` to call its `jax.lax` counterpart directly on traced floats of one dtype, if there is one."""
     own, is_checked = _OF_FLOATS.get(function), function in _CHECKED
     if own is None:
         return function
@@ -119,9 +119,11 @@ def _are_checked() -> bool:
 def _of_blocks(
     own: Callable[..., Any], is_checked: bool, region: Region, key: tuple[Any, ...], operands: tuple[Any, ...]
 ) -> Any:
-    """`own` of numbers and of blocks with the same dims, shape and type, where a trace only writes a program; `None` for others.
+    """Apply `own` to numbers and to blocks of equal dims, shape and dtype in a trace without gradients; else return `None`.
 
-    Where it also differentiates, a kernel is cheaper, whose derivative JAX remembers.
+    A trace without gradients only builds a jaxpr.
+
+    In a trace that also differentiates, a kernel is cheaper, because JAX caches its derivative.
     """
     first = key[0] or key[-1]
     if first is None or first[3] not in _FLOATS or first[0].count(None) == len(first[0]):
@@ -140,12 +142,12 @@ def _of_blocks(
     return own(*datas)
 
 
-# Up to here each integer is a float of 32 bits.
+# Up to here each integer is exact as a 32-bit float.
 _EXACT = 1 << 24
 
 
 def _number(number: float, variance: frozenset[str], region: Region) -> Any:
-    """A number as a float, rounded as `jnp` rounds it, that varies over mesh axes. It is cast once in each trace."""
+    """Convert a number to a float, rounded as in `jnp`, and cast it to varying over mesh axes, once per trace."""
     as_float = np.float32(number)
     if not variance:
         return as_float
@@ -160,7 +162,7 @@ def _number(number: float, variance: frozenset[str], region: Region) -> Any:
 
 
 def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
-    """The operands if they are traced floats of one type, and numbers, as such floats; `None` if they are not."""
+    """Return traced floats of one dtype, and Python floats converted to it; `None` for other operands."""
     types = [jax.typeof(data) for data in datas if isinstance(data, jax.core.Tracer)]
     dtype = types[0].dtype if types else None
     if dtype not in _FLOATS:
@@ -170,7 +172,7 @@ def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
             return None
     if len(types) == len(datas):
         return list(datas)
-    # A number is rounded as `jnp` rounds it, and never has a result's type.
+    # A number is rounded as in `jnp`, and never determines the dtype of the result.
     if (
         dtype != jnp.float32
         or types[0].weak_type
@@ -180,7 +182,7 @@ def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
     return [data if isinstance(data, jax.core.Tracer) else np.float32(data) for data in datas]
 
 
-# A parameter that chooses what is computed, and must be known when it is compiled; before it the position of it and of all after it.
+# Parameters that select the computation and must be static; each list begins with the position of the first one.
 _STATIC: dict[str, tuple[Any, ...]] = {
     "angle": (1, "deg"),
     "around": (1, "decimals"),
@@ -191,7 +193,7 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The named version of an elementwise function of JAX. Arguments other than arrays and numbers stay as they are."""
+    """Wrap an elementwise function of JAX for named arrays; arguments other than arrays and numbers pass through."""
     call = elementwise_call(function)
 
     def operate(x: Any) -> Any:
@@ -200,9 +202,9 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     operate.__name__ = name  # for messages
     of_one = elementwise_operation(operate)
     face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
-    functools.update_wrapper(face, function, updated=())  # the attributes of a jnp.ufunc are not those of a function
+    functools.update_wrapper(face, function, updated=())  # a jnp.ufunc's attributes do not fit a function
     face.__name__ = face.__qualname__ = name
-    face.__module__ = "namedax.numpy"  # where it is found by its name, so that it can be pickled
+    face.__module__ = "namedax.numpy"  # where pickle finds it by its name
     face.__doc__ = _doc(function, name)
     return face
 
@@ -210,7 +212,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 def _of_several(
     function: Callable[..., Any], name: str, call: Callable[..., Any], of_one: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    """The form that takes several operands, and operands and options by keyword."""
+    """Build the form that takes several operands, and operands and options by keyword."""
 
     def operate(*operands: Any) -> Any:
         return kernels.run_elementwise(name, call, (), *operands)
@@ -240,7 +242,7 @@ def _of_several(
 
 
 def _refuse_other_than_two(name: str, given: int) -> None:
-    """Raises where a function of two arrays has failed, and was given fewer or more. Of several JAX does not say in its signature how many."""
+    """Raise if a function of two arrays failed with fewer or more; some signatures of JAX do not show their number."""
     if name in BINARY and name not in _STATIC and given != 2:
         along = {
             "minimum": "nx.min(x, axis)",
@@ -248,8 +250,8 @@ def _refuse_other_than_two(name: str, given: int) -> None:
             "add": "nx.sum(x, axis)",
             "multiply": "nx.prod(x, axis)",
         }.get(name)
-        entries = f" Of the entries along an axis it is {along}." if along else ""
-        raise ArgumentTypeError(f"{name}: it takes two arrays, and is given {given}. Write nx.{name}(x, y).{entries}")
+        entries = f" To reduce along an axis, write {along}." if along else ""
+        raise ArgumentTypeError(f"{name}: the function takes two arrays, got {given}. Write nx.{name}(x, y).{entries}")
 
 
 _signature_of = functools.cache(inspect.signature)
@@ -258,7 +260,7 @@ _signature_of = functools.cache(inspect.signature)
 def _by_keyword(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     first_static, *static = _STATIC.get(name, (sys.maxsize,))
     signature = _signature_of(function)
-    signature.bind(*args, **kwargs)  # complains about arguments that are twice there, or unknown
+    signature.bind(*args, **kwargs)  # raises for arguments that are repeated or unknown
     check_flags(name, flags_of(function), args, kwargs)
     by_place = itertools.islice(signature.parameters, first_static, None)
     kwargs = dict(zip(by_place, args[first_static:], strict=False)) | kwargs
@@ -286,14 +288,14 @@ def _call_by_keyword(
 def _doc(function: Callable[..., Any], name: str) -> str:
     return (
         f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments. Arrays may have named axes: positional axes "
-        "broadcast by position, named\naxes by name, and the result has the names of all of them. Moves no data between devices."
+        "broadcast by position, named\naxes by name, and the result has the names of all of them. No communication."
     )
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
-    The form with one argument is refused: its result's shape depends on the data.
+    Named arrays do not support the form with one argument, because the shape of its result depends on the data.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
@@ -304,7 +306,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         refuse_names("where", condition)
         if any(isinstance(array, NamedArray) for array in (condition, x, y)):
             raise NamedAxesLeftError(
-                "where: named arrays need all of condition, x and y; the shape of the form with one argument depends on data."
+                "where: named arrays require condition, x and y. The result shape of the one-argument form depends on data."
             )
         return jnp.where(condition, x, y)
     return _where_by_name(condition, x, y)
@@ -319,11 +321,11 @@ def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
 
 
 def _absent(name: str) -> Callable[..., Any]:
-    """What stands for a function that JAX has dropped, so that only a caller needs to know."""
+    """Build a substitute for a function that JAX has removed; it raises only when it is called."""
 
     def absent(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedArgumentError(
-            f"{name}: JAX {jax.__version__} has no jnp.{name} any more, and namedax lifts JAX's own."
+            f"{name}: JAX {jax.__version__} has no jnp.{name}. namedax only wraps functions that JAX has."
         )
 
     absent.__name__ = absent.__qualname__ = name
@@ -332,7 +334,7 @@ def _absent(name: str) -> Callable[..., Any]:
 
 
 class _Functions(Mapping[str, Callable[..., Any]]):
-    """The functions by their names. One is made when it is first asked for."""
+    """The functions by name, each made on first access."""
 
     def __init__(self) -> None:
         self._names = [*UNARY, *BINARY, "clip", "where"]

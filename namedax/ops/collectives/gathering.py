@@ -1,4 +1,4 @@
-"""Reading entries along axes that may be sharded: `pgather`."""
+"""`pgather`: reads of elements along axes that may be sharded."""
 
 from __future__ import annotations
 
@@ -30,25 +30,27 @@ Axes = tuple[str, ...]
 
 @operation(explicit=Explicit.AS_JAX, scope=True)
 def pgather(x: Any, idx: Any, axes: Any) -> Any:
-    """Reads entries of `x` along one or several axes, at indices over all of these together.
+    """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, except those that are
-        read, which are names of the result. Negative indices count from the end.
-      axes: a position, a name, or a tuple of them.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x` are batch axes, except the
+        gathered axes, which become axes of the result. Negative indices count from the end.
+      axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
-      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
-      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
+      The axes of `idx`, positional axes first, then the axes of `x` without `axes`. An index out of range gives NaN for
+      floats, the least integer for signed types, and `True` for booleans. It gives the largest integer for unsigned types and
+      for the words of random keys.
 
-    Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
-    `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
+    Communication: every device reads its own block, and one all-reduce of the result combines the reads; `x` is never
+    gathered. If `idx` itself has a sharded axis that is gathered: one all-gather of the indices, and one reduce-scatter of
+    the result.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` does not hold integers.
-      PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
+      AxisNotFoundError: `x` lacks an axis.
+      PositionalAxisError: an axis is out of range, an axis is given twice, or `idx` does not contain integers.
+      PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a gathered axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> table = nx.named(jnp.arange(12).reshape(3, 2, 2), ["vocab", None, "k"])
@@ -65,7 +67,7 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
 
 def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
-    """`pgather` of blocks; `whole` says that `idx` is whole along the names that are read (and the same on all devices)."""
+    """Apply `pgather` to blocks; `whole` marks an `idx` that is complete along gathered axes and equal on all devices."""
     if comm.is_keys(x):
         return _gather_keys(op, x, idx, axes, whole)
     region = ambient()
@@ -90,7 +92,7 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
         data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.place(n)})
     else:
         variance = frozenset()
-    # The indices: batch axes, own names, positions. Along names that are read every device needs those of all.
+    # The index axes: batch axes, other names, positional axes. Along gathered names every device needs all indices.
     order = [own.index(name) for name in (*shared, *alone)] + [i for i, dim in enumerate(own) if dim is None]
     index = lax.transpose(index, order)
     scattered = {len(shared) + i: places[names.index(name)] for i, name in enumerate(alone) if name in names}
@@ -114,13 +116,13 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
 
 
 def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]) -> tuple[Any, Any, Any]:
-    """Where row-major global indices are in a device's block, whether they are in it, and whether they are in the array at all."""
+    """Convert row-major global indices to local ones, with masks for "in this block" and "in the array"."""
     sizes = [
         place.size if isinstance(place, Uneven) else n * math.prod(map(lax.axis_size, place))
         for n, place in zip(blocks, places, strict=True)
     ]
     total = math.prod(sizes)
-    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may hold less than the axes
+    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may be too narrow
         index = index.astype(jnp.int32)
     index = jnp.where(index < 0, index + total, index)
     valid = (index >= 0) & (index < total)
@@ -138,7 +140,7 @@ def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance:
 
 
 def _put_together(values: Any, here: Any, valid: Any, places: Sequence[Axes], scattered: Mapping[int, Axes]) -> tuple[Any, Any]:
-    """What the devices found, added up: one reduce-scatter for a name that is read and stays, one all-reduce for the others."""
+    """Sum the partial reads: one reduce-scatter for gathered axes that the result keeps, one all-reduce for the others."""
     dtype = values.dtype
     values = comm.only_where(_over(here, values), values)
     values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
@@ -154,7 +156,7 @@ def _over(mask: Any, values: Any) -> Any:
 
 
 def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
-    """`gather_entries` of random keys: of their words, which can be compared and added up. These stand along one more position."""
+    """Run `gather_entries` on the words of random keys, which compare and add; words form one more positional axis."""
     dims = dims_of(x)
     keys = x._data if isinstance(x, NamedArray) else x
     read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))

@@ -1,10 +1,11 @@
-"""Collectives that keep the name: they scatter, exchange or permute the entries of a named axis.
+"""Collectives that keep the named axis: they scatter, exchange or permute its elements.
 
-All have the meaning that JAX gives them over logical indices, as under `jax.vmap(axis_name=...)`, the same whether the name is
-vectorised, sharded one entry per device, or sharded in blocks. A value that lacks the name is the same in every instance.
+All follow the semantics of JAX over logical indices, as under `jax.vmap(axis_name=...)`. The result is the same for an axis
+that is vectorized, sharded with one element per device, or sharded in blocks. A value without the axis is the same in every
+instance.
 
-A permutation is planned while the program is traced (`namedax.resources.routes`): entries that stay cost nothing, and the others travel
-in as few collective-permutes as the traffic allows.
+A permutation is planned during tracing (`namedax.resources.routes`). Elements that remain on their device cost nothing, and
+the others use as few collective-permutes as the traffic allows.
 """
 
 from __future__ import annotations
@@ -39,22 +40,22 @@ AxisName = Any
 Axes = tuple[str, ...]
 
 
-# --- where the names of a collective live ---------------------------------------------------------------------------
+# --- how the axes of a collective are sharded -----------------------------------------------------------------------
 
 
 class _Site(Record):
-    """A value with the names of a collective in front.
+    """A value with the axes of a collective in front.
 
     Attributes:
-      data: the local block: one dimension per name (of size 1 where the value lacks it), then the other names, then the
+      data: the local block: one dimension per axis (of size 1 if the value lacks it), then the other named axes, then the
         positional axes.
-      names: the names of the collective.
-      sizes: their global sizes.
-      blocks: the number of entries of each on one device.
-      places: the mesh axes of each; padding is put on and taken off as they say.
-      counts: the number of devices along these.
-      present: whether the value has the name.
-      kept: the other names.
+      names: the axis names of the collective.
+      sizes: the global sizes.
+      blocks: the number of elements of each axis on one device.
+      places: the mesh axes of each axis; they also determine the padding to add and remove.
+      counts: the number of devices along these mesh axes.
+      present: `True` for each axis that the value has.
+      kept: the other axis names.
       rank: the number of positional axes.
     """
 
@@ -74,17 +75,17 @@ class _Site(Record):
 
     @property
     def sharded(self) -> tuple[int, ...]:
-        """Which of the names are sharded axes of the value."""
+        """Return the indices of the axes that the value has and that are sharded."""
         return tuple(i for i, axes in enumerate(self.places) if axes and self.present[i])
 
     @property
     def uneven(self) -> tuple[tuple[int, Axes], ...]:
-        """The names with padding, with where they live."""
+        """Return the index and the mesh axes of each padded axis."""
         return tuple((i, place) for i, place in enumerate(self.places) if isinstance(place, Uneven))
 
     @property
     def mesh_axes(self) -> Axes:
-        """The mesh axes of the names that the value has, major first."""
+        """Return the mesh axes of the axes that the value has, major first."""
         return tuple(axis for i in self.sharded for axis in self.places[i])
 
     def position(self, op: str, axis: int, what: str, rank: int) -> int:
@@ -126,13 +127,13 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
 
 
 def _move_dims(data: Any, front: Sequence[int]) -> Any:
-    """`data` with the dimensions `front` in front."""
+    """Transpose `data` so that the dimensions `front` precede the others."""
     order = [*front, *(i for i in range(data.ndim) if i not in front)]
     return data if order == sorted(order) else lax.transpose(data, order)
 
 
 def _devices_to_front(data: Any, site: _Site) -> Any:
-    """`data`, whose first dimensions are whole axes of the names, with the parts that count devices in front, as one."""
+    """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
     for i, _ in site.uneven:
         if site.present[i]:
             data = padded(data, i, site.blocks[i] * site.counts[i])
@@ -149,19 +150,19 @@ def _devices_to_front(data: Any, site: _Site) -> Any:
 
 
 def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
-    """`data` whose dimension `place` is cut into one part per instance; these stand in front, one dimension per name."""
+    """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
     size, total = data.shape[place], site.total
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
         raise PositionalAxisError(
             f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it must be {rule} the size of the axis "
-            f"{show_names(site.names)}, {total}, because every instance gets one part of it."
+            f"{show_names(site.names)}, {total}, because every instance receives one block of it."
         )
     part = (size // total,) if tiled else ()
     data = data.reshape((*data.shape[:place], *site.sizes, *part, *data.shape[place + 1 :]))
     data = _move_dims(data, range(place, place + len(site.sizes)))
     for i, axes in enumerate(site.places):
-        if axes and not site.present[i]:  # all devices have it whole
+        if axes and not site.present[i]:  # replicated on all devices
             data = comm.cut(data, i, axes)
     return data
 
@@ -171,22 +172,22 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
-    """Sums over a named axis; of the sum, instance `i` keeps the `i`-th part of a positional axis.
+    """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
-      scatter_dimension: the positional axis that is cut into parts, one per instance.
-      tiled: `False`: its size is that of the named axis, and it disappears. `True`: its size is a multiple, and each instance
-        keeps a slice.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      scatter_dimension: the positional axis that is split, one block per instance; by default 0.
+      tiled: if `False` (default), the positional axis has the size of the named axis and is removed. If `True`, its size is a
+        multiple, and each instance keeps a slice.
 
     Returns:
-      An array that still has the name. A value that lacks the name counts once per instance.
+      An array that still has the named axis. A value without the axis counts once per instance.
 
-    Sharded, one entry per device or in blocks: the local sum, then one reduce-scatter, also over several names.
+    Communication: one reduce-scatter after the local sum, also over several axes, with one element per device or in blocks.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -218,23 +219,24 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
-    """Exchanges a named and a positional axis: instance `i` gets the `i`-th part of `split_axis` from every instance.
+    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
-      split_axis: the positional axis that is cut into parts, one per instance.
-      concat_axis: where the parts of all instances stand in the result.
-      tiled: `False`: `split_axis` has the size of the named axis and disappears, and a new axis stands at `concat_axis` of the
-        result. `True`: `split_axis` becomes shorter, and the parts are concatenated along `concat_axis`.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      split_axis: the positional axis that is split, one block per instance.
+      concat_axis: the positional axis of the result that enumerates the blocks of all instances.
+      tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and the result has a new axis
+        at `concat_axis`. If `True`, `split_axis` becomes shorter, and the blocks are concatenated along `concat_axis`.
 
     Returns:
-      An array that still has the name. A value that lacks the name is the same in every instance, and nothing is sent.
+      An array that still has the named axis. A value without the axis is the same in every instance, and needs no
+      communication.
 
-    Sharded, one entry per device or in blocks: one all-to-all and local transpositions, also over several names.
+    Communication: one all-to-all and local transposes, also over several axes, with one element per device or in blocks.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -250,13 +252,13 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
         site = _site(op, leaf, names)
         split = site.position(op, split_axis, "split_axis", site.rank)
         concat = site.position(op, concat_axis, "concat_axis", site.rank)
-        # One dimension per name for the parts, one per name for where they come from, and the rest.
+        # One dimension per name for the blocks, one per name for their sources, and the rest.
         data = _split_off(op, site, site.data, k + len(site.kept) + split, tiled, f"split_axis={split}")
         if site.sharded:
             data = comm.all_to_all(_devices_to_front(data, site), 0, 0, site.mesh_axes)
             devices = [site.counts[i] for i in site.sharded]
             data = data.reshape((*devices, *data.shape[1:]))
-            # The devices that sent are the major part of where it comes from.
+            # The sending devices are the major factor of the source index.
             order, shape = list(range(len(devices), len(devices) + k)), list(data.shape[len(devices) : len(devices) + k])
             for i in range(k):
                 at = len(devices) + k + i
@@ -296,7 +298,7 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
         for i, place in site.uneven:
             data = refilled(data, i, place)
         return make_result(data, out)
-    # The same value everywhere: it is repeated, or zero where nothing arrives.
+    # The same value everywhere: repeat it, or use zero for instances that receive nothing.
     there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)
     for i, place in enumerate(site.places):
         if place:
@@ -308,24 +310,25 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
-    """Sends the entry of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
       perm: pairs of indices along the axis. No source and no target appears twice.
 
     Returns:
-      An array of the same type. An instance that is not a target gets zeros.
+      An array of the same type. An instance that is not a target receives zeros.
 
-    Sharded in blocks of `b` entries: what stays on its device is not sent. A permutation of whole blocks is one
-    collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together;
-    a reversal one of a block. In general there are as many collective-permutes as the busiest device has partners, which is the
-    least number; where that is more than two and the traffic is even, one all-to-all, whose slots are padded to the largest
-    (at most twice what the collective-permutes would send). Nothing is gathered.
+    Communication, for an axis in blocks of `b` elements: elements that remain on their device are not sent. A permutation of
+    complete blocks is one collective-permute of a block. A shift by `k <= b` elements is one collective-permute of `k`
+    elements; a longer shift is two, of `b` elements in total. A reversal is one, of a block. In general, the number of
+    collective-permutes is the number of partners of the busiest device, which is the minimum. If that exceeds two and the
+    traffic is even, one all-to-all replaces them. Its slots are padded to the largest one, to at most twice the bytes of the
+    collective-permutes. Nothing is gathered.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: an index is out of range, or appears twice.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -337,8 +340,8 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     perm = list(perm)
     if perm and all(isinstance(entry, (int, np.integer)) for entry in perm):
         raise ArgumentTypeError(
-            f"ppermute: perm={format_value(perm)} has indices, and ppermute takes pairs (source, target). Where instance i "
-            "gets the entry of instance "
+            f"ppermute: perm={format_value(perm)} contains indices, but ppermute takes pairs (source, target). If instance i "
+            "should receive the element of instance "
             f"perm[i], write nx.lax.pshuffle(x, {format_value(axis_name)}, perm)."
         )
     pairs = [
@@ -357,9 +360,9 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
                 )
             if source in seen or result[target] >= 0:
                 raise AxisSizeError(
-                    f"ppermute: the pair {(source, target)} has a source or a target that stands in another pair too; an "
-                    "instance sends once and receives once. To send one entry to all, use pbroadcast; for several reads of "
-                    "one entry, pgather."
+                    f"ppermute: the source or the target of the pair {(source, target)} appears in another pair; an "
+                    "instance sends once and receives once. Use pbroadcast to send one element to all instances, or pgather to "
+                    "read one element several times."
                 )
             seen.add(source)
             result[target] = source
@@ -370,18 +373,18 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
+    """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
       perm: a permutation of all indices along the axis.
 
     Returns:
-      An array of the same type. What is sent: see `ppermute`.
+      An array of the same type. For the communication see `ppermute`.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `perm` is not a permutation of all indices.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -389,7 +392,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     Array([7, 5, 6], dtype=int32)
     """
     names = _names("pshuffle", axis_name)
-    perm = tuple(as_integer("pshuffle", "an entry of perm", i) for i in perm)
+    perm = tuple(as_integer("pshuffle", "an element of perm", i) for i in perm)
 
     def source_of(size: int) -> tuple[int, ...]:
         if sorted(perm) != list(range(size)):
@@ -405,20 +408,20 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """Gives every instance the entry of instance `source`.
+    """Broadcast the element of instance `source` to every instance.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
       source: an index along the axis.
 
     Returns:
       An array of the same type.
 
-    Sharded: one all-reduce of one entry, to which all devices but one add zero, and the same for the gradient.
+    Communication: one all-reduce of one element, to which all other devices contribute zeros, and the same for the gradient.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `source` is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx

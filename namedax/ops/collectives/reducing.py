@@ -1,7 +1,7 @@
-"""Collectives over names, with the meaning that JAX gives them over logical indices.
+"""Collectives over named axes, with JAX's semantics over logical indices.
 
-They work the same whether a name is vectorised, sharded one entry per device, or sharded in blocks. A value that lacks the name is
-the same in every instance: `psum` multiplies it by the size of the axis, `pmean`, `pmax` and `pmin` return it.
+They work the same for an axis that is vectorized, sharded with one element per device, or sharded in blocks. A value without
+the axis is the same in every instance. `psum` multiplies it by the size of the axis; `pmean`, `pmax` and `pmin` return it.
 """
 
 from __future__ import annotations
@@ -46,25 +46,25 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     for name in names:
         if not is_name(name):
             raise AxisNotFoundError(
-                f"{op}: {format_value(name)} is not an axis name; collectives go over named axes.{usage(op) if hasattr(name, 'dtype') else ''}"
+                f"{op}: {format_value(name)} is not an axis name; collectives operate on named axes.{usage(op) if hasattr(name, 'dtype') else ''}"
             )
     if len(set(names)) < len(names):
-        raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective goes over a name once.")
+        raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective takes each name once.")
     return names
 
 
 @checks_signature
 def axis_size(axis: AxisName) -> int:
-    """The global size of a named axis of the mapped function, or the product for a tuple of names.
+    """Return the global size of a named axis of the mapped function, or the product for a tuple of names.
 
     Args:
-      axis: a name, or a tuple of names.
+      axis: an axis name, or a tuple of names.
 
     Returns:
       A Python integer.
 
     Raises:
-      AxisNotFoundError: the name has no size here: no argument of the mapped function has it, nor does `axis_sizes`.
+      AxisNotFoundError: the axis has no size here: no argument of the mapped function has it, and `axis_sizes` lacks it.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.xmap(lambda x: x / nx.lax.axis_size("i"), in_axes=["i"], out_axes=["i"])(jnp.ones(4))
@@ -88,24 +88,24 @@ def _size(op: str, name: Hashable) -> int:
 
 
 def _size_where_lacking(op: str, name: Hashable) -> int:
-    """The global size of a name that a value lacks, because the value is the same in every instance.
+    """Return the global size of an axis that a value lacks because it is the same in every instance.
 
     Raises:
-      AxisNotFoundError: the name has no size here; or it is hidden, and the value is that of one instance.
+      AxisNotFoundError: the axis has no size here, or a `vmap` hides it and the value belongs to one instance.
     """
     by = vmapped_by(name)
     if by is not None:
         raise AxisNotFoundError(
-            f"{op}: {by} takes the axis {name!r} away here, and calls the function for each of its entries, which know nothing of each other. "
-            f"Call {op} outside of it, on what it is given or what it returns."
+            f"{op}: {by} removes the axis {name!r} here and calls the function on one element at a time. "
+            f"Call {op} outside of it, on its arguments or its results."
         )
     return _size(op, name)
 
 
 def axis_index(axis_name: AxisName) -> NamedArray:
-    """Every instance's index along a named axis: `i32[]{name}`, with the values 0 to size - 1.
+    """Return the index of every instance along a named axis: `i32[]{name}`, with the values 0 to size - 1.
 
-    For a tuple of names the index is row-major in the order given. Moves nothing.
+    For a tuple of names the index is row-major in the given order. No communication.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.xmap(lambda x: x + nx.lax.axis_index("i"), in_axes=["i"], out_axes=["i"])(jnp.zeros(4))
@@ -121,7 +121,7 @@ def axis_index(axis_name: AxisName) -> NamedArray:
 
 
 def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> NamedArray:
-    """`arange(size)` along `name`, of which every device makes its own block."""
+    """Build `arange(size)` along `name`, with each device computing its own block."""
     region = ambient()
     block = size if region is None else region.block_size(name, size, op, supports_padding=True)
     index = lax.iota(dtype, block)
@@ -129,7 +129,7 @@ def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> 
     if place:
         index = index + comm.block_index(place).astype(dtype) * block
     if isinstance(place, Uneven):
-        index = jnp.minimum(index, jnp.asarray(size - 1, dtype))  # padding repeats the last entry
+        index = jnp.minimum(index, jnp.asarray(size - 1, dtype))  # padding repeats the last element
     result: NamedArray = make_result(index, (name,))
     return result
 
@@ -141,13 +141,15 @@ def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, .
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum(x: Any, axis_name: AxisName) -> Any:
-    """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
+    """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
-    A value that lacks the name is multiplied by the size of the axis, as in JAX; of a Python number the result is one. The element
-    type stays, that of narrow integers too (truth values are counted). Sharded: one all-reduce of the local sums.
+    As in JAX, a value without the axis is multiplied by its size, and for a Python number the result is a Python number. The
+    dtype is preserved, also for narrow integers; booleans are counted as `int32`.
+
+    Communication: one all-reduce of the local sums.
 
     Raises:
-      AxisNotFoundError: a name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.xmap(lambda x: x / nx.lax.psum(x, "i"), in_axes=["i"], out_axes=["i"])(jnp.ones(4))
@@ -184,41 +186,42 @@ def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmean(x: Any, axis_name: AxisName) -> Any:
-    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`."""
+    """Average every leaf over a named axis or a tuple of them, and return a value without the axis unchanged. See `psum`."""
     return _over_present("pmean", "mean", x, axis_name)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmax(x: Any, axis_name: AxisName) -> Any:
-    """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
+    """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
 
-    Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
+    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the communication see `psum`.
     """
     return _over_present("pmax", "max", x, axis_name)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmin(x: Any, axis_name: AxisName) -> Any:
-    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`."""
+    """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
     return _over_present("pmin", "min", x, axis_name)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
-    """Turns a named axis, or a tuple of them, into a positional one that every instance sees whole.
+    """Gather a named axis, or a tuple of them, into a positional axis that is complete in every instance.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names gathers in row-major order.
-      axis: where the positional axis goes, counted among the positional axes of the result.
-      tiled: `False`: a new axis. `True`: the entries are concatenated along the positional axis `axis`, which exists.
+      axis_name: the axis name; a tuple of names gathers in row-major order.
+      axis: the index of the positional axis among the positional axes of the result; by default 0.
+      tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are concatenated along the
+        existing positional axis `axis`.
 
     Returns:
-      The array without the names. A value that lacks a name is repeated along the new axis, as in JAX.
+      The array without the named axes. A value without a named axis is repeated along the new axis, as in JAX.
 
-    Sharded: one all-gather, which is what is asked for: the result is whole on every device. Combined with a value that varies
-    over the same mesh axis its transpose is a reduce-scatter, otherwise a slice. (A result in which no name is left is a plain array, and counts
-    as replicated: combined, its transpose is an all-reduce and a slice.)
+    Communication: one all-gather; the result is replicated on every device. If the result is combined with a value that
+    varies over the same mesh axis, the transpose is a reduce-scatter, otherwise a slice. A result with no named axis is a
+    plain array and counts as replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.lax.all_gather(x, "i") * x, in_axes=["i"], out_axes=["i", None])
@@ -239,17 +242,17 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     data = x._data if isinstance(x, NamedArray) else x
     dims = dims_of(x)
     absent = [name for name in names if name not in dims]
-    for name in absent:  # repeated as often as there are instances; nothing is to be sent
+    for name in absent:  # repeated once per instance, without communication
         data = jnp.broadcast_to(data, (_size_where_lacking("all_gather", name), *data.shape))
         dims = (name, *dims)
     rank, axis = dims.count(None), as_integer("all_gather", "axis", axis)
     if not -(rank + (not tiled)) <= axis < rank + (not tiled):
         raise PositionalAxisError(
             f"all_gather: axis={axis} is out of range: {type_text(x)} has {rank} positional axes"
-            f"{'' if tiled else ', to which one is added'}."
+            f"{'' if tiled else ', and the result has one more'}."
         )
     axis %= rank + (not tiled)
-    # Gathered names stand in front, in the order given; then the result's named axes; then the positional ones.
+    # Gathered axes precede the others, in the given order; then the named axes of the result; then the positional axes.
     kept = [i for i, dim in enumerate(dims) if dim is not None and dim not in names]
     places = [i for i, dim in enumerate(dims) if dim is None]
     front = [dims.index(name) for name in names]

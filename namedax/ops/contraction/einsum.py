@@ -1,4 +1,4 @@
-"""Contractions over names: `einsum` with braces, and `dot`. What they do, and what is sent, is in `engine`."""
+"""`einsum` with axis names in braces, and `dot`; `engine` has their semantics and communication."""
 
 from __future__ import annotations
 
@@ -43,38 +43,36 @@ __all__ = ["dot", "einsum"]
 def einsum(
     spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
 ) -> Array:
-    """Contraction over positional and named axes.
+    """Contract arrays over positional and named axes.
 
     Args:
-      spec: one letter per positional axis, names in braces: `"n{b,k},{k,m}->n{b,m}"`. Names in operands that are not in the
-        result are summed over. A name that the specification does not mention is carried by broadcasting. Two axes of an
-        operand under one name, `{i,i:j}`, are read along their diagonal, like a letter that appears twice (if both are sharded,
-        the second is gathered). `{new:old}` reads the axis `old` of an operand as `new`, and in the result writes the axis
-        `old` as `new`; where the two names have different placements, this moves data (see the module's text). `...` stands for
-        further positional axes. Without an arrow, labels that appear once are kept (letters in alphabetical order), as in
-        NumPy.
-      *operands: arrays, named or not, any number. In NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, lists of numbers
-        stand for the letters.
-      precision: as in `jax.lax.dot_general`.
-      preferred_element_type: the type to accumulate in and to return; by default that of the
-        operands, as in `jnp.einsum`.
-      overlap: where two operands meet and one of them would be gathered to be read (by what differs
-        from device to device there), or the result reduce-scattered to be written, computes with one
-        block while the next is on its way around a ring: in one direction (`True`) or in both
-        (`"bidirectional"`). The gathered operand never exists as a whole, and the same holds for the
-        gradients (which then exist in reverse mode only). A result that would be all-reduced is
-        reduce-scattered in that way, along its largest axis that divides, and its blocks then go around
-        once more; it is all-reduced after all if it is a vector, or if no axis of it divides by the
-        number of devices. By default as given to `xmap`.
+      spec: one letter per positional axis, axis names in braces: `"n{b,k},{k,m}->n{b,m}"`. Axes of operands that the result
+        omits are summed over. Axes that the specification does not mention broadcast. Two axes of an operand under one name,
+        `{i,i:j}`, give their diagonal, like a repeated letter (if both are sharded, the second is gathered). `{new:old}`
+        reads the axis `old` of an operand as `new`, and in the result writes the axis `old` as `new`. If the two names have
+        different shardings, this communicates. `...` denotes further positional axes. Without an arrow, labels that appear
+        once are kept (letters in alphabetical order), as in NumPy.
+      *operands: arrays, named or not, any number. In NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, lists of
+        numbers replace the letters.
+      precision: as in `jax.lax.dot_general`; by default `None`.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the operands, as in
+        `jnp.einsum`.
+      overlap: overlaps communication with computation around a ring, in one direction (`True`) or in both
+        (`"bidirectional"`); by default the setting of `xmap`. It applies if an operand must be gathered over mesh axes along
+        which the other operand varies. It also applies if the result is reduce-scattered. Each device computes with one block
+        while it transfers the next. The gathered operand is never materialized, also in the gradients, which then exist in
+        reverse mode only. A result that needs an all-reduce is instead reduce-scattered in this way along its largest axis
+        that divides. Its blocks then go around the ring once more. It is still all-reduced if it is a vector, or if the
+        number of devices divides none of its axes.
 
     Returns:
-      An array with the axes of the result; a plain `jax.Array` if it has no names.
+      An array with the axes of the result; a plain `jax.Array` if it has no named axes.
 
     Raises:
       EinsumError: the specification is malformed or does not fit the operands.
-      AxisNotFoundError: an operand lacks a name.
+      AxisNotFoundError: an operand lacks an axis.
       AxisSizeError, PositionalAxisError: sizes disagree.
-      PlacementConflictError: two names on one mesh axis meet.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((4, 2, 8)), ["pos", "heads", "d"])
@@ -93,13 +91,13 @@ def einsum(
     given = (precision, preferred_element_type, overlap)
     with explain_type_errors:
         if parsed.renames and ambient() is not None:
-            # The mapped function learns of names that are in no operand and in no result; a kernel could not tell it.
+            # The mapped function records names that are in no operand and no result; a cached kernel could not record them.
             return in_scope(scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands)
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
 def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
-    """The specification, parsed; where one cannot be read whose words are names of the operands, what it is with braces is said."""
+    """Parse the specification; if that fails because axis names lack braces, raise an error that suggests the braces."""
     try:
         return parse_einsum(spec)
     except EinsumError:
@@ -111,8 +109,8 @@ def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
         braced = [f"{{{', '.join(term)}}}" for term in terms]
         meant = f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
         raise EinsumError(
-            f"einsum: {format_value(spec)} has names of axes where each letter is a positional axis; names stand in "
-            f"braces. Write {format_value(meant)}."
+            f"einsum: {format_value(spec)} has axis names without braces, but each letter is a positional axis. "
+            f"Write {format_value(meant)}."
         ) from None
 
 
@@ -124,10 +122,10 @@ def _einsum(op: str, spec: EinsumSpec, precision: Any, preferred_element_type: A
 
 
 def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """The specification and the operands of NumPy's other form: `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+    """Convert NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, to a specification and its operands.
 
     Raises:
-      EinsumError: it is neither that nor an operand behind which numbers stand.
+      EinsumError: the arguments are neither a specification nor operands that are followed by lists of numbers.
     """
     arguments = (first, *rest)
     operands, lists = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
@@ -136,8 +134,8 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
         isinstance(numbers, (list, tuple)) for numbers in (*lists, *([result] if len(arguments) % 2 else []))
     ):
         raise EinsumError(
-            f"einsum: the first argument is the specification, a string; got {type_text(first)}. (Or each operand is followed by a list "
-            "of numbers, one for each positional axis, and the result's list stands last.)"
+            f"einsum: the first argument is the specification, a string; got {type_text(first)}. (Or follow each operand by a list "
+            "of numbers, one per positional axis, and end with the list of the result.)"
         )
 
     def term(numbers: Sequence[Any]) -> str:
@@ -147,13 +145,13 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     return spec if result is None else f"{spec}->{term(result)}", operands
 
 
-# In the order of their codes, so that numbers and letters are sorted alike.
+# In the order of their code points, so that numbers and letters sort the same way.
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def _check_overlap(op: str, overlap: Any) -> None:
     if overlap is not None and overlap not in OVERLAPS:
-        raise ArgumentError(f"{op}: overlap={format_value(overlap)} is none of True, False and 'bidirectional'.")
+        raise ArgumentError(f"{op}: overlap must be True, False or 'bidirectional', got {format_value(overlap)}.")
 
 
 def _count(n: int, what: str) -> str:
@@ -163,11 +161,11 @@ def _count(n: int, what: str) -> str:
 def _label(
     spec: EinsumSpec, operands: Sequence[Any]
 ) -> tuple[list[Labels], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
-    """What the specification says of these operands.
+    """Assign labels to the dimensions of the operands, according to the specification.
 
     Returns:
-      The labels of every operand's dimensions; the positional labels of the result, in order; the
-      names that are kept; and for those that are written under another name, this name.
+      A tuple: the labels of every operand's dimensions, the positional labels of the result, the kept names, and the new
+        names of renamed axes.
     """
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
@@ -194,7 +192,7 @@ def _label(
             raise EinsumError(f"einsum: letter {letter!r} of the result is in no operand.{spec.point(at)}")
     if ellipsis and ELLIPSIS not in result.letters:
         raise EinsumError(
-            "einsum: '...' stands in an operand, but not in the result. Write it there, or write "
+            "einsum: '...' appears in an operand, but not in the result. Add it to the result, or write "
             f"letters.{spec.point(result.at)}"
         )
     for (_, name), at in zip(result.names, result.names_at, strict=True):
@@ -210,14 +208,14 @@ def _label(
 
 
 def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
-    """The number of positional axes that `...` stands for in operand `i`."""
+    """Count the positional axes that `...` denotes in operand `i`."""
     term = spec.operands[i]
     dims = dims_of(operand)
     rank = dims.count(None)
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
         names = [dim for dim in dims if isinstance(dim, str)]
-        braces = f" Names stand in braces: '{{{','.join(names)}}}'." if letters > rank and names else ""
+        braces = f" Write axis names in braces: '{{{','.join(names)}}}'." if letters > rank and names else ""
         raise EinsumError(
             f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has {rank} positional "
             f"ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or '...'.{braces}{spec.point(term.at)}"
@@ -267,32 +265,31 @@ def dot(
     preferred_element_type: Any = None,
     overlap: Overlap | None = None,
 ) -> Array:
-    """Contraction of two arrays over the given names; all other axes are broadcast.
+    """Contract two arrays over the given named axes, and broadcast the other axes.
 
-    `nx.numpy.dot` is another function: it contracts positions, the last axis of one with the last but one of the other, and names are
-    batch axes.
+    `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with the last but one of the
+    other, and its named axes are batch axes.
 
     Args:
       x: a named array.
       y: a named array.
-      axis: a name, or a tuple of names, that both arrays have.
-      precision: as in `jax.lax.dot_general`.
-      preferred_element_type: the type to accumulate in and to return; by default that of the
-        operands.
-      overlap: as in `einsum`; useful where an operand's axis must move to meet the other operand.
+      axis: an axis name, or a tuple of names, that both arrays have.
+      precision: as in `jax.lax.dot_general`; by default `None`.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the operands.
+      overlap: as in `einsum`, by default the setting of `xmap`; useful if an operand must be resharded for the contraction.
 
     Returns:
-      An array with all names of both but the contracted ones. At most one operand has positional axes, or those of both are
-      equal and meet elementwise; for outer products of positional axes use `einsum`.
+      An array with all axes of both operands except the contracted ones. At most one operand has positional axes, or both
+      have equal positional shapes, which multiply elementwise; for outer products of positional axes use `einsum`.
 
-    Over a sharded name: one all-reduce of the result.
+    Communication: over a sharded axis, one all-reduce of the result.
 
     Raises:
-      AxisNotFoundError: an operand lacks a name.
-      AxisNameError: a name is given twice.
-      AxisSizeError: a name has two sizes.
+      AxisNotFoundError: an operand lacks an axis.
+      AxisNameError: an axis is given twice.
+      AxisSizeError: an axis has two sizes.
       PositionalAxisError: both operands have positional axes, of different shapes.
-      PlacementConflictError: two names on one mesh axis meet.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 3)), ["batch", "inputs"])
@@ -310,14 +307,14 @@ def dot(
 
 
 def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
-    """A sentence on how an operand without names gets `name`, at the axis that has its size in the other one where there is only one."""
+    """Explain how to name the axis of an unnamed operand, if one axis has the size of `name` in the other operand."""
     if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
         return ""
     return naming(argument, block.shape, {name: other.named_shape.get(name) if isinstance(other, NamedArray) else None})
 
 
 def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
-    """How an operand's axis with a name like `name` is read as that, if it has the size of the other operand's."""
+    """Return code that renames a similarly named axis, if it has the size of `name` in the other operand."""
     sizes, wanted = (dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other))
     if name in wanted and sizes.get(closest(name, sizes)) != wanted[name]:
         return ""
@@ -340,7 +337,7 @@ def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type
     if all(shapes) and shapes[0] != shapes[1]:
         raise PositionalAxisError(
             f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} ({type_text(blocks[0])} and "
-            f"{type_text(blocks[1])}); they must be equal, or those of one operand empty. For an outer product write einsum "
+            f"{type_text(blocks[1])}); they must be equal, or one operand must have none. For an outer product write einsum "
             "with a letter for each axis."
         )
     keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))

@@ -1,13 +1,13 @@
 """Contraction of operands whose dimensions have labels: the engine of `einsum`, `dot` and `pdot`.
 
-Every dimension of every operand has a label (a name, or an integer for a positional axis), and labels that are not in the result
-are summed over. Two operands meet in one `dot_general`, or in one multiplication where nothing is summed; three or more meet in pairs
-(`order`).
+Every dimension of every operand has a label: an axis name, or an integer for a positional axis. Labels that are not in the
+result are summed over. Two operands contract in one `dot_general`, or in one multiplication if nothing is summed. Three or
+more contract in pairs (`order`).
 
-Communication follows from the labels. Reading an axis under a name with a different placement moves it
-(`namedax.resources.layout`). A label that is summed and sharded costs one all-reduce of the local result, or one reduce-scatter
-where the result is written onto the mesh axes that were just reduced. Nothing else communicates. With `overlap=` what is sent
-goes around a ring, alongside the computation (`namedax.ops.contraction.rings`).
+Communication follows from the labels. Reading an axis under a name with a different sharding reshards it
+(`namedax.resources.layout`). A summed label that is sharded costs one all-reduce of the local result. If the result is
+written with the mesh axes just reduced, it costs one reduce-scatter instead. There is no other communication. With `overlap=`
+the communication goes around a ring, alongside the computation (`namedax.ops.contraction.rings`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ Labels = tuple[Label, ...]
 
 
 class _Term(Record, frozen=False):
-    """An operand on its way.
+    """An operand during the contraction.
 
     Attributes:
-      source: the data, or the named array that holds it, as long as nothing was done to it (it
-        remembers what it was cast and moved to).
+      source: the data. It is the original named array until an operation changes it, because that array caches its casts and
+        reshardings.
       labels: one per dimension.
-      places: the placement that every dimension has; that of its label comes when the term is read.
+      places: the current sharding of every dimension; reading the term changes it to the sharding of its label.
     """
 
     source: Any
@@ -67,15 +67,15 @@ class _Term(Record, frozen=False):
         return self.source._data if isinstance(self.source, NamedArray) else self.source
 
     def without(self, dims: Iterable[int], data: Any) -> _Term:
-        """The term with `data`, which lacks these dimensions."""
+        """Replace the data by `data`, which lacks the dimensions `dims`."""
         kept = [i for i in range(len(self.labels)) if i not in set(dims)]
         return _Term(data, tuple(self.labels[i] for i in kept), tuple(self.places[i] for i in kept))
 
     def without_repeats(self) -> _Term:
-        """The diagonal over a letter or a name that stands twice.
+        """Take the diagonal over every letter or name that appears twice.
 
-        It lies where the first of its two axes that is sharded does, which has the block of the other one cut out. If both are, the second
-        is gathered first.
+        The result has the sharding of the first of the two axes that is sharded, and the other axis is sliced to that block.
+        If both are sharded, the second is gathered first.
         """
         term = self
         for label in dict.fromkeys(self.labels):
@@ -85,7 +85,7 @@ class _Term(Record, frozen=False):
                 if not term.places[first]:
                     first, second = second, first
                 data, place = term.data, term.places[first]
-                if term.places[second]:  # whole, without padding
+                if term.places[second]:  # complete, without padding
                     data = comm.all_gather(data, second, term.places[second], "invarying")
                 if place:
                     data = comm.cut(data, second, place)
@@ -95,7 +95,7 @@ class _Term(Record, frozen=False):
         return term
 
     def without_broadcast(self) -> _Term:
-        """Without the axes of `...` that have size 1; an operand that has them larger broadcasts."""
+        """Remove the axes of `...` that have size 1; they broadcast against an operand with larger ones."""
         ones = [i for i, label in enumerate(self.labels) if isinstance(label, int) and label < 0 and self.data.shape[i] == 1]
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
@@ -113,13 +113,13 @@ class Contraction:
 
     Args:
       op: the operation, for messages.
-      labels: of the dimensions of every operand.
-      keep: the names of the result, as they are called until it is written.
+      labels: the labels of the dimensions of every operand.
+      keep: the names of the result, before `writes` renames them.
       letters: the positional labels of the result, in order.
-      writes: for names of the result that are written as another name, this name.
-      precision: of `dot_general`.
-      dtype: the type to accumulate in and to return, or `None`.
-      overlap: whether blocks go around a ring while others are computed with; `None`: as the region says.
+      writes: the new name of each axis that the result renames.
+      precision: the precision of `dot_general`.
+      dtype: the dtype to accumulate in and to return, or `None`.
+      overlap: overlaps the transfer of blocks around a ring with computation; by default (`None`) the setting of the region.
     """
 
     def __init__(
@@ -139,25 +139,25 @@ class Contraction:
         self.region = ambient()
         self.manual = self.region is not None and self.region.manual
         self.overlap = overlap if overlap is not None or self.region is None else self.region.overlap
-        # What one operand has and nobody else. It is summed before the operands meet, where it
-        # lies: to move it first would send more.
+        # Labels that only one operand has. They are summed before the operands contract and with the operand's own sharding,
+        # because resharding first would send more.
         self.alone = [
             frozenset(ls) - self.kept - frozenset(_chain(labels[:i] + labels[i + 1 :])) for i, ls in enumerate(labels)
         ]
         self.late: frozenset[str] = frozenset()
         self.pending: list[str] = []
-        self.plain = ""  # in programs, and so in reports: why there is no ring though one was asked for
+        self.plain = ""  # the reason why a requested ring is not used; it appears in programs, and so in reports
 
     def place(self, label: Label) -> Axes:
-        """The placement of a label; that of a positional one is empty."""
+        """Return the sharding of a label, which is empty for a positional label."""
         if self.region is None or not self.manual or isinstance(label, int):
             return ()
         return self.region.place(label)
 
     def run(self, blocks: Sequence[Any]) -> Any:
-        """Contracts the blocks of this device, communicates, and names the result."""
+        """Contract the blocks of this device, communicate, and name the result."""
         self._check(blocks)
-        # As in `jnp.einsum`, all operands have the result's type before the first product.
+        # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first product.
         self.common, self.weak = _common_type(blocks)
         self.accumulate = self.common
         if self.preferred is not None:
@@ -178,10 +178,10 @@ class Contraction:
             terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
         return self._write(terms[0])
 
-    # --- what must hold ---
+    # --- checks ---
 
     def _check(self, blocks: Sequence[Any]) -> None:
-        """Raises where one label has two sizes, or a name of the region has a different size."""
+        """Raise if one label has two sizes, or an axis of the region has a different size."""
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
         for i, (block, ls) in enumerate(zip(blocks, self.labels, strict=True)):
@@ -200,7 +200,7 @@ class Contraction:
                 if not isinstance(label, int):
                     raise AxisSizeError(f"{op}: axis {label!r} {both}; a name has one size. Rename one of the two.")
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
-                raise PositionalAxisError(f"{op}: {what} {both}. One letter stands for one size.")
+                raise PositionalAxisError(f"{op}: {what} {both}. Axes with one label must have equal sizes.")
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
                 if isinstance(data_of(block), jax.core.Tracer) and (variance := varying(data_of(block))):
@@ -217,16 +217,16 @@ class Contraction:
         region.seen.update(label for label in known if not isinstance(label, int))
 
     def _check_placement(self, labels: Iterable[Label]) -> None:
-        """Raises where two names on one mesh axis are in one value."""
+        """Raise if two axes of one value are sharded over the same mesh axis."""
         if self.region is not None and self.region.resources:
             names = (label for label in labels if label is not None and not isinstance(label, int))
             self.region.check_placement(self.op, names)
 
     def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
-        """Mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
+        """Return the mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
 
-        These are mesh axes onto which the result is written, and that only one label uses: what is
-        partial over them must not meet anything that lies on them.
+        The result is written with these mesh axes, and only one label uses them. A partial sum over a mesh axis must not
+        combine with values that are sharded over it.
         """
         if not self.manual:
             return frozenset()
@@ -238,7 +238,7 @@ class Contraction:
         users: dict[str, set[Label]] = {}
         for i, term in enumerate(terms):
             for label, place in zip(term.labels, term.places, strict=True):
-                # A name may be summed in two operands, in each alone; then they are two users.
+                # Two operands may each sum over the same name on their own; these count as two users.
                 user = (i, label) if label in self.alone[i] else label
                 for mesh_axis in place if label in self.alone[i] else self.place(label):
                     users.setdefault(mesh_axis, set()).add(user)
@@ -247,9 +247,9 @@ class Contraction:
     # --- sums and products ---
 
     def _reduce(self, data: Any, mesh_axes: Iterable[str]) -> Any:
-        """The sum over mesh axes, except over those where it can wait."""
+        """Sum over mesh axes, except over the mesh axes in `late`, whose sum can wait."""
         mesh_axes = tuple(mesh_axes)
-        if data.dtype == jnp.bool_:  # there is no sum of truth values
+        if data.dtype == jnp.bool_:  # booleans have no sum
             return comm.pmax(data, mesh_axes) if mesh_axes else data
         self.pending += [axis for axis in mesh_axes if axis in self.late]
         now = tuple(axis for axis in mesh_axes if axis not in self.late)
@@ -270,19 +270,19 @@ class Contraction:
         return term.without(dims, data)
 
     def _without_padding(self, data: Any, labels: Labels, summed: Iterable[Label]) -> Any:
-        """The data of an operand, where its labels lie, with zeros for padding along labels that are summed."""
+        """Fill the padding of an operand with zeros along the summed labels."""
         for dim, label in enumerate(labels):
             if label in summed:
                 data = masked(data, dim, self.place(label), 0)
         return data
 
     def _variance(self, term: _Term) -> frozenset[str]:
-        """The mesh axes over which the term varies once it is read."""
+        """Return the mesh axes over which the term varies after it is read."""
         goal = frozenset(_chain(self.place(label) for label in term.labels))
         return varying(term.data) - frozenset(_chain(term.places)) | goal
 
     def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> Any:
-        """The data of a term, moved to where its labels lie (or to `goal`), and varying over `variance`."""
+        """Reshard the data of a term to the sharding of its labels (or to `goal`), and cast it to varying over `variance`."""
         if goal is None:
             goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
@@ -290,7 +290,7 @@ class Contraction:
         return read(term.source, term.places, goal, variance)
 
     def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
-        """Contracts two terms over what they have in common and nothing else needs."""
+        """Contract two terms over the labels that both have and that are not needed later."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
         self.plain = ""
         if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
@@ -305,7 +305,7 @@ class Contraction:
             x, y = self._read(a, variance), self._read(b, variance)
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
-        # Both: what the padding of one is multiplied by may be infinite.
+        # Mask both operands: the padding of one may multiply infinite values of the other.
         x, y = self._without_padding(x, a.labels, summed), self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
@@ -321,18 +321,18 @@ class Contraction:
 
     def _dot_general(self, x: Any, y: Any, dimensions: Any) -> Any:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
-            # The first time a trace that only writes a program has nothing to gain from what JAX remembers of a call.
+            # A trace that only builds a jaxpr does not benefit from JAX's cache on the first calls.
             if self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions)) <= _OFTEN:
                 return lax.dot_general(x, y, dimensions, precision=self.precision, preferred_element_type=self.preferred)
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
     def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
-        """The contraction of two terms around a ring, where one must be gathered or the result reduce-scattered."""
+        """Contract two terms around a ring, if one must be gathered or the result reduce-scattered."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
         if uneven := self._uneven(a, b):
-            self.plain = _no_ring("uneven", uneven)  # blocks with padding go around no ring
+            self.plain = _no_ring("uneven", uneven)  # padded blocks do not support rings
             return None
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
@@ -365,7 +365,7 @@ class Contraction:
         return None
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
-        """The names of operands that do not divide over their mesh axes, as they are stored or as they are read."""
+        """Return the labels of axes that do not divide over their mesh axes, before or after they are read."""
         found: dict[Label, None] = {}
         for term in terms:
             for label, place in zip(term.labels, term.places, strict=True):
@@ -374,10 +374,11 @@ class Contraction:
         return tuple(found)
 
     def _reduced_around(self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes) -> _Term | None:
-        """The sum of the contraction of two terms over mesh axes, whole on every device, around a ring.
+        """Contract two terms and sum the result over mesh axes around a ring, replicated on every device.
 
-        It is computed in blocks of its largest axis that divides into as many as there are devices. Not where it is a vector, which
-        is too small to be sent in parts, nor where a part of the sum is in time, and the rest is sent once, when all of it is there.
+        The largest axis of the result that the number of devices divides is split into one block per device. There is no ring
+        for a vector, which is too small to split. There is also none if part of the sum is over loop steps, because the rest
+        is then sent once, after the last step.
         """
         sizes = {label: n for term in (a, b) for label, n in zip(term.labels, self._sizes(term), strict=True)}
         whole = [label for label in labels if sizes[label] % self._blocks(reduced) == 0]
@@ -393,21 +394,21 @@ class Contraction:
         return _Term(data, labels, tuple(self.place(found) for found in labels))
 
     def _sizes(self, term: _Term) -> list[int]:
-        """The local size of every dimension of a term, once it is read."""
+        """Return the local size of every dimension of a term after it is read."""
         goals = (self.place(label) for label in term.labels)
         sizes = zip(term.data.shape, term.places, goals, strict=True)
         return [n * self._blocks(old) // self._blocks(new) for n, old, new in sizes]
 
     def _gathered(self, term: _Term, variance: frozenset[str]) -> tuple[_Term, Label, Axes] | None:
-        """What is left to gather of a term, if that is all that is to be done and the other operand varies there.
+        """Find the remaining all-gather of a term, if no other resharding remains and the other operand varies there.
 
         Returns:
-          The term, the label and the mesh axes. If there are several labels, the one in the most blocks; the others are
-          gathered at once.
+          The term, the label and the mesh axes. If several labels remain, the label with the most blocks; the others are
+          gathered immediately.
         """
         goal = [self.place(label) for label in term.labels]
         moved = {i: place[len(new) :] for i, (place, new) in enumerate(zip(term.places, goal, strict=True)) if place != new}
-        if not moved or len(term.labels) < 2:  # a vector is too small to be sent in parts
+        if not moved or len(term.labels) < 2:  # a vector is too small to split
             return None
         if any(term.places[i][: len(goal[i])] != goal[i] or not variance.issuperset(axes) for i, axes in moved.items()):
             return None
@@ -426,7 +427,7 @@ class Contraction:
         return [data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas]
 
     def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
-        """The product where nothing is summed, after both operands are broadcast to `labels`."""
+        """Multiply two operands that share no summed label, after broadcasting both to `labels`."""
         sizes = dict(zip(b, y.shape, strict=True)) | dict(zip(a, x.shape, strict=True))
         shape = tuple(sizes[label] for label in labels)
         aligned = []
@@ -443,7 +444,7 @@ class Contraction:
         return jnp.multiply(*aligned)
 
     def _weak_dot(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
-        # Only jnp's functions return weak types.
+        # Only the functions of jnp return weak types.
         symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(a + b))}
         left, right, out = ("".join(symbols[label] for label in ls) for ls in (a, b, labels))
         return jnp.einsum(
@@ -477,7 +478,7 @@ class Contraction:
     # --- the result ---
 
     def _write(self, term: _Term) -> Any:
-        """Finishes the sums that waited, moves the result to where it is written, and names it."""
+        """Finish the sums that waited, reshard the result to its written names, and name it."""
         data, labels, places = term.data, term.labels, list(term.places)
         if self.preferred is not None and data.dtype != self.preferred:
             data = data.astype(self.preferred)
@@ -503,9 +504,9 @@ class Contraction:
         return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
 
     def _finish_sums(self, data: Any, places: list[Axes], goal: Sequence[Axes]) -> Any:
-        """Sums over the mesh axes that waited: a reduce-scatter onto each dimension that wants them.
+        """Sum over the mesh axes that waited, with a reduce-scatter onto each dimension that is written with them.
 
-        Notes in `places` where the dimensions are then.
+        Records in `places` the new sharding of the dimensions.
         """
         pending = dict.fromkeys(self.pending)
         for dim, (have, want) in enumerate(zip(list(places), goal, strict=True)):
@@ -519,7 +520,7 @@ class Contraction:
                 arriving = want
             free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
             if want[: len(have)] != have or not free:
-                arriving = taken  # on the way; `move` does the rest
+                arriving = taken  # an intermediate sharding; `move` does the rest
             if isinstance(arriving, Uneven) or data.shape[dim] % self._blocks(arriving) == 0:
                 data = sum_scatter(data, dim, arriving, frozenset(taken))
                 places[dim] = arriving if isinstance(arriving, Uneven) else have + arriving
@@ -532,12 +533,12 @@ def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
     return itertools.chain.from_iterable(parts)
 
 
-# Of arrays of one of these types, none of them weak, the common type is their own, whatever the configuration.
+# For arrays of one of these dtypes, none of them weak, the common dtype is that dtype under every configuration.
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
 def _common_type(blocks: Sequence[Any]) -> tuple[Any, bool]:
-    """The element type of all operands together, and whether that is weak."""
+    """Return the common dtype of all operands, and `True` if it is weak."""
     datas = [data_of(block) for block in blocks]
     first = datas[0].dtype
     if first in _FLOATS:
@@ -559,19 +560,19 @@ def _dims_as_labels(block: Any) -> Labels:
     return tuple(0 if dim is None else dim for dim in dims_of(block))
 
 
-# How often a product is written into a program as it is. The call costs as much more at first as it saves in so many.
+# The number of times that one product is inlined into a program. The first cached call costs as much as that many save.
 _OFTEN = 3
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
 def _dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
-    # Through jit, so that JAX keeps its linearization, which is most of the cost of a gradient.
+    # Through jit, so that JAX caches its linearization, which is most of the cost of a gradient.
     return lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
 
 
 @functools.lru_cache(maxsize=4096)
 def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any, Labels, Labels]:
-    """Dimension numbers for `dot_general`, labels of its result, and labels that are summed."""
+    """Return dimension numbers for `dot_general`, the labels of its result, and the summed labels."""
     both = [label for label in a if label in b]
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]

@@ -1,6 +1,7 @@
-"""In which order three or more operands of a contraction meet: the cheapest in which no two names of one mesh axis do.
+"""The order in which three or more operands contract in pairs.
 
-`opt_einsum` finds the cheapest order of all.
+The order is the cheapest one in which no two names of one mesh axis occur in the same pair. `opt_einsum` finds the cheapest
+order of all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["best_order"]
 Label = Hashable
 Labels = tuple[Label, ...]
 
-# Of more operands than this, not every order is tried where the best one makes rivals meet.
+# For more operands than this, the search does not try every order to avoid conflicts between names of one mesh axis.
 _MANY = 6
 
 
@@ -28,13 +29,13 @@ def best_order(
     kept: frozenset[Label],
     rivals: tuple[frozenset[Label], ...],
 ) -> tuple[tuple[int, int], ...]:
-    """Which two operands meet first, which next, and so on; a result goes to the end of the list.
+    """Return the pairs of operands in the order of contraction; each result is appended to the list of operands.
 
     Args:
-      labels: of every operand.
-      shapes: of every operand.
-      kept: labels of the result.
-      rivals: sets of labels that live on one mesh axis, of which no two may meet.
+      labels: the labels of every operand.
+      shapes: the shape of every operand.
+      kept: the labels of the result.
+      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of them.
     """
     symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(itertools.chain.from_iterable(labels)))}
     text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
@@ -49,12 +50,12 @@ def best_order(
         for path in (_all_paths(len(labels)) if len(labels) <= _MANY else ())
         if _is_peaceful(path, labels, kept, rivals)
     }
-    # Where there is no way around it, the meeting is reported by who makes it.
+    # If every order has a conflict, the contraction itself reports it.
     return min(costs, key=costs.__getitem__, default=best)
 
 
 def _merges(path: Iterable[tuple[int, int]], labels: Sequence[Labels], kept: frozenset[Label]) -> Iterator[frozenset[Label]]:
-    """The labels of each pair that meets."""
+    """Yield the labels of each contracted pair."""
     current = [frozenset(ls) for ls in labels]
     for i, j in path:
         meeting = current[i] | current[j]
@@ -83,7 +84,7 @@ def _cost(
 
 
 def _all_paths(n: int) -> Iterator[tuple[tuple[int, int], ...]]:
-    """All orders in which `n` operands can meet in pairs."""
+    """Yield all orders in which `n` operands can contract in pairs."""
     if n < 2:
         yield ()
         return

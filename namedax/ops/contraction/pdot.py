@@ -1,4 +1,4 @@
-"""The collective `pdot`: a contraction of positional and of named axes."""
+"""The collective `pdot`: a contraction over positional and named axes."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def pdot(
     pos_batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
     precision: Any = None,
 ) -> Array:
-    """Contraction over names and positional axes together.
+    """Contract over named and positional axes at once.
 
     Args:
       x: an array, named or not.
       y: an array, named or not.
-      axis_name: the name, or a tuple of names, to sum over. A value that lacks one is the same in every instance.
-      pos_contract: positional axes to sum over, of `x` and of `y`.
-      pos_batch: positional axes that meet one to one, of `x` and of `y`.
-      precision: as in `jax.lax.dot_general`.
+      axis_name: the axis name, or a tuple of names, to sum over. A value without the axis is the same in every instance.
+      pos_contract: the positional axes to sum over, of `x` and of `y`; by default none.
+      pos_batch: the positional batch axes, of `x` and of `y`, in pairs; by default none.
+      precision: as in `jax.lax.dot_general`; by default `None`.
 
     Returns:
-      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`,
-      then the others of `y`.
+      The other named axes of both, and positional axes in the order of `dot_general`: first the axes of `pos_batch`, then the
+      others of `x` and `y`.
 
-    Sharded: the local contraction, then one all-reduce. See also `nx.einsum`.
+    Communication: one all-reduce after the local contraction. See also `nx.einsum`.
 
     Raises:
-      AxisNotFoundError: a name is an axis neither of the values nor of the mapped function.
-      PositionalAxisError: a position is out of range or given twice, or sizes disagree.
+      AxisNotFoundError: neither the values nor the mapped function have an axis.
+      PositionalAxisError: an axis is out of range or given twice, or sizes disagree.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 5, 3)), ["b", None, "k"])
@@ -86,12 +86,12 @@ def _contract(op: str, names: Any, pos_contract: Any, pos_batch: Any, precision:
 
 
 def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[list[list[int]], tuple[int, ...]]:
-    """Labels of all positional axes (integers above 96, which messages show as letters), and those of the result in order."""
+    """Return labels of all positional axes, as integers above 96 that messages show as letters, and of the result in order."""
     ranks = [dims_of(block).count(None) for block in blocks]
     for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
         if len(of_x) != len(of_y):
             raise PositionalAxisError(
-                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; they go in pairs."
+                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; give the same number of each."
             )
     labels: list[list[int]] = []
     used = []

@@ -1,14 +1,17 @@
-"""Collective matmul: contractions whose communication runs alongside the computation, around a ring.
+"""Collective matmul: contractions that overlap communication with computation around a ring.
 
-Two forms, each the other's transpose. `ring_gather` contracts an operand that is cut into blocks over mesh axes without putting
-them together: each block is used where it is, sent on, and the next one used. `ring_scatter` computes a sum over mesh axes of
-which each device keeps its block: the block of every device goes around and is added to. In both the transfer of one block runs
-while another is computed with, and no device ever has the whole operand, nor the whole sum.
+There are two basic forms, which are each other's transpose. `ring_gather` contracts an operand that is sharded in blocks
+without gathering it. Each device computes with a block, passes it on, and computes with the next one. `ring_scatter` computes
+a sum over mesh axes and leaves one block of it on each device. The partial sum of every block goes around the ring, and each
+device adds to it. In both forms the transfer of one block overlaps the computation with another. No device ever has the
+complete operand or the complete sum.
 
-A third form, `ring_reduce`, is for a sum that every device needs whole: the second one, and then its blocks go around once
-more. Only the first half of what it sends runs alongside a computation. Its transpose sends nothing, like that of any sum.
+A third form, `ring_reduce`, computes a sum that every device needs complete: after `ring_scatter`, the blocks go around once
+more. Only the first half of its communication overlaps a computation. Its transpose does not communicate, as for any
+all-reduce.
 
-In one direction every device sends its block `n - 1` times to one neighbour. In two directions, half as often to each of both.
+In one direction, every device sends its block `n - 1` times to one neighbor. In both directions, it sends half as often to
+each of two neighbors.
 
 Source: Wang et al., "Overlap communication with dependent computation via decomposition in large deep learning models", 2023.
 """
@@ -43,14 +46,14 @@ class Ring(Record):
 
     Attributes:
       x: the labels of the first operand.
-      y: the labels of the second.
-      out: the labels of the result. Labels of both operands that are not here are summed over.
-      label: what is cut into blocks: of `ring_gather`, an axis of the first operand, whose blocks go around; of
-        `ring_scatter` and `ring_reduce`, an axis of the result.
+      y: the labels of the second operand.
+      out: the labels of the result. Labels of both operands that are missing here are summed over.
+      label: the axis that is split into blocks. For `ring_gather` it is an axis of the first operand, whose blocks go around;
+        for `ring_scatter` and `ring_reduce`, an axis of the result.
       axes: the mesh axes of the ring, major first.
-      both: whether blocks go around in both directions.
-      precision: of `jax.lax.dot_general`.
-      dtype: the element type of the result.
+      both: if `True`, blocks go around in both directions.
+      precision: the precision of `jax.lax.dot_general`.
+      dtype: the dtype of the result.
     """
 
     x: Labels
@@ -63,7 +66,7 @@ class Ring(Record):
     dtype: Any
 
     def contract(self, x: Any, y: Any) -> Any:
-        """The contraction of what one device has, added up in at least 32 bits."""
+        """Contract the blocks of one device, and accumulate in at least 32 bits."""
         batch = [label for label in self.x if label in self.y and label in self.out]
         summed = [label for label in self.x if label in self.y and label not in self.out]
         dimensions = (
@@ -76,34 +79,34 @@ class Ring(Record):
 
 
 def _shift(data: Any, axes: tuple[str, ...], n: int, by: int) -> Any:
-    """What device `i` has goes to device `i + by`."""
+    """Send the data of device `i` to device `i + by`."""
     return comm.ppermute(data, axes, [(i, (i + by) % n) for i in range(n)])
 
 
 def _cut(data: Any, labels: Labels, label: Label, block: Any, size: int) -> Any:
-    """The block of `data` along `label`, if it has that axis."""
+    """Slice the given block of `data` along `label`, if it has that axis."""
     if label not in labels:
         return data
     return lax.dynamic_slice_in_dim(data, block * size, size, labels.index(label))
 
 
 def _loop(steps: int, step: Any, carry: Any) -> Any:
-    # A loop in the program too: written out, its blocks would be there all at once, and a compiler would keep those of the forward
-    # pass for the gradient.
+    # The program has a loop too. Unrolled, all of its blocks would exist at once, and a compiler would keep the forward
+    # pass's blocks for the gradient.
     carry, _ = lax.scan(lambda carry, _: (step(carry), None), carry, None, length=steps)
     return carry
 
 
 def ring_gather(ring: Ring, x: Any, y: Any) -> Any:
-    """The contraction of `y` with `x`, whose axis `ring.label` is cut into blocks over the mesh axes of the ring.
+    """Contract `y` with `x`, whose axis `ring.label` is sharded over the mesh axes of the ring.
 
     Args:
-      ring: what is contracted.
+      ring: the contraction.
       x: this device's block. It varies over the mesh axes of the ring.
-      y: the second operand; if it has the axis, it has it whole.
+      y: the second operand. If it has the axis, the axis is complete.
 
     Returns:
-      The result. If it has the axis, it has it whole.
+      The result. If it has the axis, the axis is complete.
     """
     return _differentiable(_gather, _gather_backward, ring)(x, y)
 
@@ -129,19 +132,19 @@ def _length(ring: Ring) -> int:
 
 
 def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
-    """Sends every device's block around, and lets each device `use(total, block, source)` the blocks of all."""
+    """Send every device's block around the ring, and apply `use(total, block, source)` on each device to every block."""
     n, mine = _length(ring), comm.block_index(ring.axes)
     if not ring.both:
 
         def step(carry: Any) -> Any:
             total, block, k = carry
-            following = _shift(block, ring.axes, n, 1)  # sent while this one is used
+            following = _shift(block, ring.axes, n, 1)  # sent while this block is used
             return use(total, block, (mine - k) % n), following, k + 1
 
         total, block, k = _loop(n - 1, step, (total, block, jnp.zeros((), mine.dtype)))
         return use(total, block, (mine - k) % n)
 
-    # In both directions, half of the way: what has come from `k` devices away is sent on while it is used.
+    # In both directions, half of the ring: a block from `k` devices away is sent on while it is used.
     half = (n - 1) // 2
 
     def both_steps(carry: Any) -> Any:
@@ -160,15 +163,15 @@ def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
 
 
 def ring_scatter(ring: Ring, x: Any, y: Any) -> Any:
-    """The sum over the mesh axes of the ring of the contraction of `x` and `y`; each device keeps its block of `ring.label`.
+    """Contract `x` and `y`, and sum over the mesh axes of the ring; each device keeps its block of `ring.label`.
 
     Args:
-      ring: what is contracted; the operands that have its label have it whole.
-      x: the first operand. Both vary over the mesh axes of the ring.
-      y: the second.
+      ring: the contraction; in the operands that have its label, that axis is complete.
+      x: the first operand. Both operands vary over the mesh axes of the ring.
+      y: the second operand.
 
     Returns:
-      This device's block of the sum. On its way it travels in its own element type.
+      This device's block of the sum. During the transfers it has its own dtype.
     """
     return _differentiable(_scatter, _scatter_backward, ring)(x, y)
 
@@ -179,12 +182,12 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
     size, mine, dtype = whole // n, comm.block_index(ring.axes), ring.dtype
 
     def part(target: Any) -> Any:
-        """What this device adds to the block of device `target`."""
+        """Compute the contribution of this device to the block of device `target`."""
         blocks = (_cut(d, ls, ring.label, target, size) for d, ls in ((x, ring.x), (y, ring.y)))
         return ring.contract(*blocks)
 
     def nearer(total: Any, distance: Any, by: int) -> Any:
-        """A sum that was `distance + 1` devices away comes nearer. What it is added to is computed while it is sent."""
+        """Receive a partial sum from `distance + 1` devices away; its local addend is computed during the transfer."""
         arriving = _shift(total, ring.axes, n, by)
         return (arriving + part((mine + by * distance) % n)).astype(dtype)
 
@@ -202,7 +205,7 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
         total, _ = _loop(n - 2, step, (begin(n - 1, 1), jnp.full((), n - 2, mine.dtype)))
         return nearer(total, 0, 1)
 
-    # Two sums for every device, each of the devices on one side of it; the one opposite is on the first side.
+    # Two partial sums for every device, one per side of it; the device opposite belongs to the first side.
     half = (n - 1) // 2
     ahead = begin(n // 2, 1)
     if half == 0:
@@ -219,15 +222,15 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
 
 
 def ring_reduce(ring: Ring, x: Any, y: Any) -> Any:
-    """The sum over the mesh axes of the ring of the contraction of `x` and `y`, the same on all of their devices.
+    """Contract `x` and `y`, and sum over the mesh axes of the ring; the result is the same on all of their devices.
 
     Args:
-      ring: what is contracted; its label is an axis of the result, which is computed in blocks of that axis.
-      x: the first operand. Both vary over the mesh axes of the ring.
-      y: the second.
+      ring: the contraction; its label is an axis of the result, which is computed in blocks of that axis.
+      x: the first operand. Both operands vary over the mesh axes of the ring.
+      y: the second operand.
 
     Returns:
-      The sum; it does not vary over the mesh axes of the ring. On its way it travels in its own element type.
+      The sum; it does not vary over the mesh axes of the ring. During the transfers it has its own dtype.
     """
     return _differentiable(_reduce, _reduce_backward, ring)(x, y)
 
@@ -236,7 +239,7 @@ def _reduce(ring: Ring, x: Any, y: Any) -> Any:
     block = _scatter(ring, x, y)
     dim = ring.out.index(ring.label)
     if any(isinstance(axis, LoopAxis) for axis in jax.sharding.get_abstract_mesh().axis_names):
-        # What is executed in steps is checked by JAX throughout.
+        # JAX checks the variance of a body that runs in steps throughout.
         return comm.all_gather(block, dim, ring.axes, "invarying")
     size = block.shape[dim]
     shape = (*block.shape[:dim], _length(ring) * size, *block.shape[dim + 1 :])
@@ -248,13 +251,13 @@ def _reduce(ring: Ring, x: Any, y: Any) -> Any:
 
 
 def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
-    """`data`, which all devices along `axes` have put together of the same blocks, as a value that does not vary over these."""
+    """Cast `data`, which all devices along `axes` assembled from the same blocks, to invariant over these axes."""
 
     def untyped(data: Any) -> Any:
         return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
-    # JAX's checker cannot know it, and has no cast for it. What it does not check, it takes for the same everywhere; and as the
-    # mesh axes are manual already, this changes nothing but the type. Through jit for bodies that are not compiled.
+    # JAX's checker cannot derive this, and has no cast for it. It treats an unchecked result as replicated. The mesh axes are
+    # already manual, so this changes nothing but the type. Through jit for bodies that are not compiled.
     spec = PartitionSpec()
     mapped = jax.shard_map(untyped, in_specs=spec, out_specs=spec, axis_names=varying(data), check_vma=False)
     return cast_data(jax.jit(mapped)(data), varying(data) - set(axes))
@@ -275,7 +278,7 @@ def _scatter_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
 
 
 def _reduce_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
-    # Every device has the whole cotangent, and what it needs of the other operand.
+    # Every device has the complete cotangent, and the blocks that it needs of the other operand.
     x, y = operands
     cotangent = cast_data(cotangent, varying(x) | varying(y))
     to_x = ring.replace(x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)

@@ -1,8 +1,8 @@
-"""Parsing einsum specifications with braces into a small frozen plan.
+"""Parser of einsum specifications with braces, which produces a small frozen plan.
 
-One letter stands for each positional axis, names stand in braces: `"n{b,k},{k,m}->n{b,m}"`. In an operand `{new:old}` reads its
-axis `old` under the name `new` (two axes under one: the diagonal); in the result it writes the axis `old` under the name `new`.
-`...` stands for the positional axes that no letter stands for.
+Each positional axis has one letter, and axis names are in braces: `"n{b,k},{k,m}->n{b,m}"`. In an operand, `{new:old}` reads
+its axis `old` under the name `new` (two axes under one name: the diagonal). In the result, it writes the axis `old` under the
+name `new`. `...` denotes the positional axes without a letter.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ class Term(Record):
 
     Attributes:
       letters: the positional axes in order, letters and at most one `"..."`.
-      names: pairs `(label, axis)`. In an operand: its axis `axis` is called `label` in the
-        specification. In the result: what the specification calls `axis` is called `label` in the
-        result.
-      text: the term as it was written.
-      at: where in the specification it begins.
-      letters_at: where each of `letters` stands.
-      names_at: where each of `names` stands.
+      names: pairs `(label, axis)`. In an operand, the specification calls its axis `axis` by the name `label`. In the result,
+        the axis that the specification calls `axis` has the name `label`.
+      text: the source text of the term.
+      at: the offset of the term in the specification.
+      letters_at: the offset of each of `letters`.
+      names_at: the offset of each of `names`.
     """
 
     letters: tuple[str, ...]
@@ -55,13 +54,13 @@ class EinsumSpec(Record):
 
     @property
     def renames(self) -> bool:
-        """Whether an axis is read or written under another name."""
+        """Return True if an axis is read or written under another name."""
         terms = (*self.operands, *([self.result] if self.result else []))
         return any(label != axis for term in terms for label, axis in term.names)
 
     @functools.cached_property
     def said(self) -> tuple[Hashable, ...]:
-        """The names that are summed over, and the renamings: what stands in the scope of the operation."""
+        """Return the summed names and the renamings, for the scope of the operation."""
         terms = (*self.operands, *([self.result] if self.result else []))
         labels = [label for term in self.operands for label, _ in term.names]
         kept = {axis for _, axis in self.result.names} if self.result else {name for name in labels if labels.count(name) == 1}
@@ -69,7 +68,7 @@ class EinsumSpec(Record):
         return tuple(dict.fromkeys([*(name for name in labels if name not in kept), *renamings]))
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> EinsumSpec:
-        """The specification with `number(name)` for every name, and without a text to point into."""
+        """Replace every name by `number(name)`, and drop the text of the specification."""
 
         def of(term: Term) -> Term:
             names = tuple((number(label), number(axis)) for label, axis in term.names)
@@ -79,16 +78,16 @@ class EinsumSpec(Record):
         return EinsumSpec(tuple(map(of, self.operands)), result, "")
 
     def point(self, at: int) -> str:
-        """The specification with a caret under position `at`, to end a message with."""
+        """Format the specification with a caret under offset `at`, to end a message."""
         return f"\n  {self.text}\n  {' ' * at}^"
 
 
 @functools.lru_cache(maxsize=2048)
 def parse_einsum(text: str) -> EinsumSpec:
-    """Parses a specification.
+    """Parse a specification.
 
     Raises:
-      EinsumError: it is malformed; the message has a caret under the spot.
+      EinsumError: it is malformed; the message has a caret under the error.
 
     >>> spec = parse_einsum("n{b,k},{k,m:j}->n{b,m}")
     >>> spec.operands[1].names, spec.result.letters
@@ -115,7 +114,7 @@ class _Parser:
         raise EinsumError(f"einsum: {why}{spec.point(self.at if at is None else at)}")
 
     def skip_blanks(self) -> str:
-        """Skips white space; returns the next character, or the empty string at the end."""
+        """Skip white space, and return the next character, or the empty string at the end."""
         while self.at < len(self.text) and self.text[self.at].isspace():
             self.at += 1
         return self.text[self.at : self.at + 1]
@@ -131,7 +130,7 @@ class _Parser:
                 self.at += 2
                 result = self.term(is_result=True)
                 if self.skip_blanks():
-                    self.fail("the result ends here; there is one, without a comma or a second arrow.")
+                    self.fail("the specification must end here. Write one result, without a comma or a second arrow.")
             else:
                 self.fail(
                     f"{char!r} has no meaning here. Write one letter per positional axis, names in braces, commas between "
@@ -148,12 +147,12 @@ class _Parser:
             known = [letter for letter, _ in letters]
             if char.isalpha():
                 if is_result and char in known:
-                    self.fail(f"letter {char!r} appears twice in the result; each of its axes has a letter of its own.")
+                    self.fail(f"letter {char!r} appears twice in the result. Use a separate letter for each axis.")
                 letters.append((char, self.at))
                 self.at += 1
             elif self.text.startswith(ELLIPSIS, self.at):
                 if ELLIPSIS in known:
-                    self.fail("a second '...' in one term; there can be one.")
+                    self.fail("a term has a second '...'. Write at most one.")
                 letters.append((ELLIPSIS, self.at))
                 self.at += 3
             elif char == "{":
@@ -185,7 +184,7 @@ class _Parser:
                 axis = self.name(opened)
             for (other_label, other_axis), _ in names:
                 if other_label == label and (where == "result" or other_axis == axis):
-                    hint = "" if where == "result" else " To read two axes under one name, the diagonal, write {a, a:b}."
+                    hint = "" if where == "result" else " For the diagonal over two axes, write {a, a:b}."
                     self.fail(f"name {label!r} appears twice in one {where}.{hint}", begin)
                 if other_axis == axis:
                     verb = "written" if where == "result" else "read"

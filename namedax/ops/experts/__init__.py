@@ -1,5 +1,5 @@
 """Mixtures of experts by name.
 
-Read `routing` first: which experts every token chooses. `mixture` brings tokens and experts together: tokens are sorted into `slots`,
-the slots travel between devices (`exchange`), and without a capacity there are several `rounds`.
+Read `routing` first: it computes the experts that every token chooses. `mixture` applies experts to tokens. It sorts the
+tokens into `slots`, sends the slots between devices (`exchange`), and without a capacity repeats this in several `rounds`.
 """

@@ -1,4 +1,4 @@
-"""Where the slots of experts are: how they travel between devices that have tokens and devices that have experts."""
+"""Transfers of expert slots between devices that have tokens and devices that have experts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Axes = tuple[str, ...]
 
 
 class Exchange(Record):
-    """How slots get from the devices that have the tokens to those that have the experts, and back.
+    """A plan to send slots from the devices that have the tokens to the devices that have the experts, and back.
 
     Attributes:
-      experts: how many there are, with those that are padding.
+      experts: the number of experts, including padding.
       sizes: the number of devices along each mesh axis of the experts, major first.
-      own: those on which every device has the tokens: it takes the slots of its own experts.
-      exchanged: those that groups of tokens are on: an all-to-all.
-      summed: those that one group's tokens are on: devices fill different slots, which are added up.
-      cut: mesh axes of one group's tokens that the experts are not on: the slots go onto them, when they are added up.
-      cut_size: the number of devices along these.
+      own: the mesh axes along which the tokens are replicated; each device takes the slots of its own experts.
+      exchanged: the mesh axes that shard the groups of tokens; they need an all-to-all.
+      summed: the mesh axes that shard the tokens of one group; devices fill different slots, which are summed.
+      cut: the mesh axes that shard the tokens of one group, but not the experts; the sum of the slots is scattered over them.
+      cut_size: the number of devices along the mesh axes `cut`.
     """
 
     experts: int
@@ -38,22 +38,22 @@ class Exchange(Record):
     cut_size: int = 1
 
     def blocks(self, axes: Axes) -> int:
-        """The number of devices along some of the mesh axes of the experts."""
+        """Return the number of devices along some of the mesh axes of the experts."""
         return math.prod(n for axis, n in self.sizes if axis in axes)
 
     @property
     def inner(self) -> int:
-        """The number of experts of one device."""
+        """Return the number of experts of one device."""
         return self.experts // math.prod(n for _, n in self.sizes)
 
     @property
     def count(self) -> int:
-        """The number of experts that one device has slots for, before anything is sent."""
+        """Return the number of experts for which one device has slots before the exchange."""
         return self.experts // self.blocks(self.own)
 
     def number(self, index: Any) -> Any:
-        """Where experts stand among those that this device has slots for; `count` for those that it has none for."""
-        within, rest = divided(index, self.inner)  # of numbers out of range it does not matter: they are not `here`
+        """Return the index of experts among the experts with slots on this device, or `count` for the others."""
+        within, rest = divided(index, self.inner)  # the values for numbers out of range are irrelevant: they are not `here`
         digits = {}
         for i, (axis, n) in reversed(list(enumerate(self.sizes))):
             digits[axis], rest = divided(rest, n) if i else (rest, rest)
@@ -70,7 +70,7 @@ class Exchange(Record):
         return jnp.where(here, at * self.inner + within, self.count)
 
     def send(self, data: Any) -> Any:
-        """Slots `[count, slots, features]` as `[inner, more slots, features]` where the experts are."""
+        """Send slots `[count, slots, features]` to the devices of the experts, as `[inner, more slots, features]`."""
         n, m = self.blocks(self.exchanged), self.blocks(self.summed)
         data = data.reshape(n, m, self.inner, *data.shape[1:])
         if self.summed:
@@ -82,7 +82,7 @@ class Exchange(Record):
         return data.reshape(data.shape[2:])
 
     def back(self, data: Any) -> Any:
-        """The way back of `send`."""
+        """Reverse `send`."""
         data = data[None, None]
         if self.exchanged:
             data = comm.all_to_all(data, 3, 0, self.exchanged)

@@ -1,27 +1,29 @@
-"""A mixture of experts by name: every token goes to the experts that it has chosen, and their results come back, weighted.
+"""A mixture of experts over named axes, which sends every token to its experts and sums the weighted results.
 
-`namedax.ops.experts.routing` chooses. Here tokens are sorted into the *slots* of their experts (indices, never a mask of tokens by experts), the
-slots travel to the devices that have the experts (`namedax.ops.experts.exchange`), the experts' function is applied to an array of slots,
-`{axis, slot}` and the features, and the results travel back.
+`namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of their experts, by indices and
+without a mask of tokens by experts. The slots travel to the devices that have the experts (`namedax.ops.experts.exchange`).
+There the experts' function is applied to an array of slots with the axes `{axis, slot}` and the features, and the results
+travel back.
 
-**What is sent** follows from the mesh axes of the experts:
+**Communication** follows from the mesh axes of the experts:
 
-- none: nothing.
-- mesh axes on which every device has the tokens ("model"): each device takes those slots that are its experts', and the results
-  meet in one all-reduce. No token is sent.
-- mesh axes of groups of tokens (the batch and the experts both on "data", which is expert parallelism): one all-to-all of the slots
-  there and one back, and the same two in the gradient.
-- both, for experts on several mesh axes.
+- No mesh axes: none.
+- Mesh axes along which the tokens are replicated ("model"): each device takes the slots of its own experts, and one
+  all-reduce sums the results. No token is sent.
+- Mesh axes of groups of tokens: one all-to-all of the slots there and one back, and the same two in the gradient. The batch
+  and the experts may both be on "data", which is expert parallelism.
+- Both kinds, for experts on several mesh axes.
 
-**Capacity** (Lepikhin et al. 2020, "GShard"): each expert has a number of slots for each group of tokens, and tokens beyond it are
-dropped. Which ones depends on logical indices only. Where capacity is counted along an axis that is itself sharded, one all-gather
-of counts says on each device how many come before its tokens; the slots are filled by a reduce-scatter, from all devices that have
-a part of them, and the results come back by an all-gather.
+**Capacity** (Lepikhin et al. 2020, "GShard"): each expert has a fixed number of slots for each group of tokens, and excess
+tokens are dropped. The choice of dropped tokens depends on logical indices only. If capacity is counted along a sharded axis,
+one all-gather of counts gives each device the number of preceding tokens. A reduce-scatter then fills the slots from all
+devices that have some of their tokens, and an all-gather returns the results.
 
-**Sizes that do not divide.** Padding of the tokens chooses nobody, takes no slot and does not count; its result is the last token's, by one
-all-reduce of that. Padding of the experts is chosen by nobody.
+**Sizes that do not divide.** Padding of the tokens chooses no expert, takes no slot and is not counted. Its result repeats
+the last token's result, by one all-reduce. No token chooses padding of the experts.
 
-**Without capacity** no token is dropped: the experts' function is applied in rounds until none is left (`namedax.ops.experts.rounds`).
+**Without capacity** no token is dropped: the experts' function is applied in rounds until every token is processed
+(`namedax.ops.experts.rounds`).
 """
 
 from __future__ import annotations
@@ -89,39 +91,42 @@ def mixture_of_experts(
     capacity: int | None = None,
     chunk: int | None = None,
 ) -> Any:
-    """The results of the experts that every token has chosen, added up with their weights.
+    """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
-      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that
-        chose an expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by
-        itself. Slots that are empty hold zeros, and what it makes of these is ignored (but, as always in JAX, its derivative
-        there must be finite).
-      params: a pytree for `expert`. Arrays with `axis` have an entry for every expert.
+      expert: `expert(params, x)`, a function over named axes. Its `x` has the axes `axis`, `slot` and the features, and lists
+        all tokens that chose an expert. It returns an array with `axis`, `slot` and any features. It must process every slot
+        independently. Empty slots contain zeros and their results are ignored, but, as always in JAX, the derivative there
+        must be finite.
+      params: a pytree for `expert`. Arrays with `axis` have one slice per expert.
       x: a named array.
-      routing: which experts every token chooses; see `top_k_routing`.
-      tokens: the name of the tokens, or a tuple of names. Other names that `x` and the routing share (a batch) are groups of tokens;
-        names of `x` alone are features, positional axes too.
-      axis: the name of the experts. It differs from the router's, because it may be on a mesh axis of the groups or tokens.
-      slot: the name of the slots. It has no entry in `axis_resources`: slots are on
-        the mesh axes of the groups that the experts are not on.
-      capacity: how many slots an expert has for each group. Tokens beyond it are dropped (the result is zero for them): first choices
-        go before second ones, then tokens in their order, row-major over `tokens`. `None`: no token is dropped.
-      chunk: without capacity, how many slots an expert has on a device in one round; by default what an even load needs.
+      routing: the experts that every token chooses; see `top_k_routing`.
+      tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing share (a batch) are groups
+        of tokens. Axes of `x` alone are features, including positional axes.
+      axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis, because it may be sharded
+        over the mesh axis of the groups or tokens.
+      slot: the axis name of the slots, by default `"slot"`. It must not appear in `axis_resources`: slots are sharded over
+        the mesh axes of the groups, except the mesh axes of the experts.
+      capacity: the number of slots of an expert for each group, or `None` (default) to drop no token. Excess tokens are
+        dropped and give zero. First choices precede second choices, then tokens follow in their order, row-major over
+        `tokens`.
+      chunk: without capacity, the number of slots of an expert on a device in one round; by default the number for an even
+        load.
 
     Returns:
-      An array with the names of `x`, but the features are those of the experts' results. It has their element type.
+      An array with the axes of `x`, except that its features are the features of the experts' results. It has their dtype.
 
-    Sends what the module's text says. Parameters are not moved. Without capacity the derivative is of reverse mode and first order;
-    arrays that `expert` closes over have their gradients too.
+    Communication: see the docstring of the module. Parameters are not moved. Without capacity the derivative is of first
+    order and in reverse mode only; arrays that `expert` closes over have gradients too.
 
     Raises:
-      AxisNotFoundError: `x` or the routing lacks a name, or the result of `expert` lacks `axis` or `slot`.
-      AxisNameError: `axis` or `slot` is not a name, or a name of `x`, or the result of `expert` has a name of the tokens.
+      AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or `slot`.
+      AxisNameError: `axis` or `slot` is not an axis name, or is an axis of `x`, or the result of `expert` has a token axis.
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
-      UnevenAxisError: the experts do not divide over their mesh axes, and the mapped function does not know `axis` when it begins.
-      AxisResourceError: `slot` or the axis of the choices is mapped.
+      UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped function has `axis`.
+      AxisResourceError: `axis_resources` contains `slot` or the axis of the choices.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
-      PlacementConflictError: a feature is on a mesh axis of the experts.
+      PlacementConflictError: a feature is sharded over a mesh axis of the experts.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> x = nx.random.normal(jax.random.key(0), named_shape={"token": 6, "embed": 4})
@@ -140,21 +145,23 @@ def mixture_of_experts(
         return mixture.within_capacity(int(capacity)) if capacity is not None else mixture.in_rounds(chunk)
 
 
-# --- what is what -----------------------------------------------------------------------------------------------------------
+# --- names and sizes --------------------------------------------------------------------------------------------------------
 
 
 def _check_counts(capacity: Any, chunk: Any) -> None:
     for what, count in (("capacity", capacity), ("chunk", chunk)):
         if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
-            raise ArgumentError(f"{_OP}: {what}={format_value(count)}; it is a number of slots, an integer from 1, or None.")
+            raise ArgumentError(
+                f"{_OP}: {what} must be a positive integer (a number of slots) or None, got {format_value(count)}."
+            )
     if capacity is not None and chunk is not None:
         raise ArgumentError(
-            f"{_OP}: capacity={capacity} and chunk={chunk}: with a capacity there are no rounds. Leave out one of the two."
+            f"{_OP}: capacity={capacity} excludes chunk={chunk}, because a capacity needs no rounds. Leave out one of the two."
         )
 
 
 class _Names(Record):
-    """The names of a mixture, by what they are for. `dims` are those of `x`, without the positional ones."""
+    """The axis names of a mixture, by purpose; `dims` are the named axes of `x`."""
 
     groups: tuple[Hashable, ...]
     tokens: tuple[Hashable, ...]
@@ -170,11 +177,11 @@ class _Names(Record):
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
         if not tokens or len(set(tokens)) < len(tokens):
             raise AxisNameError(
-                f"{_OP}: tokens={format_value(tokens)}; give the name of the tokens, or a tuple of different names."
+                f"{_OP}: tokens must be an axis name or a tuple of different names, got {format_value(tokens)}."
             )
         for name in tokens:
             if name not in own:
-                raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes that are routed.")
+                raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes to route.")
             if name not in routed:
                 raise_not_found(
                     _OP, name, f"routing.index, {type_text(routing.index)}", routed, "Every token chooses its experts."
@@ -185,12 +192,12 @@ class _Names(Record):
         for what, name in (("axis", axis), ("slot", slot)):
             if not is_name(name) or name in own or name == routing.choice:
                 raise AxisNameError(
-                    f"{_OP}: {what}={name!r} must be the name of an axis that the experts see and {type_text(x)} does not "
-                    f"have. Give another name as {what}=, or rename that of x."
+                    f"{_OP}: {what}={name!r} must be the name of an axis that {type_text(x)} does not have; only the experts' "
+                    f"function has it. Pass another name as {what}=, or rename the axis of x."
                 )
         if axis == slot:
             raise AxisNameError(
-                f"{_OP}: axis and slot are both {format_value(axis)}; the experts and their slots are two axes."
+                f"{_OP}: axis and slot are both {format_value(axis)}. Use different names for the experts and their slots."
             )
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
@@ -198,7 +205,7 @@ class _Names(Record):
 
 
 class _Mixture:
-    """One call: the operands as blocks of this device, in one order of their axes."""
+    """One call: the operands as blocks of this device, with their axes in one order."""
 
     def __init__(self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names):
         self.expert, self.names, self.experts = theirs(expert), names, routing.experts
@@ -213,8 +220,8 @@ class _Mixture:
         self.axes_of_experts = self.place((names.axis,))
         place = self.place_of(names.axis)
         self.all_experts = padded_size(place) if isinstance(place, Uneven) else self.experts
-        # A token is on the devices of its experts; what does not vary there is cast once, and its gradient added up once. Over mesh
-        # axes of the features `x` alone varies: the experts' function contracts them.
+        # A token is on the devices of its experts. A value that does not vary there is cast once, and its gradient summed
+        # once. Over mesh axes of the features only `x` varies: the experts' function contracts them.
         common = varying(index._data) | varying(weight._data) | frozenset(self.axes_of_experts) | frozenset(self.place(order))
         data = _ordered(cast(x, common), x._dims, order)
         self.block_sizes = data.shape[: len(order)]
@@ -227,19 +234,19 @@ class _Mixture:
         self.choices = index.shape[0]
         index = index.astype(common_type(index.dtype, jnp.int32))
         for i, name in enumerate(order, 1):
-            index = masked(index, i, self.place_of(name), self.experts)  # which chooses nobody
+            index = masked(index, i, self.place_of(name), self.experts)  # padding chooses no expert
         if self.all_experts != self.experts:
             index = jnp.where(index < self.experts, index, self.all_experts)
         self.index = index.reshape(self.choices, self.group_count, *index.shape[1 + len(names.groups) :])
         self.weight = weight.reshape(self.choices, -1)
 
     def place(self, names: Sequence[Hashable]) -> Axes:
-        """The mesh axes over which blocks of these names are spread."""
+        """Return the mesh axes over which these axes are sharded."""
         region = self.region
         return () if region is None else tuple(axis for name in names for axis in region.place(name))
 
     def place_of(self, name: Hashable) -> Axes:
-        """The mesh axes over which blocks of one name are spread, with its padding."""
+        """Return the mesh axes over which one axis is sharded, with its padding."""
         return () if self.region is None else self.region.place(name)
 
     # --- checks -----------------------------------------------------------------------------------------------------------
@@ -255,15 +262,15 @@ class _Mixture:
         for leaf in self.leaves:
             if isinstance(leaf, NamedArray) and leaf.named_shape.get(axis, self.experts) != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing is to "
-                    f"{self.experts} experts. Give the router as many entries as there are experts, or say with axis= what names these."
+                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing has "
+                    f"{self.experts} experts. Make the router's axis as long as the experts' axis, or pass the experts' axis name as axis=."
                 )
         if self.region is not None:
             known = self.region.sizes.get(axis, self.experts)
             if known != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function, but the routing is to {self.experts} experts. Give "
-                    "the router as many entries as there are experts, or say with axis= what names these."
+                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function, but the routing has {self.experts} experts. Make "
+                    "the router's axis as long as the experts' axis, or pass the experts' axis name as axis=."
                 )
             self.region.block_size(axis, self.experts, _OP, supports_padding=True)
 
@@ -275,27 +282,27 @@ class _Mixture:
         for what, name in (("slot", names.slot), ("choice", routing.choice)):
             if name in region.resources:
                 raise AxisResourceError(
-                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes {region.resources[name]}. It cannot be "
-                    "mapped: slots are where the groups of tokens are, and a token's choices are together. Remove the entry."
+                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes {region.resources[name]}. This axis cannot be "
+                    "mapped: slots have the sharding of the token groups, and choices are not sharded. Remove the entry."
                 )
         region.check_placement(_OP, (names.axis, *names.features))
 
     # --- the experts' function ------------------------------------------------------------------------------------------
 
     def _within(self, placement: Axes, slots: int) -> Region | None:
-        """The region that the experts' function sees: in it slots are where the groups of tokens are."""
+        """Return the region of the experts' function, in which slots have the sharding of the token groups."""
         region, slot = self.region, self.names.slot
         if region is None or not placement:
             return region
         devices = region.mesh_axis_size(placement)
         if not region.manual and slots % devices:
-            return region  # to XLA's partitioner it would be a hint only
+            return region  # XLA's partitioner would treat it only as a hint
         sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
         resources = {**region.resources, slot: placement}
         return Region(sizes, resources, region.mesh, region.mode, (_OP, region), region.overlap, region.left_out)
 
     def _apply(self, data: Any, leaves: Sequence[Any], placement: Axes) -> tuple[Any, Dims]:
-        """The experts' results for slots `[experts, slots, *features]`, in that order, and the dims of their features."""
+        """Apply the experts to slots `[experts, slots, *features]`; return results in that order and the dims of their features."""
         axis, slot, outer = self.names.axis, self.names.slot, self.region
         region = self._within(placement, data.shape[1])
         with enter(region):
@@ -309,19 +316,19 @@ class _Mixture:
         for name in (axis, slot):
             if name not in dims:
                 raise AxisNotFoundError(
-                    f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis {name!r}. It has a result for every slot "
-                    f"of every expert: keep {format_value(axis)} and {format_value(slot)}."
+                    f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis {name!r}. Keep {format_value(axis)} and "
+                    f"{format_value(slot)}: every slot of every expert has a result."
                 )
         taken = [name for name in (*self.names.groups, *self.names.tokens) if name in dims]
         if taken:
             raise AxisNameError(
-                f"{_OP}: the result of the experts' function, {type_text(result)}, has {show_names(taken)}, which names the tokens. Slots hold "
-                "tokens of all groups; give what belongs to a token as a feature of x, or rename the axis."
+                f"{_OP}: the result of the experts' function, {type_text(result)}, has {show_names(taken)}, an axis of the tokens. Slots mix "
+                "tokens of all groups: pass per-token values as features of x, or rename the axis."
             )
         return _ordered(result._data, dims, (axis, slot)), tuple(dim for dim in dims if dim not in (axis, slot))
 
     def _finish(self, rows: Any, shape: Sequence[int], dims: Dims) -> Any:
-        """Rows of all tokens as the result of the operation, with the names in the order in which `x` has them."""
+        """Convert rows of all tokens to the result of the operation, with the names in their order in `x`."""
         names = self.names
         have = (*names.groups, *names.tokens, *dims)
         data = rows.reshape(*self.block_sizes, *shape)
@@ -336,12 +343,12 @@ class _Mixture:
     # --- with a capacity --------------------------------------------------------------------------------------------------
 
     def within_capacity(self, capacity: int) -> Any:
-        """A fixed number of slots for every expert and group; tokens beyond it are dropped."""
+        """Compute with a fixed number of slots for every expert and group, and drop excess tokens."""
         names = self.names
         exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
         rank = rank_in_groups(self.index, self.experts, [self.place_of(name) for name in names.tokens])
         groups, tokens = self.group_count, self.token_count
-        # Slots that go onto mesh axes divide over them.
+        # Slots that are scattered over mesh axes divide over them.
         size = -(-capacity // exchange.cut_size) * exchange.cut_size
         number = exchange.number(self.index).reshape(self.choices, groups, tokens)
         rank = rank.reshape(number.shape)
@@ -358,7 +365,7 @@ class _Mixture:
         return self._finish(rows.astype(result.dtype), shape, dims)
 
     def place_of_slots(self) -> Axes:
-        """The mesh axes of groups and tokens that the experts are not on."""
+        """Return the mesh axes of groups and tokens that do not shard the experts."""
         names, region = self.names, self.region
         if region is None:
             return ()
@@ -383,7 +390,7 @@ class _Mixture:
     # --- without a capacity -----------------------------------------------------------------------------------------------
 
     def in_rounds(self, chunk: int | None) -> Any:
-        """As many rounds of a fixed number of slots as it takes."""
+        """Compute in rounds of a fixed number of slots, until every token is processed."""
         names = self.names
         exchange = self._exchange((*self.place(names.groups), *self.place(names.tokens)), ())
         number = exchange.number(self.index).reshape(-1)
@@ -408,7 +415,7 @@ class _Mixture:
         traced: list[ClosedJaxpr] = []
 
         def trace(rows: Any, number: Any) -> tuple[()]:
-            # The slots of a round, for the sake of their type only.
+            # Builds the slots of a round for their type only.
             slots = Slots.of(number, exchange.count, size)
             traced.append(jax.make_jaxpr(apply)(exchange.send(slots.fill(rows)), *datas))
             return ()
@@ -425,7 +432,7 @@ class _Mixture:
 
 
 def _is_array(leaf: Any) -> bool:
-    """Whether a leaf of the parameters is an array; Python numbers go to the function as they are."""
+    """Return True if a leaf of the parameters is an array; Python numbers pass to the function unchanged."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic))
 
 
@@ -434,7 +441,7 @@ def _array(value: Any) -> Any:
 
 
 def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
-    """`data` with these names in front, then its other names, then its positional axes."""
+    """Transpose `data` to these names, then its other names, then its positional axes."""
     order = [dims.index(name) for name in first]
     order += [i for i, dim in enumerate(dims) if i not in order and dim is not None]
     order += [i for i, dim in enumerate(dims) if dim is None]

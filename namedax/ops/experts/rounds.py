@@ -1,8 +1,9 @@
-"""A mixture of experts without capacity: as many rounds of a fixed number of slots as the fullest expert needs.
+"""A mixture of experts without capacity, in as many rounds of a fixed number of slots as the fullest expert needs.
 
-There are as many slots as an even load needs, so that one or two rounds usually suffice. All devices that communicate agree on
-their number (one all-reduce of a number). The gradient runs the rounds again: it keeps nothing of them. It sends the results'
-gradients to the experts along with the tokens, in one all-to-all of every round, and those of the tokens back in another.
+The number of slots matches an even load, so that one or two rounds usually suffice. All devices that communicate agree on the
+number of rounds, by one all-reduce of a number. The gradient runs the rounds again and keeps no residuals of them. It sends
+the results' gradients to the experts along with the tokens, in one all-to-all per round. It returns the tokens' gradients in
+another.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ __all__ = ["Rounds", "loop_collective_axes"]
 
 
 def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
-    """The mesh axes along which a program or its derivative may communicate.
+    """Return the mesh axes along which a program or its derivative may communicate.
 
-    The transpose of a cast is an all-reduce. But arguments vary over `known` already, so that over these only what the program closes
-    over is cast, and constants, which have no derivative.
+    The transpose of a cast is an all-reduce. Arguments already vary over `known`, so over these axes only closed-over values
+    and constants are cast; constants have no derivative.
     """
     casts = _all_casts(closed.jaxpr)
     if not any(jnp.issubdtype(const.dtype, jnp.inexact) for const in closed.consts if hasattr(const, "dtype")):
@@ -48,9 +49,9 @@ class Rounds(Record):
     """The rounds, with a derivative that runs them again.
 
     Attributes:
-      exchange: how slots travel.
-      jaxpr: the program of the experts' function, of slots and parameters; its constants are what the function closes over.
-      size: slots of every expert in one round.
+      exchange: the plan to send slots.
+      jaxpr: the jaxpr of the experts' function, of slots and parameters; its constants are the closed-over values.
+      size: the number of slots of every expert in one round.
     """
 
     exchange: Exchange
@@ -60,15 +61,15 @@ class Rounds(Record):
     def __call__(
         self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Sequence[Any], datas: Sequence[Any]
     ) -> Any:
-        """The weighted sums for all tokens.
+        """Compute the weighted sums for all tokens.
 
         Args:
           rows: the tokens, `[tokens, features]`.
-          weight: of the choices, `[choices, tokens]`.
-          number: the expert of every choice, as `Exchange.number`.
-          rank: how many of this device are before it.
-          rounds: how many rounds it takes.
-          consts: what the experts' function closes over.
+          weight: the weights of the choices, `[choices, tokens]`.
+          number: the expert of every choice, as in `Exchange.number`.
+          rank: the number of earlier choices of the same expert on this device.
+          rounds: the number of rounds.
+          consts: the values that the experts' function closes over.
           datas: the parameters.
         """
         call = jax.custom_vjp(self._forward)
@@ -82,7 +83,7 @@ class Rounds(Record):
         return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
 
     def _loop(self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]) -> Any:
-        """The sum over the rounds of `step(turn)`, each added up in at least 32 bits, then `finish(sum, type)`."""
+        """Sum `step(turn)` over the rounds, accumulate in at least 32 bits, then apply `finish(sum, type)`."""
         start = jnp.zeros_like(rounds)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
         types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
@@ -153,7 +154,7 @@ def _widened(data: Any) -> Any:
 
 
 def _together(move: Callable[[Any], Any], arrays: Sequence[Any]) -> list[Any]:
-    """`move` of arrays that differ in their features only; those of one element type and variance travel as one."""
+    """Apply `move` to arrays that differ in their features only, and combine arrays of equal dtype and variance into one."""
     moved: dict[int, Any] = {}
     kinds = [(array.dtype, varying(array)) for array in arrays]
     for kind in dict.fromkeys(kinds):

@@ -1,7 +1,8 @@
-"""Routing: which experts of a mixture every token chooses, and the losses that keep the choice even.
+"""Routing: the choice of experts for every token, and the losses that keep the choice balanced.
 
-The router's logits have an axis of their own ("route"), which is not that of the experts' parameters ("expert"): the experts may live on
-the mesh axis of the batch, where two names never meet in one array. `namedax.ops.experts.mixture` brings tokens and experts together.
+The router's logits have a separate axis ("route"), which is not the axis of the experts' parameters ("expert"). The experts
+may be sharded over the mesh axis of the batch, and two names of one mesh axis cannot be in one array.
+`namedax.ops.experts.mixture` applies experts to tokens.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ _square = ELEMENTWISE["square"]
 class Routing:
     """The experts that every token chooses. A pytree.
 
-    `top_k_routing` makes one. Another router may make its own, from any indices and weights: `nx.nn.mixture_of_experts` asks for no
-    more than these.
+    `top_k_routing` makes one. Another router may make one from any indices and weights; `nx.nn.mixture_of_experts` needs only
+    these.
 
     Attributes:
-      index: the numbers of the experts, with the names of the tokens and `choice`. A number out of range chooses nobody.
-      weight: the weight of each expert's result, with the same names.
-      probabilities: of all experts, with the names of the tokens and `route`; for `load_balancing_loss`.
-      experts: how many experts there are.
-      route: the name of the router's axis.
-      choice: the name of the axis of the choices of a token, the first one first.
+      index: the expert numbers, with the axes of the tokens and `choice`. A number out of range chooses no expert.
+      weight: the weight of each expert's result, with the same axes.
+      probabilities: the probabilities of all experts, with the axes of the tokens and `route`; for `load_balancing_loss`.
+      experts: the number of experts.
+      route: the axis name of the router's axis, by default `"route"`.
+      choice: the axis name of a token's choices, best first, by default `"choice"`.
     """
 
     index: Any
@@ -65,7 +66,7 @@ class Routing:
 
     @property
     def _names_kept(self) -> tuple[Hashable, ...]:
-        # Beside the arrays, where `nx.rename` of a tree does not change them.
+        # Static fields, so that `nx.rename` of a tree does not change them.
         return self.route, self.choice
 
 
@@ -76,26 +77,27 @@ jax.tree_util.register_dataclass(
 
 @operation(scope=True)
 def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True) -> Routing:
-    """The `k` best experts of every token, and the weight of each.
+    """Choose the `k` best experts for every token, with a weight for each.
 
     Args:
       logits: the router's scores, a named array with `axis`.
-      axis: the name of the router's axis, one entry per expert.
-      k: how many experts a token chooses.
-      choice: the name of the new axis of size `k`.
-      normalize: whether the weights of a token add up to 1. If not, they are the probabilities themselves (Fedus et al., 2021).
+      axis: the name of the router's axis, with one element per expert.
+      k: the number of experts that a token chooses.
+      choice: the name of the new axis of size `k`, by default `"choice"`.
+      normalize: if `True` (default), the weights of a token sum to 1. If `False`, they are the probabilities (Fedus et al.,
+        2021).
 
     Returns:
-      A `Routing`: the numbers of the experts with the largest softmax over `axis`, the lower number first among equals, and
-      their weights, which have a gradient.
+      A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their weights, which have a gradient.
+        Ties choose the lower number first.
 
-    Sends nothing, unless `axis` is sharded: then as `nx.nn.softmax` and `nx.top_k` do.
+    Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
     Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer", 2017.
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
-      AxisNameError: `choice` is not a name, or `logits` has it already.
+      AxisNameError: `choice` is not an axis name, or `logits` already has it.
       ArgumentError: `k` is not between 1 and the number of experts.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -112,7 +114,7 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
         raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
-            f"{op}: choice={format_value(choice)} must be the name of a new axis of {type_text(logits)}. Give another name as choice=."
+            f"{op}: choice={format_value(choice)} must be the name of a new axis of {type_text(logits)}. Pass another name as choice=."
         )
     experts = logits.named_shape[axis]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= experts:
@@ -128,23 +130,24 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
 
 @operation("over", scope=True)
 def load_balancing_loss(routing: Routing, over: Any) -> Array:
-    """How unevenly the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same one.
+    """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
-    `experts * sum_e f_e P_e` with `f_e` the share of expert `e` in all choices, which is not differentiated, and `P_e` its mean
-    probability (Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one choice, here all of them count).
+    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not differentiated, and
+    `P_e` is its mean probability. Source: Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one
+    choice, here all of its choices count.
 
     Args:
-      routing: of `top_k_routing`.
-      over: the name of the tokens, or a tuple of names, over which shares and means are taken. Others stay: with `over="pos"` every
-        sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
+      routing: the result of `top_k_routing`.
+      over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are kept: with `over="pos"`
+        every sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
 
     Returns:
-      The loss, with the names of the routing that are not in `over`.
+      The loss, with the axes of the routing that are not in `over`.
 
-    Over sharded names: an all-reduce of the shares and one of the means, one number per expert each.
+    Communication: over sharded axes, an all-reduce of the shares and one of the means, with one number per expert each.
 
     Raises:
-      AxisNotFoundError: the routing lacks a name.
+      AxisNotFoundError: the routing lacks an axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(9 * jnp.eye(4), ["token", "route"])
@@ -154,28 +157,28 @@ def load_balancing_loss(routing: Routing, over: Any) -> Array:
     op = "load_balancing_loss"
     check_routing(op, routing)
     names = over_names(op, over, routing.probabilities, routing.route)
-    # Where the router's axis is sharded its numbers count in the whole, and so does the one-hot.
+    # If the router's axis is sharded, its numbers are global indices, and so is the one-hot axis.
     chosen = one_hot(routing.index, routing.experts, axis=routing.route)
-    share = _mean(chosen, (*names, routing.choice))  # of integers: it has no gradient
+    share = _mean(chosen, (*names, routing.choice))  # of integers, so it has no gradient
     return routing.experts * _sum(share * _mean(routing.probabilities, names), routing.route)
 
 
 @operation(scope=True)
 def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
-    """The mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
+    """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 
     Args:
       logits: the router's scores, a named array with `axis`.
       axis: the name of the router's axis.
-      over: the name of the tokens, or a tuple of names; others stay.
+      over: the axis name of the tokens, or a tuple of names, over which to average; other axes are kept.
 
     Returns:
-      The loss, with the names of `logits` that are neither `axis` nor in `over`.
+      The loss, with the axes of `logits` that are neither `axis` nor in `over`.
 
-    Over sharded names: one all-reduce of the result; along a sharded `axis` as `nx.logsumexp`.
+    Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for `nx.logsumexp`.
 
     Raises:
-      AxisNotFoundError: `logits` lacks a name.
+      AxisNotFoundError: `logits` lacks an axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(jnp.zeros((3, 8)), ["token", "route"])
@@ -190,40 +193,44 @@ def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
 
 
 def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable, ...]:
-    """`over` as a tuple of names that `array` has; `axis` is none of them."""
+    """Return `over` as a tuple of axis names of `array`, which excludes `axis`."""
     names = tuple(over) if isinstance(over, (tuple, list)) else (over,)
     dims = dims_of(array)
     for name in names:
         if name not in dims or name is None or name == axis:
             candidates = [d for d in dims if d is not None and d != axis]
-            raise_not_found(op, name, type_text(array), candidates, f"over= names the tokens; {axis!r} is the router's axis.")
+            raise_not_found(
+                op, name, type_text(array), candidates, f"over= names the axes of the tokens; {axis!r} is the router's axis."
+            )
     return names
 
 
 def check_routing(op: str, routing: Any) -> None:
-    """Raises if `routing` is not a `Routing`, or its arrays do not fit together."""
+    """Raise if `routing` is not a `Routing`, or if its arrays do not fit together."""
     if not isinstance(routing, Routing):
-        raise ArgumentTypeError(f"{op}: routing is {type_text(routing)}; give the Routing that nx.nn.top_k_routing returns.")
+        raise ArgumentTypeError(
+            f"{op}: routing must be a Routing, got {type_text(routing)}. Pass the result of nx.nn.top_k_routing."
+        )
     for what in ("index", "weight"):
         array = getattr(routing, what)
         dims = dims_of(array)
         if routing.choice not in dims:
             names = [d for d in dims if d is not None]
             raise_not_found(
-                op, routing.choice, f"routing.{what}, {type_text(array)}", names, "It is the axis of a token's choices."
+                op, routing.choice, f"routing.{what}, {type_text(array)}", names, "It enumerates the choices of a token."
             )
         if None in dims:
             raise PositionalAxisError(
-                f"{op}: routing.{what} is {type_text(array)}; it has named axes only. Name the others (nx.named)."
+                f"{op}: routing.{what} is {type_text(array)}, but must have named axes only. Name the others with nx.named."
             )
     if set(dims_of(routing.index)) != set(dims_of(routing.weight)):
         missing = set(dims_of(routing.index)) ^ set(dims_of(routing.weight))
         raise NamedAxesLeftError(
-            f"{op}: routing.index is {type_text(routing.index)} and routing.weight {type_text(routing.weight)}; they have the same "
-            f"names, but only one has {show_names(sorted(missing, key=str))}. Broadcast the other, or reduce."
+            f"{op}: routing.index is {type_text(routing.index)} and routing.weight {type_text(routing.weight)}; they must have the same "
+            f"axis names, but only one has {show_names(sorted(missing, key=str))}. Broadcast the other, or reduce over this axis."
         )
     if not np.issubdtype(routing.index.dtype, np.integer):
-        raise ArgumentTypeError(f"{op}: routing.index is {type_text(routing.index)}; the numbers of experts are integers.")
+        raise ArgumentTypeError(f"{op}: routing.index must contain integers, got {type_text(routing.index)}.")
 
 
 #: The functions of `nx.nn`.

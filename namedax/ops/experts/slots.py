@@ -1,6 +1,6 @@
-"""Slots of experts: which token is in which slot, how slots are filled and read, and the order in which tokens fill them.
+"""Slots of experts: the assignment of tokens to slots, the filling and reading of slots, and the order of tokens in them.
 
-All by indices: tokens are sorted by the number of their expert, and there is never a mask of tokens by experts.
+Everything uses indices: tokens are sorted by the number of their expert, without a mask of tokens by experts.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ Axes = tuple[str, ...]
 
 
 class Slots(Record):
-    """Which choice of which token is in which slot.
+    """The assignment of the choices of tokens to slots.
 
     Attributes:
-      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots for none.
-      holds: the choice that a slot holds, counted over `[choices, tokens]`; that of all choices for none.
-      shape: experts and slots of each.
+      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots marks a choice without a
+        slot.
+      holds: the choice in each slot, counted over `[choices, tokens]`; the number of all choices marks an empty slot.
+      shape: the number of experts, and the number of slots of each.
     """
 
     place: Any
@@ -40,7 +41,7 @@ class Slots(Record):
 
     @classmethod
     def of(cls, place: Any, experts: int, size: int) -> Slots:
-        """From the slot of every choice."""
+        """Build the assignment from the slot of every choice."""
         choices = place.size
         holds = cast_data(jnp.full(experts * size, choices, place.dtype), varying(place))
         numbers = cast_data(jnp.arange(choices, dtype=place.dtype), varying(place))
@@ -48,28 +49,28 @@ class Slots(Record):
         return cls(place, holds, (experts, size))
 
     def fill(self, rows: Any) -> Any:
-        """The rows of the tokens in their slots, `[experts, slots, features]`, and zeros in those that are empty."""
+        """Return the rows of the tokens in their slots, `[experts, slots, features]`, with zeros in empty slots."""
         tokens = rows.shape[0]
         token, _ = divided(self.holds, max(tokens, 1))
         token = jnp.where(self.holds < self.place.size, token, tokens)
         return _read(rows, token).reshape(*self.shape, rows.shape[1])
 
     def fill_choices(self, values: Any) -> Any:
-        """Numbers of the choices, `[choices, tokens]`, in their slots."""
+        """Return numbers of the choices, `[choices, tokens]`, in their slots."""
         return _read(values.reshape(-1, 1), self.holds).reshape(*self.shape, 1)
 
     def read(self, results: Any) -> Any:
-        """What is in the slots of every choice, `[choices, tokens, features]`; zeros for none."""
+        """Read the slots of every choice, `[choices, tokens, features]`, with zeros for choices without a slot."""
         return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.place)
 
     def add_up(self, results: Any, weight: Any) -> Any:
-        """The weighted sum over the choices, `[tokens, features]`, of the type that both have together."""
+        """Return the weighted sum over the choices, `[tokens, features]`, in the common dtype of both arrays."""
         return jnp.einsum("ktf,kt->tf", self.read(results), weight, preferred_element_type=jnp.result_type(results, weight))
 
 
 def divided(index: Any, n: int) -> tuple[Any, Any]:
-    """The remainder and the quotient of numbers that are not negative, of which `%` and `//` take care at a price."""
-    if n & (n - 1) == 0:  # XLA's own form of this takes care of negative numbers, too
+    """Return the remainder and quotient of nonnegative numbers, without the extra cost of `%` and `//` for negative ones."""
+    if n & (n - 1) == 0:  # XLA's own rewrite also handles negative numbers
         return index & (n - 1), index >> (n.bit_length() - 1)
     divisor = jnp.full_like(index, n)
     return lax.rem(index, divisor), lax.div(index, divisor)
@@ -80,16 +81,16 @@ def _read(rows: Any, index: Any) -> Any:
 
 
 def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
-    """For every entry along the last axis how many before it are equal, and how many there are of each number below `experts`.
+    """Count the equal elements before each element along the last axis, and all elements of each number below `experts`.
 
     Args:
-      index: `[rows, entries]`, numbers within 0 and `experts`.
-      experts: the number of numbers that are counted.
+      index: `[rows, entries]`, numbers from 0 to `experts`.
+      experts: the number of values to count.
     """
     row, position = (cast_data(lax.broadcasted_iota(index.dtype, index.shape, dim), varying(index)) for dim in (0, 1))
     entries = index.shape[1]
     if (experts + 1) * entries <= jnp.iinfo(index.dtype).max:
-        # One number for both: several times as fast as to sort two arrays.
+        # One number for both: several times as fast as sorting two arrays.
         both = lax.sort(index * entries + position, dimension=1)
         order, ordered = divided(both, max(entries, 1))
     else:
@@ -103,23 +104,23 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
 
 
 def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
-    """The number of choices of the same expert in the same group that go before each one: the choices in their order, then tokens.
+    """Count the earlier choices of the same expert in the same group, ordered by choice and then by token.
 
     Args:
-      index: `[choices, groups, *tokens]`, blocks of the numbers of experts; those out of range chose nobody.
+      index: `[choices, groups, *tokens]`, blocks of the numbers of experts; numbers out of range choose no expert.
       experts: the number of experts.
-      placement: of every axis of tokens.
+      placement: the mesh axes of every axis of tokens.
     """
     index = jnp.where((index >= 0) & (index < experts), index, experts)
     choices, groups, *sizes = index.shape
-    placement = [plain(axes) for axes in placement]  # padding has chosen nobody, and is counted along
+    placement = [plain(axes) for axes in placement]  # padding chooses no expert, so it can be counted along
     sharded = [i for i, axes in enumerate(placement) if axes]
     by_group = jnp.moveaxis(index, 1, 0)
     if not sharded:
         rank, _ = rank_among_equals(by_group.reshape(groups, -1), experts)
         return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)
-    # The tokens of one device are one after the other from the last sharded axis on. Of such a stretch it is counted how often every
-    # expert is chosen; what is gathered are these counts, and what is added up are those of the stretches before.
+    # From the last sharded axis on, the tokens of one device are contiguous. For each such stretch, count the choices of
+    # every expert; gather these counts, and sum the counts of the preceding stretches.
     last = sharded[-1]
     rank, counts = rank_among_equals(by_group.reshape(groups * choices * math.prod(sizes[:last]), -1), experts)
     stretches = (groups, choices, *sizes[:last], 1)
@@ -132,6 +133,6 @@ def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
         before = comm.cut(before, 2 + i, placement[i])
     before = before.reshape(-1, experts)
     rank = rank.reshape(len(before), -1)
-    # A choice of nobody reads a number that does not matter.
+    # A choice of no expert reads an irrelevant number.
     rank = rank + jnp.take_along_axis(before, by_group.reshape(rank.shape), 1, mode="clip")
     return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)

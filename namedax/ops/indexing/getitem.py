@@ -1,13 +1,13 @@
-"""Reading by name: `x["batch", 3]` and `x[{"batch": ids, "k": slice(0, 4)}]`.
+"""Reads by name: `x["batch", 3]` and `x[{"batch": ids, "k": slice(0, 4)}]`.
 
-An index by names is resolved into parts, one per axis: an integer, a range or an array. The integers and ranges of axes that
-are whole on every device are cut out first; then all arrays are read together, per instance, in one gather.
-`namedax.ops.indexing.updates` writes with the same parts.
+An index by names resolves to parts, one per axis: an integer, a range or an array. Integers and ranges of axes that are not
+sharded are sliced first; then one gather per instance reads all arrays together. `namedax.ops.indexing.updates` writes with
+the same parts.
 
-What a read costs over a sharded axis: an integer or an array one all-reduce of the result; a slice nothing if every device
-keeps a part of its own block, one collective-permute of the result's blocks if whole blocks change places (a flip), and
-otherwise one reduce-scatter of the result. The array that is read never moves, and reading along other axes sends nothing. The
-gradients send nothing more, but for the transposes of these.
+Communication over a sharded axis: an integer or an array costs one all-reduce of the result. A slice costs nothing if every
+device keeps some of its own block. It costs one collective-permute of the result's blocks if complete blocks change devices
+(a flip), and otherwise one reduce-scatter of the result. The array that is read never moves, and reads along other axes do
+not communicate. The gradients communicate only by the transposes of these.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ __all__ = ["cut_range", "getitem", "read", "read_parts"]
 def read(
     op: str, x: Any, index: Any, mode: str | None = None, fill_value: Any = None, hints: Mapping[str, Any] | None = None
 ) -> Any:
-    """`x[index]` for an index by names, with the mode of `x.at[index].get`."""
+    """Read `x[index]` for an index by names, with the mode of `x.at[index].get`."""
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}.")
     x = to_local(x, op, ambient())
     entries = by_name(op, index, x)
     parts, arrays = resolve(op, x, entries or {})
@@ -74,14 +74,14 @@ def read(
     return kernels.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
 
 
-# --- one program for all places ---------------------------------------------------------------------------------------
+# --- one program for all start indices --------------------------------------------------------------------------------
 
 
 def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
-    """`x` after its integers and its ranges of neighbours, and the parts that are left.
+    """Slice `x` at its integers and its contiguous ranges, and return the remaining parts.
 
-    Where they begin is an operand of the kernel, so that a loop over an axis compiles one program, as it does in `jnp`. In a program
-    that is traced, and of an array on several devices, they stay what they are: there XLA may know better.
+    The start indices are operands of the kernel, so that a loop over an axis compiles one program, as in `jnp`. In a traced
+    program, and for an array on several devices, they remain static, because XLA can optimize static indices.
     """
     data = x._data if type(x) is NamedArray else None
     if data is None or not _is_cut_at_operands(data):
@@ -107,7 +107,7 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
 
 
 def _is_cut_at_operands(data: Any) -> bool:
-    """Whether `data` is an array on one device, and no tracer."""
+    """Return True if `data` is a concrete array on one device."""
     return isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer) and len(data.sharding.device_set) == 1
 
 
@@ -115,7 +115,7 @@ _LARGEST = np.iinfo(np.int32).max
 
 
 def _cut(op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: Any) -> Any:
-    """`x` with a part of each dimension of `cuts`: one entry, and the dimension goes, or so many from where it starts."""
+    """Slice each dimension of `cuts`: one element, which drops the dimension, or a given length from the start index."""
     data = x._data
     for (dim, length), start in zip(cuts, starts, strict=True):
         data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
@@ -130,21 +130,21 @@ def _wrapped_read(op: str, _: Any, parts: Sequence[Part], mode: Any, fill_value:
 def read_parts(
     op: str, x: Any, parts: Sequence[Part], arrays: Sequence[Any], mode: Any, fill_value: Any, hints: Any
 ) -> tuple[Any, Dims]:
-    """The data and the dims of a read, whose parts are known.
+    """Read an index with resolved parts, and return the data and the dims.
 
     Args:
       op: the operation.
       x: the local block.
-      parts: the index.
-      arrays: for each part that is `ARRAY`, where it reads.
-      mode: what is read out of range, as in `x.at[...].get`.
-      fill_value: what to fill with.
-      hints: for `x.at[...].get`.
+      parts: the resolved index.
+      arrays: the index array of each part that is `ARRAY`.
+      mode: the handling of indices out of range, as in `x.at[...].get`.
+      fill_value: the fill value.
+      hints: the other options of `x.at[...].get`.
     """
     region = ambient()
     data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     supply: Iterator[Any] = iter(arrays)
-    labels = list(range(len(dims)))  # the dimensions of x that `data` still has
+    labels = list(range(len(dims)))  # the dimensions of x that remain in `data`
     gathered: list[int] = []
     indices: list[Any] = []
     own = {name: OwnAxis(name) for name in (dims[part.dim] for part in parts) if name is not None}
@@ -179,7 +179,7 @@ def read_parts(
 
 
 def cut_range(data: Any, dim: int, at: range) -> Any:
-    """The entries of a static range along a dimension that is whole."""
+    """Read the elements of a static range along a dimension that is not sharded."""
     if len(at) == data.shape[dim] and at.step == 1:
         return data
     if not len(at):
@@ -190,8 +190,8 @@ def cut_range(data: Any, dim: int, at: range) -> Any:
 
 
 def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) -> Any:
-    """The entries of a range along a sharded dimension, if every device's new block comes from one device; else `None`."""
-    if isinstance(mesh_axes, Uneven):  # whose size does not change: as it is, or in reverse order
+    """Read a range along a sharded dimension, if every device's new block comes from one device; else return `None`."""
+    if isinstance(mesh_axes, Uneven):  # its size does not change: same order or reversed
         return data if at.step == 1 or len(at) == 1 else _flipped(data, dim, mesh_axes)
     devices = int(np.prod([lax.axis_size(axis) for axis in mesh_axes]))
     block, new = data.shape[dim], len(at) // devices
@@ -208,7 +208,7 @@ def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) ->
         start = int(starts[0])
         data = cut_range(data, dim, range(start, start + new * at.step, at.step))
     else:
-        # Each device sends the part of its block that starts at an offset of its own.
+        # Each device sends the slice of its block that starts at its own offset.
         first = jnp.asarray(starts)[comm.block_index(mesh_axes)]
         union = varying(data) | frozenset(mesh_axes)
         index = cast_data(first + at.step * jnp.arange(new), union)
@@ -217,7 +217,7 @@ def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) ->
 
 
 def _flipped(data: Any, dim: int, place: Uneven) -> Any:
-    """A dimension with padding in reverse order: rows to other devices, and one all-reduce of the row that is the last one then."""
+    """Reverse a padded dimension: move rows between devices, and refill the padding by one all-reduce of the last row."""
     block, devices = data.shape[dim], int(np.prod([lax.axis_size(axis) for axis in place]))
     entry = np.arange(block * devices).reshape(devices, block)
     rows = np.where(entry < place.size, place.size - 1 - entry, FILL)
@@ -237,7 +237,7 @@ def _gather(
     fill_value: Any,
     hints: Mapping[str, Any],
 ) -> tuple[Any, Dims]:
-    """Reads `data` at the index arrays, per instance, and puts what the devices found together."""
+    """Read `data` at the index arrays, per instance, and combine the partial reads of the devices."""
     region, dims = ambient(), dims_of(x)
     names = [dims[i] for i in labels]
     placements = [region.place(dims[i]) if region is not None and dims[i] is not None else () for i in gathered]
@@ -246,7 +246,7 @@ def _gather(
         data, indices = _varying_alike(x, data, indices, mesh_axes)
     shared = [dim for dim in joint if dim is not None and dim in names]
     _check_shared(op, x, {name: data.shape[names.index(name)] for name in shared}, joint, indices)
-    # Shared names in front, then what is read, then the rest.
+    # Shared names in front, then the axes of the read, then the rest.
     order = [names.index(name) for name in shared] + [labels.index(i) for i in gathered]
     rest = [i for i in range(len(labels)) if i not in order]
     index_order = [joint.index(name) for name in shared]
@@ -270,14 +270,14 @@ def _gather(
         result = _combine(result, own, mesh_axes)
         if comm.is_keys(data):
             result = jax.random.wrap_key_data(result, impl=jax.random.key_impl(data))
-    # Positional axes as the caller sees them.
+    # Positional axes in the order that the caller sees.
     rank = joint.count(None)
     internal = [("index", k) for k in range(rank)] + [labels[i] for i in rest if dims[labels[i]] is None]
     return _in_visible_order(result, out, internal, visible_order(dims, parts, rank)), tuple(out)
 
 
 def _varying_alike(x: Any, data: Any, indices: Sequence[Any], mesh_axes: tuple[str, ...]) -> tuple[Any, list[Any]]:
-    """What is read, a part of `x` or all of it, and the indices, cast to one device variance."""
+    """Cast the data to read, a slice of `x` or all of it, and the indices to one variance."""
     union = varying(data) | frozenset(mesh_axes)
     union |= frozenset[str]().union(*(varying(i) for i in indices if hasattr(i, "dtype")))
     data = cast(x, union) if isinstance(x, NamedArray) and data is x._data else cast_data(data, union)
@@ -285,7 +285,7 @@ def _varying_alike(x: Any, data: Any, indices: Sequence[Any], mesh_axes: tuple[s
 
 
 def _check_shared(op: str, x: Any, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]) -> None:
-    """Raises where an axis that `x` and an index have has two sizes; `sizes` are those in `x`."""
+    """Raise if an axis that `x` and an index share has two sizes; `sizes` are its sizes in `x`."""
     shape = next((np.shape(index) for index in indices if np.ndim(index)), ())
     for name, size in sizes.items():
         if size != shape[joint.index(name)]:
@@ -296,7 +296,7 @@ def _check_shared(op: str, x: Any, sizes: Mapping[Hashable, int], joint: Dims, i
 
 
 def _in_visible_order(result: Any, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]) -> Any:
-    """A result whose positional axes, those of `dims` without a name, are `internal`, with these as they are `wanted`."""
+    """Transpose the positional axes of a result from the order `internal` to the order `wanted`."""
     if internal == wanted:
         return result
     places = [n for n, dim in enumerate(dims) if dim is None]
@@ -314,7 +314,7 @@ def _local_read(
     placements: Sequence[tuple[str, ...]],
     mesh_axes: tuple[str, ...],
 ) -> Callable[..., Any]:
-    """A device's share of a read: the rows that it has, and zeros for the others."""
+    """Build the read of one device, which returns its own rows, and zeros for the others."""
 
     def read_local(rows: Any, *at: Any) -> Any:
         valid: Any = True
@@ -332,19 +332,19 @@ def _local_read(
             here = here & (i >= 0) & (i < block)
             safe.append(jnp.clip(i, 0, block - 1))
         values = rows.at[tuple(safe)].get(mode="promise_in_bounds")
-        if comm.is_keys(values):  # whose words can be added up
+        if comm.is_keys(values):  # words can be summed
             values = jax.random.key_data(values)
 
         def over(flag: Any) -> Any:
             return jnp.reshape(flag, flag.shape + (1,) * (values.ndim - flag.ndim))
 
         if mode is None or mode == "promise_in_bounds":
-            # As in jnp: an index out of range reads the end, and has no gradient.
+            # As in jnp, an index out of range reads the last element, and has no gradient.
             values = jnp.where(over(valid), values, zero_cotangent(values))
         values = comm.only_where(over(here), values)
         if mode not in ("fill", "drop"):
             return values
-        # An index out of range belongs to no device; the first one answers for it.
+        # An index out of range belongs to no device; the first device fills it.
         nobody = ~valid & (comm.block_index(mesh_axes) == 0)
         return jnp.where(
             over(nobody), beyond(values.dtype) if fill_value is None else jnp.asarray(fill_value, values.dtype), values
@@ -354,7 +354,7 @@ def _local_read(
 
 
 def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]) -> Any:
-    """Adds up the devices' shares: one reduce-scatter for an axis that stays sharded, one all-reduce for the others."""
+    """Sum the partial reads: one reduce-scatter for an axis that stays sharded, one all-reduce for the others."""
     truth = partial.dtype == jnp.bool_
     if truth:
         partial = partial.astype(jnp.int8)
@@ -368,31 +368,32 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
 
 @operation(name="getitem")
 def getitem(x: Any, index: Any, /) -> Array:
-    """`x[index]`, by name or by position.
+    """Read `x[index]`, by name or by position.
 
-    By name the index is a name followed by its index, several such pairs, or a dict from names (and positions) to indices. By
-    position it is what `jnp` takes, over the positional axes; an index array with names is used per instance.
+    By name, the index is a name followed by its index, several such pairs, or a dict from names (and positional axes) to
+    indices. By position, it follows `jnp` over the positional axes; a named index array is used per instance.
 
     Args:
       x: a named array.
-      index: integers drop their axis; slices keep its name; integer arrays, named or not, are broadcast by name, and their axes
-        replace the axis. Axes that an index array shares with `x` are batch axes; one that has the very axis that is read
-        gathers along it. A boolean array only where its values are known when the program is compiled.
+      index: integers drop their axis, and slices keep its name. Integer arrays, named or not, broadcast by name, and their
+        axes replace the axis. Axes that an index array shares with `x` are batch axes, except the indexed axis itself, along
+        which it gathers. A boolean array must have static values.
 
     Returns:
-      The axes of the index arrays, and the axes of `x` that are left. Positional axes of index arrays stand where a positional
-      axis stood that they read, and in front where only names are read. An index array out of range reads the end, as in `jnp`.
+      The axes of the index arrays, and the remaining axes of `x`. Positional axes of index arrays replace the positional axes
+      that they index, and come first if only named axes are indexed. An index array out of range reads the last element, as
+      in `jnp`.
 
-    Costs over a sharded axis: an integer or an array one all-reduce of the result (one all-gather of the index and one
-    reduce-scatter of the result if the index has that axis itself). A slice nothing if every device keeps a part of its own
-    block (`::2`), one collective-permute if blocks change places (`::-1`), and otherwise one reduce-scatter of the result.
-    Along other axes nothing.
+    Communication over a sharded axis: an integer or an array costs one all-reduce of the result. If the index itself has that
+    axis, it costs one all-gather of the index and one reduce-scatter of the result. A slice costs nothing if every device
+    keeps some of its own block (`::2`). It costs one collective-permute if blocks change devices (`::-1`), and otherwise one
+    reduce-scatter of the result. Along other axes there is no communication.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name.
+      AxisNotFoundError: `x` lacks an axis.
       AxisSizeError: an integer is out of range; an axis has two sizes; a slice changes a size that the mapped function fixes.
-      PlacementConflictError: an index array has an axis on the mesh axis of another axis of `x`.
-      PositionalAxisError: the index is malformed, or the result's shape would depend on data.
+      PlacementConflictError: an index array has an axis that is sharded over the mesh axis of another axis of `x`.
+      PositionalAxisError: the index is malformed, or the shape of the result would depend on data.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(12.0).reshape(4, 3), ["batch", "k"])
@@ -416,7 +417,7 @@ def getitem(x: Any, index: Any, /) -> Array:
 
 
 def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
-    """The entries of an index of integers in range and slices, where they have one program for all places; otherwise `None`."""
+    """Return the integers and slices of a positional index, if one program serves all start indices; else `None`."""
     parts = index if isinstance(index, tuple) else (index,)
     if ambient() is not None or not _is_cut_at_operands(x._data):
         return None
@@ -424,7 +425,7 @@ def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
     position, rest = 0, len(shape) - sum(part is not Ellipsis for part in parts)
     for part in parts:
         if part is Ellipsis and rest >= 0:
-            position, rest = position + rest, -1  # there is one at most
+            position, rest = position + rest, -1  # at most one ellipsis
             continue
         if position >= len(shape):
             return None

@@ -1,4 +1,4 @@
-"""What an index by names says: its parts, one per axis, and its arrays together. `getitem` reads with them, `updates` writes."""
+"""Resolved indices by name: parts, one per axis, and index arrays. `getitem` reads with them, `updates` writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-#: A part that reads at an array; the arrays stand in a list of their own.
+#: A part that reads at an array; the arrays are in a separate list.
 ARRAY = "array"
 
 
@@ -45,11 +45,11 @@ READ_MODES = (None, "fill", "drop", "clip", "promise_in_bounds")
 
 
 class Part(Record):
-    """One entry of an index: the dimension of the array, and what is read of it.
+    """One element of an index: a dimension of the array, and the indices to read along it.
 
     Attributes:
-      dim: the dimension, counted in the data.
-      at: an integer (from 0), a `range` of them, or `ARRAY`.
+      dim: the dimension of the data.
+      at: an integer (nonnegative), a `range` of them, or `ARRAY`.
     """
 
     dim: int
@@ -57,7 +57,7 @@ class Part(Record):
 
 
 class StandIn:
-    """A name that stands for another axis while an operation runs."""
+    """A temporary name for another axis while an operation runs."""
 
     def __init__(self, name: Hashable):
         self.name = name
@@ -67,14 +67,14 @@ class StandIn:
 
 
 class OwnAxis(StandIn):
-    """Stands, in an index array, for an axis of the same name as the one that is read, until that is gone."""
+    """A temporary name, in an index array, for an axis with the same name as the indexed axis."""
 
 
 def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
-    """Raises where an index says no axis, since all axes of `x` have names; `read` is what the user writes before the index.
+    """Raise if an index has no axis name although `x` has named axes only; `read` is the source text before the index.
 
     Raises:
-      PositionalAxisError: there is an integer, a slice, or an array without names.
+      PositionalAxisError: the index contains an integer, a slice, or an unnamed array.
     """
     names = names_alone(x)
     if not names:
@@ -92,7 +92,7 @@ def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
 
 
 def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
-    """What to write for an index array without names, of an array that has names only."""
+    """Return code for an unnamed index array of an array with named axes only."""
     if not is_mask(array):
         return f"the axis before its index, as in {read}[{names[0]!r}, ids]"
     if array.ndim > 1:
@@ -103,14 +103,14 @@ def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
 
 
 def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
-    """The entries of an index of `x` by names, or `None` if it is one by position.
+    """Return the entries of an index of `x` by names, or `None` if it is positional.
 
     Raises:
       PositionalAxisError: names and indices do not come in pairs.
     """
     if isinstance(index, Mapping):
         return index
-    listed = isinstance(index, list) and all(isinstance(part, str) for part in index)  # as pandas would have it
+    listed = isinstance(index, list) and all(isinstance(part, str) for part in index)  # as in pandas
     parts = index if isinstance(index, tuple) or listed else (index,)
     if not any(is_name(part) for part in parts):
         return None
@@ -123,9 +123,9 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
         name = name if name in names or not names else closest(name, names) or names[0]
         more = "".join([f"{read}[{name!r}, 3, {other!r}, 0:2], " for other in names if other != name][:1])
         raise PositionalAxisError(
-            f"{op}: the index {format_value(index)} names an axis, but is not made of pairs of a name and its "
+            f"{op}: the index {format_value(index)} names an axis, but does not consist of pairs of a name and an "
             f"index.{guess} Write {read}[{name!r}, 3], "
-            f"{more}or a dict, {read}[{{{name!r}: 3, 0: idx}}], which may have positions too."
+            f"{more}or a dict, {read}[{{{name!r}: 3, 0: idx}}], which also accepts positional axes."
         )
     for name, entry in zip(parts[::2], parts[1::2], strict=True):
         if name in entries:
@@ -135,21 +135,21 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
 
 
 def is_mask(entry: Any) -> bool:
-    """Whether an entry of an index is a boolean array."""
+    """Return True if an entry of an index is a boolean array."""
     return hasattr(entry, "dtype") and entry.dtype == jnp.bool_
 
 
 def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) -> tuple[tuple[Part, ...], list[Any]]:
-    """The parts of an index by names, and its arrays.
+    """Resolve an index by names into its parts and its arrays.
 
     Args:
       op: the operation.
-      x: the array, as the body of the region sees it.
-      entries: indices by axis (a name or a position).
-      resize: whether slices become axes of the result, so that they must fit the region.
+      x: the array, as seen in the body of the region.
+      entries: indices by axis (a name or a positional axis).
+      resize: if `True` (default), slices become axes of the result, so their sizes must fit the region.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name.
+      AxisNotFoundError: `x` lacks an axis.
       AxisSizeError: an integer is out of range, or a slice changes the size of an axis whose size the mapped function fixes.
       PositionalAxisError: an entry is not an index, or an axis is given twice.
     """
@@ -187,18 +187,18 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
 
 
 def global_size(region: Region | None, dim: Hashable | None, block: int) -> int:
-    """The global size of a dimension that has `block` entries here."""
+    """Return the global size of a dimension that has `block` elements here."""
     return block if region is None or not region.manual or dim is None else region.global_size(dim, block)
 
 
 def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
-    """The entries that a slice means, of an axis of this size."""
+    """Convert a slice to a range for an axis of this size."""
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
         raise PositionalAxisError(
-            f"{op}: the slice {format_value(entry)} of axis {format_value(axis)} needs integers that are known when the "
-            "program is compiled. Read at an "
-            "array, such as start + nx.arange(length, axis=...)."
+            f"{op}: the slice {format_value(entry)} of axis {format_value(axis)} requires static integers. "
+            "For dynamic bounds, read at an "
+            "array such as start + nx.arange(length, axis=...)."
         )
     return range(*entry.indices(size))
 
@@ -208,15 +208,15 @@ def _check_slice(op: str, x: Any, name: Hashable, size: int, length: int, region
         return
     if name in region.sizes:
         raise AxisSizeError(
-            f"{op}: a slice of axis {name!r} of {type_text(x)} would leave {length} of {size} entries, but {name!r} has size "
-            f"{size} in this mapped function; a name has one size. Give the part a name of its own: nx.slice(x, {{{name!r}: slice(...)}}, "
+            f"{op}: a slice of axis {name!r} of {type_text(x)} would keep {length} of {size} elements, but {name!r} has size "
+            f"{size} in this mapped function; a name has one size. Give the slice another name: nx.slice(x, {{{name!r}: slice(...)}}, "
             f"out_axis={{{name!r}: 'part'}})."
         )
     region.block_size(name, length, op)
 
 
 def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | None) -> Any:
-    """The positions where a mask holds, if they are known when the program is compiled."""
+    """Convert a mask with static values to the indices of its true elements."""
     data = mask._data if isinstance(mask, NamedArray) else mask
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
     if not fits or isinstance(data, jax.core.Tracer) or (region is not None and axis in region.sizes):
@@ -229,12 +229,12 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
 
 
 def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence[Any]) -> tuple[list[Any], Dims]:
-    """The index arrays broadcast by name, and their dims. Their axes among those of `own` become these, whole on every device.
+    """Broadcast the index arrays by name, and replace their axes in `own` by temporary names, gathered on every device.
 
-    Indices without dimensions stay scalars.
+    Scalar indices stay scalars.
 
     Raises:
-      PlacementConflictError: an index has an axis on a mesh axis that an axis of `x` is on.
+      PlacementConflictError: an index has an axis that is sharded over a mesh axis of an axis of `x`.
     """
     region = ambient()
     blocks = [to_local(index, op, region) for index in indices]
@@ -251,7 +251,7 @@ def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence
 
 
 def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying") -> Any:
-    """`block` with stand-ins for the axes of `own`, which are gathered where they are sharded."""
+    """Replace the axes of `own` in `block` by temporary names, and gather these axes if they are sharded."""
     if not isinstance(block, NamedArray) or not any(dim in own for dim in block._dims):
         return block
     data = block._data
@@ -262,10 +262,10 @@ def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | Non
 
 
 def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
-    """The positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for those of the index arrays, of rank `rank`.
+    """Return the positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for the `rank` axes of index arrays.
 
-    As in NumPy the axes of the arrays stand where the axes were that they read, if those are neighbours, and in front
-    otherwise, also where only names are read. (Integers have been removed before.)
+    As in NumPy, the axes of the arrays replace the axes that they index if these are adjacent. Otherwise they come first,
+    also if only named axes are indexed. (Integers have been removed before.)
     """
     joint = [("index", k) for k in range(rank)]
     gone = [part.dim for part in parts if isinstance(part.at, int)]

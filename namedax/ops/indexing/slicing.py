@@ -1,7 +1,7 @@
-"""Parts of named axes under new names, in one step: `slice`.
+"""`slice`: slices of named axes under new names, in one step.
 
-A part has a different size than its axis, and in a mapped function a name has one size. So the part gets a name of its own,
-which may live elsewhere. Only the rows that are asked for move.
+A slice has a different size than its axis, and in a mapped function a name has one size. So the slice has another name, which
+may have another sharding. Only the requested rows move.
 """
 
 from __future__ import annotations
@@ -28,22 +28,24 @@ __all__ = ["FUNCTIONS", "slice"]
 def slice(
     x: Any, index: Mapping[Hashable, builtins.slice], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
 ) -> LikeArguments:
-    """Parts of named axes, under names of their own.
+    """Slice named axes, and give the slices new names.
 
     Args:
       x: a named array.
       index: slices by name, `{"w": slice(3, 7)}`.
-      out_axis: new names, `{"w": "part"}`, or `"part"` where there is one axis. In a mapped function a name that has a size
-        there keeps it, and a part of a different size needs another name. Outside it is optional.
+      out_axis: new names, `{"w": "part"}`, or `"part"` for one axis; by default `None`. In a mapped function, a name with a
+        known size keeps it, so a slice of a different size needs another name. Outside, it is optional.
 
     Returns:
-      The array with the parts. What moves over a sharded axis: if the new name is on the same mesh axes, the rows that a device wants and
-      lacks, to that device (collective-permutes); otherwise one all-reduce of the part, or one all-gather of the axis where that sends
-      less. Never more than the axis itself.
+      The sliced array.
+
+    Communication over a sharded axis: if the new name has the same mesh axes, each device receives the rows that it lacks, by
+    collective-permutes. Otherwise, one all-reduce of the slice, or one all-gather of the axis if that sends less. The
+    communication never exceeds the axis itself.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name, or `out_axis` has one that is not sliced.
-      AxisSizeError: in a mapped function the new name has a different size.
+      AxisNotFoundError: `x` lacks an axis, or `out_axis` has an axis that is not sliced.
+      AxisSizeError: the new name has a different size in the mapped function.
       ArgumentTypeError: an entry is not a slice.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -60,7 +62,7 @@ def slice(
     for name, entry in index.items():
         if not isinstance(entry, builtins.slice):
             raise ArgumentTypeError(
-                f"{op}: the entry {format_value(entry)} of axis {name!r} is not a slice; write slice(start, stop, step), or read integers and arrays "
+                f"{op}: the index {format_value(entry)} of axis {name!r} is not a slice. Write slice(start, stop, step), or read integers and arrays "
                 f"with x[{name!r}, ...]."
             )
         x = _one(x, name, entry, renamed.get(name))
@@ -77,8 +79,8 @@ def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: A
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)
     rows = np.asarray(at, int)
     dims, placed = site.result(new, len(at))
-    # For a part that is whole everywhere, each device contributes its rows; gathering all rows sends less if most are asked
-    # for.
+    # If the slice is replicated, each device contributes its rows; gathering all rows sends less if most of them are
+    # requested.
     moves = placed and len(at) % site.blocks(site.old) == 0
     if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
         first = at.start + at.step * global_index(op, dims[site.dim], len(at))

@@ -1,7 +1,7 @@
-"""Reading along an axis: `take`, and positional indexing.
+"""`take`, which reads along one axis, and positional indexing.
 
-Along a sharded name the table stays where it is. Every device reads the entries that it has, the others count as zero, and one
-sum over the devices puts the result together.
+Along a sharded axis the table is not moved. Every device reads its own elements, the others count as zero, and one sum over
+the devices combines the results.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ _MODES = ("fill", "clip", "wrap")
 
 @operation(requires_axis=MOVED, cached=True)
 def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Array:
-    """Entries of `x` along one axis.
+    """Take elements of `x` along one axis.
 
     Args:
       x: an array, named or not.
-      indices: integers, named or not; axes that `x` has too are batch axes. They may have the axis that is read; the result
-        then has it as `indices` does.
-      axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one. It
-        must be given where all axes have names.
-      mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
-        `"wrap"`. Negative indices count from the end, but not with `"clip"`.
-      fill_value: what to fill with.
+      indices: integers, named or not; axes that `x` has too are batch axes. They may have the indexed axis; the result then
+        has it with their size.
+      axis: an axis name, or a positional axis of `x`; `None` (default) flattens all positional axes. Required if every axis
+        is named.
+      mode: the result for an index out of range: `"fill"` or `None`, the default (NaN, or the least integer, or
+        `fill_value`), `"clip"` or `"wrap"`. Negative indices count from the end, except with `"clip"`.
+      fill_value: the fill value, by default `None`.
 
     Returns:
-      The axes of `x` without `axis`, and those of `indices`. Positional axes of `indices` stand where a positional `axis`
-      stood, and in front of the others if `axis` is a name.
+      The axes of `x` without `axis`, and the axes of `indices`. Positional axes of `indices` replace a positional `axis`, and
+      come first if `axis` is a name.
 
-    Over a sharded name: one all-reduce of the result; the table is not moved, nor is its gradient. If `indices` has that axis,
-    one all-gather of the indices and one reduce-scatter of what all of them ask for.
+    Communication: over a sharded axis, one all-reduce of the result; neither the table nor its gradient is moved. If
+    `indices` has that axis, one all-gather of the indices and one reduce-scatter of the elements that all of them request.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the axis.
       AxisSizeError: an axis has two sizes.
-      PlacementConflictError: `indices` has another axis on the mesh axis that `axis` is on.
+      PlacementConflictError: `indices` has another axis that is sharded over the mesh axis of `axis`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> table = nx.named(jnp.arange(6.0).reshape(3, 2), ["vocab", "embed"])
@@ -70,11 +70,11 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     """
     mode = "fill" if mode is None else mode
     if mode not in _MODES:
-        raise PositionalAxisError(f"take: mode={format_value(mode)} is none of {_MODES}.")
+        raise PositionalAxisError(f"take: mode must be one of {_MODES}, got {format_value(mode)}.")
     if isinstance(axis, (tuple, list)):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"take: axis={format_value(axis)} must be one axis, a position or a name. If the tuple is the name, write "
+                f"take: axis={format_value(axis)} must be one positional or named axis. If the tuple is the name, write "
                 f"axis=({format_value(axis)},)."
             )
         (axis,) = axis
@@ -110,7 +110,7 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
         names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
         region.check_placement(op, names)
         region.seen.update(names)
-    # The axis of the indices is another one than that which is read and goes; it gets the name back at the end.
+    # The axis of the indices differs from the indexed axis, which is removed; it is renamed back at the end.
     asked = _Asked(axis)
     if axis in own:
         indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
@@ -126,7 +126,7 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
 
 
 class _Asked:
-    """Stands for the axis that is read, in indices that have it too."""
+    """A temporary name for the indexed axis, in indices that have it too."""
 
     def __init__(self, axis: Hashable):
         self.axis = axis
@@ -136,7 +136,7 @@ class _Asked:
 
 
 def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any) -> tuple[Any, tuple[Any, ...]]:
-    """`read(rows, positions)` with the axis of `x` in front, vectorised over the names that both have. Data and dims."""
+    """Apply `read(rows, positions)` with the axis of `x` in front, vectorized over shared names; return data and dims."""
     dims, own = x._dims, dims_of(indices)
     shared = [dim for dim in own if dim is not None and dim in dims]
     x_order = [dims.index(dim) for dim in (*shared, axis)]
@@ -163,7 +163,7 @@ def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axi
 def _take_sharded(
     x: NamedArray, indices: Any, axis: Any, asked: Any, size: int, mesh_axes: Axes, mode: str, fill_value: Any
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Every device reads the rows that it has, for all who ask; the data and its dims."""
+    """Read the rows of each device for the indices of all devices, and return the data and its dims."""
     if comm.is_keys(x._data):
         words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
         data, dims = _take_sharded(words, indices, axis, asked, size, mesh_axes, mode, fill_value)
@@ -175,7 +175,7 @@ def _take_sharded(
     indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
     fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
     nothing = additive_identity(x.dtype)
-    is_padded = mode == "fill" and isinstance(mesh_axes, Uneven)  # otherwise no index is that of padding
+    is_padded = mode == "fill" and isinstance(mesh_axes, Uneven)  # otherwise no index refers to padding
 
     def wanted(i: Any) -> Any:
         if mode == "clip":
@@ -185,7 +185,7 @@ def _take_sharded(
         number = i.dtype.type
         return lax.select(lax.lt(i, number(0)), lax.add(i, number(size)), i)
 
-    def local(rows: Any, i: Any) -> Any:  # in `lax`: the same in `jnp` takes several times as long to trace
+    def local(rows: Any, i: Any) -> Any:  # `jnp` would take several times as long to trace
         block, number = rows.shape[0], i.dtype.type
         i, device = wanted(i), comm.block_index(mesh_axes)
         mine = lax.sub(i, lax.mul(device.astype(i.dtype), number(block)))
@@ -200,14 +200,14 @@ def _take_sharded(
         values = lax.select(along_rows(here), values, lax.broadcast(nothing, values.shape))
         if mode != "fill":
             return values
-        # An index out of range belongs to no device; the first one answers for it.
+        # An index out of range belongs to no device; the first device fills it.
         outside = lax.bitwise_or(lax.lt(i, number(0)), lax.ge(i, number(size)))
         nobody = lax.bitwise_and(outside, lax.eq(device, device.dtype.type(0)))
         return lax.select(along_rows(nobody), lax.broadcast(fill, values.shape), values)
 
     data, dims = _take_rows(local, x, indices, axis)
     data = weak_as(data, x._data)
-    truth = data.dtype == jnp.bool_  # there is no sum of truth values
+    truth = data.dtype == jnp.bool_  # booleans have no sum
     if truth:
         data = data.astype(jnp.int32)
     data = comm.psum_scatter(data, dims.index(asked), mesh_axes) if asked in dims else comm.psum(data, mesh_axes)
@@ -224,7 +224,7 @@ def _default_fill(dtype: Any) -> Any:
 
 
 def index_positional(x: NamedArray, index: Any) -> Any:
-    """`x[index]` over the positional axes of `x`; an index array with names is used per instance."""
+    """Read `x[index]` over the positional axes of `x`; a named index array is used per instance."""
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
     if not arrays:

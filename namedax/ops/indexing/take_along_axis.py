@@ -1,4 +1,4 @@
-"""Reading along an axis at indices that differ from place to place: `take_along_axis`."""
+"""`take_along_axis`: reads along an axis at indices that differ between elements."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["FUNCTIONS", "take_along_axis"]
 
 
 class _Place(StandIn):
-    """Stands for a positional axis."""
+    """A temporary name for a positional axis."""
 
 
 @operation(scope=True)
 def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None) -> Any:
-    """`nx.take_along_axis` with negative indices that count from the end."""
+    """Take elements along an axis at indices that differ between elements; negative indices count from the end."""
     op = "take_along_axis"
     region = ambient()
     x, indices = to_local(x, op, region), to_local(indices, op, region)
@@ -44,9 +44,9 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     if not is_name(axis) and x.ndim != indices.ndim:
         raise PositionalAxisError(
             f"{op}: {type_text(x)} and the indices {type_text(indices)} have {x.ndim} and {indices.ndim} positional axes; "
-            "along a position they need equally many."
+            "along a positional axis these numbers must be equal."
         )
-    # Positional axes become names for a while, so that they broadcast.
+    # Positional axes temporarily become names, so that they broadcast.
     count = max(x.ndim, indices.ndim)
     stand_ins = [_Place(-1 - n) for n in range(count)][::-1]
     at = dims_of(x)[:dim].count(None) if not is_name(axis) else None
@@ -66,7 +66,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
         data, dims = value._data if isinstance(value, NamedArray) else value, dims_of(value)
         own = iter(stand_ins[count - value.ndim :])
         named = [next(own) if dim is None else dim for dim in dims]
-        # An axis of size 1 broadcasts, which a name does by being absent.
+        # An axis of size 1 broadcasts; a missing name does the same.
         ones = [
             i
             for i, dim in enumerate(named)
@@ -76,7 +76,7 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
         return make_in_region(data, tuple(dim for i, dim in enumerate(named) if i not in ones))
 
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}.")
     check_fits(op, "fill_value", fill_value, x.dtype)
     x, indices = stand_in(x), stand_in(indices)
     data, dims = read_parts(op, x, (Part(x._dims.index(target), ARRAY),), [indices], mode or "fill", fill_value, {})

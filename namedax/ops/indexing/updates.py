@@ -1,8 +1,8 @@
 """Updates by name: `x.at["batch", 3].set(v)` and `x.at[{"vocab": idx}].add(v)`.
 
-They write with the parts that `namedax.ops.indexing.getitem` reads with. Over a sharded axis every device writes what falls into its
-block, and leaves out the rest, as `jnp` leaves out what is out of range. So nothing is sent, and the gradients are those of
-`jnp`.
+Updates use the same parts as `namedax.ops.indexing.getitem`. Over a sharded axis, every device writes the indices in its
+block and drops the others, as `jnp` drops indices out of range. So there is no communication, and the gradients are the same
+as in `jnp`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class At:
-    """What `x.at` returns: index it."""
+    """The indexable object that `x.at` returns."""
 
     __slots__ = ("_array",)
 
@@ -88,7 +88,7 @@ class At:
 
 
 class Selected:
-    """`x.at[index]`: the methods give `x` with these entries changed; `x` itself stays as it is."""
+    """The result of `x.at[index]`; its methods return a copy of `x` with these elements changed."""
 
     __slots__ = ("_array", "_index")
 
@@ -99,70 +99,70 @@ class Selected:
         return f"<at of {type_text(self._array)}, at {self._index!r}>"
 
     def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Array:
-        """`x[index]`; `mode` says what an index array out of range gives: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
+        """Read `x[index]`; `mode` sets the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
         return _get(self._array, self._index, mode, fill_value, hints)
 
     def _update(self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> NamedArray:
         return _update(self._array, self._index, method, value, mode, hints)
 
     def set(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with `values` at these entries."""
+        """Return `x` with `values` at these elements."""
         return self._update("set", values, mode, hints)
 
     def add(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with `values` added to these entries; an entry that is there twice gets both."""
+        """Return `x` with `values` added to these elements; duplicate indices accumulate."""
         return self._update("add", values, mode, hints)
 
     def subtract(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with `values` subtracted from these entries."""
+        """Return `x` with `values` subtracted from these elements."""
         return self._update("subtract", values, mode, hints)
 
     def multiply(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with these entries multiplied by `values`."""
+        """Return `x` with these elements multiplied by `values`."""
         return self._update("multiply", values, mode, hints)
 
     mul = multiply
 
     def divide(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with these entries divided by `values`."""
+        """Return `x` with these elements divided by `values`."""
         return self._update("divide", values, mode, hints)
 
     def power(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with these entries raised to the power of `values`."""
+        """Return `x` with these elements raised to the power of `values`."""
         return self._update("power", values, mode, hints)
 
     def min(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with the minimum of these entries and `values`."""
+        """Return `x` with the minimum of these elements and `values`."""
         return self._update("min", values, mode, hints)
 
     def max(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with the maximum of these entries and `values`."""
+        """Return `x` with the maximum of these elements and `values`."""
         return self._update("max", values, mode, hints)
 
     def apply(self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any) -> NamedArray:
-        """`x` with `func`, an elementwise function of arrays, applied to these entries (twice to one that is there twice)."""
+        """Return `x` with the elementwise function `func` applied to these elements (once per duplicate index)."""
         return self._update("apply", func, mode, hints)
 
 
 def at(x: Any) -> At:
-    """`x.at`: entries of `x`, to be read with a mode or to be changed, as `jax.Array.at`, but by name.
+    """Select elements of `x` for a read with a mode or for an update, like `jax.Array.at`, but by name.
 
-    The index is that of `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`; a
-    boolean array may be the index too, or stand for an axis. The methods are `set`, `add`, `subtract`, `multiply`, `divide`,
-    `power`, `min`, `max`, `apply` and `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
+    The index follows `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`. A
+    boolean array may be the complete index or the index of one axis. The methods are `set`, `add`, `subtract`, `multiply`,
+    `divide`, `power`, `min`, `max`, `apply` and `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
 
-    `values` broadcasts with `x[index]`: positional axes by position, named ones by name. The result has the names of `x`, of
-    the index and of the values: an update is done per instance, so an index array with the name `token`, which `x` lacks, gives
-    a result with `token`. Entries that are there several times come from positional axes of an index, or from an index that has
-    the axis itself that is updated; to add up values along a name of their own, see `nx.segment_sum`.
+    `values` broadcasts with `x[index]`: positional axes by position, named axes by name. The result has the axes of `x`, of
+    the index and of the values, because an update applies per instance. So an index array with the axis `token`, which `x`
+    lacks, gives a result with `token`. Duplicate indices can occur along positional axes of an index, or in an index that
+    itself has the updated axis. To sum values along another named axis, see `nx.segment_sum`.
 
-    Sends nothing, also over a sharded axis: every device writes into its own block. (Only an index that has the sharded axis
-    itself is gathered, with its values.)
+    Communication: none, also over a sharded axis, because every device writes into its own block. Only an index that itself
+    has the sharded axis is gathered, with its values.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name, or the values have an axis that the index removes.
+      AxisNotFoundError: `x` lacks an axis, or the values have an axis that the index removes.
       AxisSizeError: an integer is out of range, or an axis has two sizes.
-      PlacementConflictError: the index or the values have an axis on the mesh axis of another axis of `x`.
+      PlacementConflictError: the index or the values have an axis that is sharded over the mesh axis of another axis of `x`.
       PositionalAxisError: the index is malformed, or the positional axes of the values do not broadcast.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -204,7 +204,7 @@ def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[s
 def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
     op = f"at[...].{method}"
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is none of {READ_MODES}.")
+        raise PositionalAxisError(f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}.")
     if method != "apply" and not isinstance(value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)):
         value = jnp.asarray(value)
     if is_mask(index) and isinstance(index, NamedArray):
@@ -231,28 +231,28 @@ def _write_parts(
 
 
 def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
-    """The masks of an index by names, each with the axis that it stands for."""
+    """Return the masks of an index by names, each with the name of its axis."""
     masks = []
     for axis, mask in entries.items():
         (dim,) = resolve_axis(op, x, (axis,))
         name = dims_of(x)[dim]
         if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
             raise PositionalAxisError(
-                f"{op}: the index of axis {format_value(axis)}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot stand "
-                "beside a boolean mask, or is one that lacks the axis. Masks are for names, and for all axes of the index; "
-                "otherwise write nx.where(mask, changed, x)."
+                f"{op}: the index of axis {format_value(axis)}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot be "
+                "combined with a boolean mask, or is a mask without that axis. Use masks for all indexed axes, by name, "
+                "or write nx.where(mask, changed, x)."
             )
         masks.append(mask if isinstance(mask, NamedArray) else named(mask, [name]))
     return masks
 
 
 def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any) -> Any:
-    """An update of all entries where the masks hold; elementwise, so it is the same on blocks."""
+    """Update all elements where the masks hold; the update is elementwise, so it is the same on blocks."""
     for mask in masks:
         if mask.ndim and mask.ndim != dims_of(x).count(None):
             raise PositionalAxisError(
-                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, and {type_text(x)} has "
-                f"{dims_of(x).count(None)}; they need equally many, or none."
+                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, but {type_text(x)} has "
+                f"{dims_of(x).count(None)}; the mask must have as many, or none."
             )
     if method == "apply":
         return _write_where(op, None, method, x, value, *masks)
@@ -266,7 +266,7 @@ def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any)
     holds = flags[0]
     for flag in flags[1:]:
         holds = holds & flag
-    if method in ("divide", "power"):  # nothing that is left out may spoil the gradient
+    if method in ("divide", "power"):  # unselected elements must not affect the gradient
         datas[-1] = jnp.where(holds, datas[-1], 1)
     new = _ELEMENTWISE[method](
         jnp.where(holds, old, 1) if method == "power" else old, value if method == "apply" else datas[-1]
@@ -275,7 +275,7 @@ def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any)
 
 
 def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple[Part, ...], Any]:
-    """Takes out slices of whole named axes; for one in reverse order the values are flipped instead."""
+    """Remove slices of complete named axes, and flip the values for a slice in reverse order."""
     dims, kept = dims_of(x), []
     region = ambient()
     for part in parts:
@@ -317,11 +317,11 @@ def _scatter(
         options = {"mode": "drop", "unique_indices": _are_unique(arrays, hints)}
         found = where.in_block(found, data.shape, region, mode, options["unique_indices"])
 
-    # x: names that stay in front, then what is scattered at, then the slices, then the positional rest.
+    # x: remaining names in front, then the scattered dimensions, then the slices, then the other positional axes.
     own_names = [name for name in names if name in dims]
     rest = [i for i in range(len(dims)) if dims[i] is None and i not in where.dims and i not in where.slices]
     order = [dims.index(name) for name in own_names] + where.dims + list(where.slices) + rest
-    # XLA's partitioner computes wrong gradients of what is written along an axis that it cuts.
+    # XLA's partitioner computes wrong gradients of updates along an axis that it shards.
     data = constrain_sharding(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
     index_names = [name for name in names if name in joint]
     index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]
@@ -353,15 +353,15 @@ def _scatter(
 
 
 class _Targets(Record):
-    """Where an update writes: arrays and integers are scattered at, and so are slices of sharded axes; other slices are cut.
+    """The target of an update: scattered dimensions (arrays, integers, slices of sharded axes) and sliced dimensions.
 
     Attributes:
-      dims: the dimensions that are scattered at.
-      indices: where, for each of them.
+      dims: the scattered dimensions.
+      indices: the indices along each of them.
       placements: the mesh axes of each of them.
-      members: those of them whose indices lie in the block already.
-      slices: the dimensions that are cut, and how.
-      own: stand-ins for axes that index arrays may have themselves.
+      members: the scattered dimensions with indices that are already local to the block.
+      slices: the range of each sliced dimension.
+      own: temporary names for axes that index arrays may also have.
     """
 
     dims: list[int] = dataclasses.field(default_factory=list)
@@ -374,7 +374,7 @@ class _Targets(Record):
     def in_block(
         self, found: Sequence[Any], shape: tuple[int, ...], region: Any, mode: str | None, is_unique: bool
     ) -> list[Any]:
-        """Global indices as those in this device's block, which has this shape; those that are not in it differ, too, if they are unique."""
+        """Convert global indices to indices in this block of the given shape; unique indices outside of it remain distinct."""
         sizes = [
             axes.size if isinstance(axes, Uneven) else shape[i] * (region.mesh_axis_size(axes) if axes else 1)
             for i, axes in zip(self.dims, self.placements, strict=True)
@@ -397,7 +397,7 @@ def _targets(
     for part in parts:
         name = dims[part.dim]
         placed = region.place(name) if region is not None and name is not None else ()
-        # An index array that has the axis of a slice meets it entry by entry.
+        # If an index array has the axis of a slice, both are indexed pairwise.
         met = name is not None and isinstance(part.at, range) and any(name in dims_of(array) for array in arrays)
         if isinstance(part.at, range) and not placed and not met:
             where.slices[part.dim] = part.at
@@ -417,7 +417,7 @@ def _targets(
 
 
 def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Hashable]:
-    """The names along which every instance is updated on its own: those of `x` that are left, then those of index and values."""
+    """Return the names of instances that update independently: remaining names of `x`, then names of index and values."""
     names = [dim for i, dim in enumerate(dims) if dim is not None and i not in where.dims and i not in where.slices]
     sliced = {dims[i] for i in where.slices} - {None}
     for group in others:
@@ -428,7 +428,7 @@ def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Ha
 def _varying_alike(
     x: Any, data: Any, found: Sequence[Any], value: Any, mesh_axes: tuple[str, ...], has_value: bool
 ) -> tuple[Any, list[Any], Any]:
-    """The data of `x`, the indices and the data of the values, cast to one device variance."""
+    """Cast the data of `x`, the indices and the data of the values to one variance."""
     value_data = value._data if isinstance(value, NamedArray) else value
     union = frozenset(mesh_axes).union(*(varying(v) for v in (data, *found, value_data) if hasattr(v, "dtype")))
     data = cast(x, union) if isinstance(x, NamedArray) else cast_data(data, union)
@@ -437,7 +437,7 @@ def _varying_alike(
 
 
 def _numbered(dims: Sequence[Any]) -> list[Any]:
-    """Dims of an index whose positional ones are `("index", k)`, as `visible_order` calls them."""
+    """Replace each positional dim of an index by `("index", k)`, as in `visible_order`."""
     numbers = itertools.count()
     return [("index", next(numbers)) if dim is None else dim for dim in dims]
 
@@ -445,7 +445,7 @@ def _numbered(dims: Sequence[Any]) -> list[Any]:
 def _local_update(
     method: str, count: int, cuts: tuple[slice, ...], function: tuple[Any, ...], sharded: bool, options: Mapping[str, Any]
 ) -> Callable[..., Any]:
-    """An update of one instance: of an array, at `count` indices, with the values (or, for `apply`, the function)."""
+    """Build the update of one instance, at `count` indices, with the values (or, for `apply`, the function)."""
 
     def update(target: Any, *operands: Any) -> Any:
         found, values = operands[:count], operands[count:] or function
@@ -458,10 +458,10 @@ def _local_update(
 
 
 def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any) -> Any:
-    """An update at one index, which is out of range on the devices that do not have it: these write what is there.
+    """Update at one index; devices for which it is out of range rewrite their old value.
 
-    The same as to drop the index, but XLA (as of jaxlib 0.10.2) makes a dynamic-update-slice of a scatter at one index, and
-    reads a wrong entry for one out of range if the target is itself a slice.
+    The result equals dropping the index. But XLA (as of jaxlib 0.10.2) turns a scatter at one index into a
+    dynamic-update-slice. If the target is itself a slice, that reads a wrong element for an index out of range.
     """
     here: Any = True
     safe = []
@@ -484,10 +484,10 @@ def _as_slice(entries: range) -> slice:
 
 
 def _block_members(entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable) -> NamedArray:
-    """The indices in this device's block that belong to a range; others are out of range."""
+    """Return the indices in this device's block that belong to a range, and indices out of range for the rest."""
     step, first = abs(entries.step), min(entries) if len(entries) else 0
     position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block
-    if isinstance(mesh_axes, Uneven):  # padding is what the last entry is
+    if isinstance(mesh_axes, Uneven):  # padding repeats the last element
         position = jnp.minimum(position, mesh_axes.size - 1)
     position = position - first
     member = (position >= 0) & (position < len(entries) * step) & (position % step == 0)
@@ -495,14 +495,14 @@ def _block_members(entries: range, block: int, mesh_axes: tuple[str, ...], name:
 
 
 def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None) -> Any:
-    """Global indices as indices in this device's block; what is not in it is out of range."""
+    """Convert global indices to indices in this device's block; indices outside of it become out of range."""
     index = jnp.where(index < 0, index + size, index)
     if mode == "clip":
         index = jnp.clip(index, 0, size - 1)
     if mesh_axes:
         first = comm.block_index(mesh_axes).astype(index.dtype) * block
         if isinstance(mesh_axes, Uneven):
-            # A device that has padding only keeps the last entry there, as its first.
+            # A device with padding only keeps the last element there, as its first.
             first = jnp.minimum(first, size - 1)
             index = jnp.where(index < size, index, first + block)
         index = index - first
@@ -510,12 +510,12 @@ def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], m
 
 
 def _are_unique(arrays: Sequence[Any], hints: Mapping[str, Any]) -> bool:
-    """Whether no entry is there twice: slices and integers say each once, and of arrays the caller knows. JAX differentiates no other product."""
+    """Return True if no index is duplicated, as JAX requires to differentiate products: no arrays, or the caller's promise."""
     return bool(hints.get("unique_indices")) or not any(np.ndim(array) for array in arrays)
 
 
 def _apart(index: Any, block: int) -> Any:
-    """Indices of which those that are not in the block are all different."""
+    """Make the indices outside of the block distinct."""
     index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
     number = jnp.arange(np.size(index), dtype=index.dtype).reshape(np.shape(index))
     return jnp.where(index < block, index, block + number)
@@ -529,7 +529,7 @@ def _check_value(
     joint: Dims,
     region: Any,
 ) -> Any:
-    """The values as the body sees them, their axes checked; axes that the index has itself become those of the index."""
+    """Check the axes of the values in the body, and replace axes that the index also has by its temporary names."""
     value = to_local(value, op, region)
     if not isinstance(value, NamedArray):
         return value
@@ -538,9 +538,9 @@ def _check_value(
     for i in where.dims:
         name = dims[i]
         if name in value._dims and (i in where.members or name not in own):
-            what = "a part of which is updated, and which is sharded" if i in where.members else "which the index removes"
+            what = "which is sharded and only partly updated" if i in where.members else "which the index removes"
             raise AxisNotFoundError(
-                f"{op}: the values {type_text(value)} have the axis {name!r}, {what}; the entries to update have the axes "
+                f"{op}: the values {type_text(value)} have the axis {name!r}, {what}; the elements to update have the axes "
                 f"{show_names(d for n, d in enumerate(dims) if d is not None and n != i)}. Rename it in the values, or write "
                 "nx.where(mask, changed, x)."
             )
@@ -548,8 +548,8 @@ def _check_value(
         name = dims[i]
         if name is not None and name in value._dims and value._data.shape[value._dims.index(name)] != len(entries):
             raise AxisSizeError(
-                f"{op}: the values {type_text(value)} have {value._data.shape[value._dims.index(name)]} entries along "
-                f"{name!r}, of which the slice has {len(entries)}. Take that slice of the values, or write nx.where(mask, "
+                f"{op}: the values {type_text(value)} have {value._data.shape[value._dims.index(name)]} elements along "
+                f"{name!r}, but the slice has {len(entries)}. Take that slice of the values, or write nx.where(mask, "
                 "changed, x)."
             )
     if region is not None and region.resources:
@@ -569,7 +569,7 @@ def _arrange(
     visible: Sequence[Any],
     where: _Targets,
 ) -> Any:
-    """The data of the values: the names `front` first, then one axis for each of `wanted`, of size 1 if it is missing."""
+    """Transpose the values to the names `front`, then one axis for each of `wanted`, of size 1 if it is missing."""
     dims = dims_of(value)
     count = dims.count(None)
     if count > len(visible):
@@ -583,7 +583,7 @@ def _arrange(
             }
             to_name = naming("values", data.shape, left) if left else ""
             raise PositionalAxisError(
-                f"{op}: the values {type_text(value)} have {count} positional axes, and the entries to update, of "
+                f"{op}: the values {type_text(value)} have {count} positional axes, but the elements to update, of "
                 f"{type_text(x)}, have {len(visible)}.{'' if isinstance(value, NamedArray) else to_name}"
             )
         data = lax.squeeze(data, extra)

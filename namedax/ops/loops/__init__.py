@@ -1,10 +1,11 @@
-"""Control flow over names, and functions of functions.
+"""Control flow over named axes, and transformations of functions.
 
-Read `carries` first: how values get one type where they meet, and how a carry gains names. `control_flow` has scans and loops,
-`branches` has `cond` and `switch`, `vmap` functions of one entry, and `associative_scan` the parallel scan, across devices too.
+Read `carries` first: it finds a common type for several values, and lets a carry gain names. `control_flow` has scans and
+loops, and `branches` has `cond` and `switch`. `vmap` has functions of one element, and `associative_scan` has the parallel
+scan, which also works across devices.
 
-`pipelines` is the fold over layers that are spread over devices, `pipeline_schedule` how it is executed there, `microbatch_parts` where the
-entries of a batch are that does not divide, and `gradient_gate` what keeps idle stages out of the gradient.
+`pipelines` is the fold over layers that are sharded over devices, and `pipeline_schedule` executes it there.
+`microbatch_parts` distributes a batch that does not divide, and `gradient_gate` keeps idle stages out of the gradient.
 
-`custom_rules` are derivatives that users write, and `solvers` iterate over trees (`cg`, `gmres`).
+`custom_rules` has user-defined derivatives, and `solvers` has iterative solvers over pytrees (`cg`, `gmres`).
 """

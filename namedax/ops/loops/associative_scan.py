@@ -1,4 +1,4 @@
-"""`associative_scan`: the combination of all entries up to each one, computed in parallel, across devices too."""
+"""`associative_scan`: the combination of all elements up to each one, computed in parallel, also across devices."""
 
 from __future__ import annotations
 
@@ -33,27 +33,28 @@ __all__ = ["FUNCTIONS"]
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0) -> Any:
-    """Combines all entries up to each one along an axis, with an associative function: `lax.associative_scan` over names.
+    """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
 
     Args:
-      fn: combines two pytrees of arrays, and returns one like them. Over a name it sees single entries, arrays without the name. Over
-        a position it sees arrays with that axis, of any length, as in JAX.
+      fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named axis its arguments are
+        single elements, arrays without the axis. Over a positional axis they have that axis, with any length, as in JAX.
       elems: a pytree of arrays that all have the axis.
-      reverse: whether to begin at the end.
-      axis: a name or a position.
+      reverse: if `True`, scan from the end; by default `False`.
+      axis: an axis name or a positional axis, by default 0.
 
     Returns:
-      Arrays like `elems`. Names that `fn` adds are those of all entries.
+      Arrays like `elems`. Axes that `fn` adds are axes of all elements.
 
-    Along a sharded name every device scans its own block; the totals of the blocks are gathered (one all-gather of one entry per
-    device, for each array), combined, and put in front. The gradient adds one reduce-scatter of the same size. `fn` must not
-    communicate along the mesh axes of the name. Where the name does not divide over these, `fn` is not given padding, but two neighbours among the
-    entries in its place, which the first device sends to all if some device has fewer than two.
+    Communication: along a sharded axis every device scans its own block. One all-gather per array, of one element per device,
+    collects the totals of the blocks; these are combined and prepended. The gradient adds one reduce-scatter of the same
+    size. `fn` must not communicate along the mesh axes of the axis. If the axis does not divide over these, `fn` does not
+    receive padding. It receives two adjacent elements instead, which the first device sends to all if some device has fewer
+    than two.
 
     Raises:
-      AxisNotFoundError: an array lacks the name.
-      PositionalAxisError: an array lacks the position.
-      PlacementConflictError: the name is sharded, and `fn` communicates along its mesh axes.
+      AxisNotFoundError: an array lacks the named axis.
+      PositionalAxisError: an array lacks the positional axis.
+      PlacementConflictError: the axis is sharded, and `fn` communicates along its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> decay = nx.named(jnp.full((4,), 0.5), ["time"])
@@ -74,7 +75,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     starts = list(zip(entries.datas, [kind.dims for kind in types], strict=True))
 
     def pairwise(*values: Any) -> list[Any]:
-        """`fn` of two entries, as entries of the types so far."""
+        """Apply `fn` to two elements, and convert the result to the current types."""
         a, b = (
             [array_of(v, kind.dims[1:]) for v, kind in zip(part, types, strict=True)]
             for part in (values[: len(types)], values[len(types) :])
@@ -83,7 +84,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         new = []
         for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True)):
             one = ValueType(kind.dims[1:], kind.shape[1:], kind.axes)
-            joined = one.join(ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is given as", "comes back as"))
+            joined = one.join(ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is passed as", "is returned as"))
             if axis in joined.dims:
                 entries.result(leaf, joined.dims)  # raises
             new.append(ValueType((axis, *joined.dims), (kind.shape[0], *joined.shape), joined.axes))
@@ -109,7 +110,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         if not datas[0].shape[0]:
             return datas
         place = entries.placement
-        if datas[0].shape[0] == 1:  # nothing is combined, but the names that `fn` adds belong to the result
+        if datas[0].shape[0] == 1:  # nothing is combined, but the result has the names that `fn` adds
             jax.eval_shape(combine, *datas, *datas)
         if isinstance(place, Uneven):
             return _scan_with_padding(op, axis, place, datas, combine, local, over_devices, reverse)
@@ -123,7 +124,7 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
 
 
 def _combined(op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    """The leaves of `fn` of two pytrees with these leaves."""
+    """Apply `fn` to two pytrees with these leaves, and return the leaves of its result."""
     with explain_type_errors:
         leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
     if result_tree != tree:
@@ -134,7 +135,7 @@ def _combined(op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any
 
 
 def _growing(op: str, types: list[ValueType]) -> Callable[[Sequence[ValueType]], None]:
-    """Sets `types` to others."""
+    """Return a function that replaces the contents of `types`."""
 
     def grow(new: Sequence[ValueType]) -> None:
         check_placements(op, new)
@@ -151,7 +152,7 @@ def _continue_over_devices(
     prefixed: Callable[..., list[Any]],
     reverse: bool,
 ) -> list[Any]:
-    """The scan of the whole axis from those of the blocks."""
+    """Compute the scan of the complete axis from the scans of the blocks."""
     axes = entries.placement
     n = blocks[0].shape[0]
     last = slice(0, 1) if reverse else slice(n - 1, n)
@@ -160,7 +161,7 @@ def _continue_over_devices(
     devices = totals[0].shape[0]
     before = comm.block_index(axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
-    # The first block has nothing in front. It combines with a total all the same, which is an ordinary value, and drops the result.
+    # The first block has no predecessor. It combines with an arbitrary total, which is a regular value, and drops the result.
     at = jnp.clip(before, 0, devices - 1)
     prefix = [lax.dynamic_index_in_dim(total, at, 0, keepdims=False) for total in totals]
     combined = run_hidden(op, entries.axis, axes, prefixed, [*prefix, *blocks])
@@ -177,10 +178,10 @@ def _scan_with_padding(
     prefixed: Callable[..., list[Any]],
     reverse: bool,
 ) -> list[Any]:
-    """The scan of a whole axis whose last blocks are padding.
+    """Scan a complete axis that has padding in its last blocks.
 
-    Padding counts as the neutral element, of which nobody knows what it is: combined with padding an entry stays as it is. What is computed in
-    its place combines two entries of the axis, so that neither a value nor a slope is infinite there unless it is elsewhere.
+    Padding acts as the neutral element, which is unknown: combined with padding, an element is unchanged. The computation in
+    its place combines two elements of the axis. So neither a value nor a derivative is infinite there unless it is elsewhere.
     """
     count, block = len(datas), datas[0].shape[0]
 
@@ -208,7 +209,8 @@ def _scan_with_padding(
     at = slice(0, 1) if reverse else slice(block - 1, block)
     ends = [comm.all_gather(cast_data(data, place)[at], 0, plain(place), "varying")[:holders] for data in blocks]
     totals = run_hidden(op, axis, place, local, ends)
-    # A block of padding, and the first one, combine what two others do. Of the first the result is dropped, and after the end it is the last entry's.
+    # A padding-only block, and the first one, repeat the combination of others. The first result is dropped; at the end it is
+    # the last element.
     index, (least, most) = comm.block_index(plain(place)), (0, holders - 2) if reverse else (1, holders - 1)
     number, is_own = jnp.clip(index, least, most), (index >= least) & (index <= most)
     before = [lax.dynamic_index_in_dim(total, number + (1 if reverse else -1), 0, keepdims=False) for total in totals]
@@ -220,7 +222,7 @@ def _scan_with_padding(
 
 
 def _neighbours(datas: Sequence[Any], place: Uneven, reverse: bool) -> tuple[list[Any], list[Any]]:
-    """Two real entries of the axis, one after the other in the order of the scan: on each device its own, if all have two."""
+    """Return two adjacent real elements in scan order: from each device's own block, if all blocks have two."""
     block, holders = datas[0].shape[0], real_blocks(place, datas[0].shape[0])
     rows = [lax.stop_gradient(data[:2]) for data in datas]
     if block > 1 and (holders < math.prod(map(lax.axis_size, place)) or place.size - (holders - 1) * block < 2):
@@ -231,7 +233,7 @@ def _neighbours(datas: Sequence[Any], place: Uneven, reverse: bool) -> tuple[lis
 
 
 def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool, axis: int) -> Any:
-    """Over a positional axis, which `fn` sees."""
+    """Scan over a positional axis, which `fn` sees."""
     op = "associative_scan"
     leaves, tree = flatten(elems)
     starts = [block_of(leaf, op) for leaf in leaves]
@@ -248,7 +250,7 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
         return places[axis]
 
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-        # JAX slices the leading axis; `fn` sees it where it was.
+        # JAX slices the leading axis; `fn` sees it in its original position.
         def whole(datas: Sequence[Any]) -> list[Any]:
             return [array_of(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(datas, types, strict=True)]
 
@@ -257,7 +259,7 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
             at = front(kind)
             shape = (*kind.shape[:at], data.shape[0], *kind.shape[at + 1 :])
             joined = kind.replace(shape=shape).join(
-                ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is given as", "comes back as")
+                ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is passed as", "is returned as")
             )
             place = front(joined)
             new.append(joined.replace(shape=(*joined.shape[:place], kind.shape[at], *joined.shape[place + 1 :])))
@@ -276,5 +278,5 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
     )
 
 
-#: The functions of the named vocabulary, which are of `jax.lax`.
+#: The functions of this module; they belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"associative_scan": associative_scan}

@@ -1,10 +1,10 @@
-"""Branches over names: `cond` and `switch`.
+"""Branches over named axes: `cond` and `switch`.
 
-**Branches meet.** The results of all branches are broadcast to the names that any of them has, in one physical order and with
-one element type. For that the branches are traced, and where their types differ traced once more: JAX remembers what a function
-was traced to, so the second tracing is of other functions.
+**Common types.** The results of all branches are broadcast to the names that any of them has, in one physical order and with
+one dtype. To find this type the branches are traced, and if their types differ, traced again. JAX caches the trace of a
+function, so the second trace uses new functions.
 
-**Named predicates.** A condition with names is what `jax.vmap` makes of it: all branches are computed and selected entry by entry.
+**Named predicates.** A named condition behaves as under `jax.vmap`: all branches are computed and selected elementwise.
 """
 
 from __future__ import annotations
@@ -38,25 +38,27 @@ _NO_OPERAND = object()
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NO_OPERAND
 ) -> Any:
-    """One of two functions of the operands, as the predicate says: `lax.cond` over names.
+    """Apply one of two functions to the operands, selected by the predicate: `lax.cond` over named axes.
 
     Args:
-      pred: a truth value, or a number that is not zero. If it has names, both functions are computed, and their results selected
-        entry by entry, as under `jax.vmap`.
+      pred: a boolean, or a number, which is true if it is not zero. If it has named axes, both functions are computed, and
+        their results are selected elementwise, as under `jax.vmap`.
       true_fun: a function of the operands.
-      false_fun: another one, whose results have the same structure, element types and positional axes.
+      false_fun: another function, which returns results of the same structure, dtypes and positional axes.
       *operands: pytrees of arrays.
-      operand: the only operand, as `lax.cond` takes it by keyword.
+      operand: the only operand, which `lax.cond` also accepts by keyword.
 
     Returns:
-      The results, broadcast to the names that the result of either function has, and to those of `pred`. Python numbers and
-      other results of weak type take the element type of the other function's. Moves nothing itself.
+      The results, broadcast to the axes that the result of either function has, and to the axes of `pred`. Python numbers and
+      other weakly typed results take the dtype of the other function's results.
+
+    Communication: none of its own.
 
     Raises:
       PositionalAxisError: `pred` or the results have positional axes that do not fit.
-      AxisSizeError: a name has two sizes.
-      PlacementConflictError: names that meet in a result are on one mesh axis.
-      ArgumentTypeError: the functions return different structures or element types, or one of them is not a function.
+      AxisSizeError: an axis has two sizes.
+      PlacementConflictError: two axes of a result are sharded over one mesh axis.
+      ArgumentTypeError: the functions return different structures or dtypes, or one of them is not a function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, -2.0]), ["k"])
@@ -77,18 +79,19 @@ def cond(
 
 @operation(calls_functions=True)
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND) -> Any:
-    """One of several functions of the operands, by number: `lax.switch` over names.
+    """Apply one of several functions to the operands, selected by number: `lax.switch` over named axes.
 
     Args:
-      index: an integer, brought into the range of the branches. If it has names, all branches are computed, and their results
-        selected entry by entry.
+      index: an integer, clamped to the range of the branches. If it has named axes, all branches are computed, and their
+        results are selected elementwise.
       branches: functions of the operands.
       *operands: pytrees of arrays.
-      operand: the only operand, as `lax.switch` takes it by keyword.
+      operand: the only operand, which `lax.switch` also accepts by keyword.
 
     Returns:
-      The results, broadcast to the names that the result of any branch has, and to those of `index`; element types as for
-      `cond`. Moves nothing itself.
+      The results, broadcast to the axes that the result of any branch has, and to the axes of `index`; dtypes as for `cond`.
+
+    Communication: none of its own.
 
     Raises:
       ArgumentError: there is no branch.
@@ -117,7 +120,7 @@ def _functions(op: str, branches: Sequence[Any]) -> tuple[Callable[..., Any], ..
     for branch in branches:
         if not callable(branch):
             raise ArgumentTypeError(
-                f"{op}: a branch is {type(branch).__name__}, which is not a function. The functions come first, and then their "
+                f"{op}: a branch is {type(branch).__name__}, which is not a function. Pass the functions before their "
                 "operands: nx.cond(pred, true_fun, false_fun, *operands), nx.switch(index, functions, *operands)."
             )
     return tuple(branches)
@@ -134,15 +137,15 @@ def _operands(op: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ..
 
 
 def _is_common(pred: Any) -> bool:
-    """Whether a predicate is the same for all entries."""
+    """Return True if a predicate is the same for all elements."""
     return not names_of(dims_of(pred)) and not varying(data_of(pred))
 
 
-# --- what the results of branches have in common -------------------------------------------------------------------------
+# --- common types of the results of branches -----------------------------------------------------------------------------
 
 
 class _Results(Record):
-    """The types of what one branch returns."""
+    """The types of the results of one branch."""
 
     tree: Any
     types: list[ValueType]
@@ -150,17 +153,17 @@ class _Results(Record):
 
     @classmethod
     def of(cls, leaves: Sequence[Any], tree: Any) -> _Results:
-        """The types of these leaves."""
+        """Collect the types of these leaves."""
         return cls(tree, [ValueType.of(leaf) for leaf in leaves], [Element.of(leaf) for leaf in leaves])
 
     def fit(self, leaves: Sequence[Any]) -> list[Any]:
-        """The data of leaves, broadcast and converted to these types."""
+        """Broadcast and convert the data of leaves to these types."""
         both = zip(self.types, self.elements, leaves, strict=True)
         return [element.convert(kind.fit(leaf)) for kind, element, leaf in both]
 
 
 class _Differ(Exception):
-    """Branches need to return other types than they do; raised while they are traced."""
+    """Raised while branches are traced, if they must return other types."""
 
     def __init__(self, found: _Results):
         super().__init__("branches return different types")
@@ -175,12 +178,12 @@ def _run_branch(op: str, branch: Callable[..., Any], operands: Sequence[Any]) ->
 
 
 def _met(op: str, results: Sequence[_Results]) -> _Results:
-    """The types that the results of all branches can be brought to.
+    """Return the common types of the results of all branches.
 
     Raises:
-      ArgumentTypeError: the structures differ, or element types that do not give way.
+      ArgumentTypeError: the structures differ, or strong dtypes differ.
       AxisSizeError, PositionalAxisError: the axes do not fit.
-      PlacementConflictError: names that meet are on one mesh axis.
+      PlacementConflictError: two axes of a result are sharded over one mesh axis.
     """
     first = results[0]
     types, elements = list(first.types), list(first.elements)
@@ -197,7 +200,7 @@ def _met(op: str, results: Sequence[_Results]) -> _Results:
         if met is None:
             dtypes = sorted({str(branch.elements[i].dtype) for branch in results if not branch.elements[i].weak})
             raise ArgumentTypeError(
-                f"{op}: result {i}, {types[i]}, has the element types {', '.join(dtypes)} in different branches; these must be "
+                f"{op}: result {i}, {types[i]}, has the dtypes {', '.join(dtypes)} in different branches; these must be "
                 "the same. Convert them with astype."
             )
         elements[i] = met
@@ -211,7 +214,7 @@ def _branch(
     run: Callable[[Sequence[Callable[..., Any]]], Any],
     operands: Sequence[Any],
 ) -> Any:
-    """Runs one branch; the results of all are broadcast to the names of any."""
+    """Run one branch, and broadcast the results of all branches to their common types."""
 
     def attempt(target: _Results | None) -> tuple[Any, _Results]:
         seen: dict[int, _Results] = {}
@@ -228,11 +231,11 @@ def _branch(
                     raise _Differ(met)
             return results.tree.unflatten([data_of(leaf) for leaf in leaves])
 
-        # Made anew for every attempt: JAX would serve a function that it has traced from its cache.
+        # New functions for every attempt: JAX would otherwise reuse the cached trace of a function.
         functions = [functools.partial(traced, number) for number in range(len(branches))]
         flat = run(functions)
         for number in range(len(branches)):
-            if number not in seen:  # JAX without compilation (jax.disable_jit) runs a single branch
+            if number not in seen:  # without compilation (jax.disable_jit), JAX runs a single branch
                 jax.eval_shape(functions[number], *operands)
         return flat, target or seen[0]
 
@@ -245,7 +248,7 @@ def _branch(
 
 
 def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
-    """The results of all branches, selected by an index with names."""
+    """Select among the results of all branches by an index with names."""
     columns, every = zip(*(_run_branch(op, branch, operands) for branch in branches), strict=True)
     met = _met(op, every)
     which = ValueType.of(index)
@@ -270,5 +273,5 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
     return target.tree.unflatten(chosen)
 
 
-#: The functions of the named vocabulary, all of `jax.lax`.
+#: The functions of this module; they belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cond, switch)}

@@ -1,8 +1,8 @@
-"""The types of values that meet in a loop or in branches, and the carry of a loop that gains names.
+"""Common types of values in loops and branches, and the carry of a loop, which can gain names.
 
-A loop of JAX expects a carry whose type does not change. Here a carry may begin without a name, or without a device variance,
-that it has after one step: the body is traced, the carry's beginning is broadcast by name, and the body is traced again, until
-nothing is gained. A body that loses a name is broadcast back, and one that returns a different physical order is reordered.
+A loop of JAX expects a carry of constant type. Here the initial carry may lack a name or a variance that it has after one
+step. The body is traced, the initial carry is broadcast by name, and the body is traced again, until nothing is gained. If
+the body loses a name, its result is broadcast back; if it returns another physical order, its result is reordered.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_
 
 
 class ValueType(Record):
-    """The dims and block shape of a value, the mesh axes over which it varies, and how its type is sharded on Explicit axes."""
+    """The dims and block shape of a value, the mesh axes over which it varies, and its sharding on Explicit axes."""
 
     dims: Dims
     shape: tuple[int, ...]
@@ -41,24 +41,24 @@ class ValueType(Record):
 
     @classmethod
     def of(cls, value: Any) -> ValueType:
-        """The type of an array, or of a Python number."""
+        """Return the type of an array or of a Python number."""
         data = data_of(value)
         if not hasattr(data, "dtype"):
             return cls(dims_of(value), np.shape(data), frozenset())
         return cls(dims_of(value), np.shape(data), varying(data), _explicit_spec(data))
 
     def bare(self) -> ValueType:
-        """The type without a sharding."""
+        """Return the type without a sharding."""
         return self.replace(spec=())
 
     @property
     def positional(self) -> tuple[int, ...]:
-        """The sizes of the positional axes."""
+        """Return the sizes of the positional axes."""
         return tuple(n for n, dim in zip(self.shape, self.dims, strict=True) if dim is None)
 
     @property
     def sizes(self) -> dict[Hashable, int]:
-        """The block sizes of the names."""
+        """Return the block sizes of the named axes."""
         return {dim: n for n, dim in zip(self.shape, self.dims, strict=True) if dim is not None}
 
     def __str__(self) -> str:
@@ -69,10 +69,10 @@ class ValueType(Record):
         return f"[{','.join(str(n) for n in self.positional)}]{{{', '.join(f'{name}:{n}' for name, n in pairs)}}}"
 
     def join(self, other: ValueType, op: str, what: str, verb: tuple[str, str]) -> ValueType:
-        """The smallest type that both can be broadcast to.
+        """Return the smallest type to which both types broadcast.
 
         Raises:
-          AxisSizeError: a name has two sizes.
+          AxisSizeError: an axis has two sizes.
           PositionalAxisError: the positional axes differ.
         """
         sizes = self.sizes
@@ -83,8 +83,8 @@ class ValueType(Record):
                 )
         if self.positional != other.positional:
             raise PositionalAxisError(
-                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes must be the same. Only names are "
-                "broadcast; make them equal before."
+                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes must be the same. Only named axes "
+                "broadcast; make the positional axes equal first."
             )
         axes = self.axes | other.axes
         dims, shape = self.dims, self.shape
@@ -98,24 +98,24 @@ class ValueType(Record):
 
     @property
     def placed(self) -> dict[Hashable, Any]:
-        """The entries of `spec`, by name or number of the axis."""
+        """Return the elements of `spec` that are not `None`, by name or number of the axis."""
         pairs = zip(_labels(self.dims), self.spec, strict=True) if self.spec else ()
         return {label: entry for label, entry in pairs if entry is not None}
 
     def with_names_of(self, other: ValueType) -> ValueType:
-        """This type with the names (in front) and the mesh axes of another one too."""
+        """Return this type with the names of another type in front, and with its mesh axes."""
         more = [name for name in names_of(other.dims) if name not in self.dims]
         shape = (*(other.sizes[name] for name in more), *self.shape)
         spec = (None,) * len(more) + self.spec if self.spec else ()
         return ValueType((*more, *self.dims), shape, self.axes | other.axes, spec)
 
     def fit(self, value: Any) -> Any:
-        """The data of `value`, whose names are among those of this type, broadcast to it."""
+        """Broadcast `value` to this type, which has all of its names, and return the data."""
         value = value if hasattr(value, "dtype") else jnp.asarray(value)
         return self.spread(cast(value, self.axes), dims_of(value))
 
     def spread(self, data: Any, dims: Dims) -> Any:
-        """`data` with these dims, broadcast to the type; it need not have the positional axes."""
+        """Broadcast `data` with these dims to the type; it may lack the positional axes."""
         if dims != self.dims:
             data = of_real_entries(broadcast_to_dims(data, dims, self.dims, self.shape), self.dims, ambient())
         if self.spec and _explicit_spec(data) != self.spec:
@@ -124,19 +124,19 @@ class ValueType(Record):
 
 
 class Element(Record):
-    """The element type of a value, and whether it gives way to that of others, as Python numbers do."""
+    """The dtype of a value; `weak` marks a dtype that yields to others, as for Python numbers."""
 
     dtype: Any
     weak: bool
 
     @classmethod
     def of(cls, value: Any) -> Element:
-        """That of an array."""
-        return cls(value.dtype, bool(getattr(value, "weak_type", False)))  # keys have no such type
+        """Return the dtype of an array."""
+        return cls(value.dtype, bool(getattr(value, "weak_type", False)))  # keys have no weak type
 
     @classmethod
     def met(cls, elements: Sequence[Element]) -> Element | None:
-        """The one that values of these have together, or `None` if two of them differ and neither gives way."""
+        """Return the common dtype of these, or `None` if two strong dtypes differ."""
         strong = {element.dtype for element in elements if not element.weak}
         if len(strong) > 1:
             return None
@@ -147,7 +147,7 @@ class Element(Record):
         return cls(jnp.result_type(*strong, *numbers), not strong)
 
     def convert(self, data: Any) -> Any:
-        """`data` with this element type."""
+        """Convert `data` to this dtype."""
         if data.dtype == self.dtype:
             return data
         return data + np.zeros((), self.dtype).item() if self.weak else data.astype(self.dtype)
@@ -162,7 +162,7 @@ def _labels(dims: Dims) -> list[Hashable]:
 
 
 def _explicit_spec(data: Any) -> tuple[Any, ...]:
-    """The sharding that is part of the type of `data`, or nothing if it is not sharded."""
+    """Return the sharding in the type of `data`, or an empty tuple if it is not sharded."""
     sharding = getattr(jax.typeof(data), "sharding", None)
     if sharding is None or not has_explicit_axes(sharding.mesh):
         return ()
@@ -171,7 +171,7 @@ def _explicit_spec(data: Any) -> tuple[Any, ...]:
 
 
 def broadcast_to_dims(data: Any, dims: Dims, target: Dims, shape: tuple[int, ...]) -> Any:
-    """`data` with the dims `target`, which have all names of `dims`; positional axes stay, or are new if there are none."""
+    """Broadcast `data` to the dims `target`, a superset of `dims`; positional axes are kept, or added if there are none."""
     free = iter([i for i, dim in enumerate(target) if dim is None])
     places = [next(free) if dim is None else target.index(dim) for dim in dims]
     order = sorted(range(len(places)), key=places.__getitem__)
@@ -181,7 +181,7 @@ def broadcast_to_dims(data: Any, dims: Dims, target: Dims, shape: tuple[int, ...
 
 
 def check_placements(op: str, types: Iterable[ValueType]) -> None:
-    """Raises a `PlacementConflictError` where names of one type are on one mesh axis."""
+    """Raise a `PlacementConflictError` if two names of one type are sharded over one mesh axis."""
     region = ambient()
     if region is not None:
         for kind in types:
@@ -189,18 +189,18 @@ def check_placements(op: str, types: Iterable[ValueType]) -> None:
 
 
 class Grow(Exception):
-    """Values need to begin with other types; raised while a body is traced, for the tracing code."""
+    """Raised while a body is traced, if values need other initial types; the caller handles it."""
 
     def __init__(self, types: Sequence[ValueType]):
         super().__init__("a loop's carry has gained names")
         self.types = tuple(types)
 
 
-_HINT = "If the body takes the axis of the carry,"
+_HINT = "If the body needs this axis in the carry,"
 
 
 class Carry:
-    """A loop's carry while its type is looked for: the structure, the beginning, and the types of the leaves so far."""
+    """A loop's carry during the search for its type: its structure, its initial value, and the current types of the leaves."""
 
     def __init__(self, op: str, init: Any):
         self.op = op
@@ -213,30 +213,30 @@ class Carry:
         self._elements: list[Element] = []
 
     def grow(self, types: Sequence[ValueType]) -> None:
-        """Lets the carry begin with these types.
+        """Change the initial types of the carry.
 
         Raises:
-          PlacementConflictError: names of one of them are on one mesh axis.
+          PlacementConflictError: two names of one type are sharded over one mesh axis.
         """
         check_placements(self.op, types)
         self.types = list(types)
 
     def start(self) -> list[Any]:
-        """The data of the beginning."""
+        """Return the data of the initial value."""
         return [kind.fit(leaf) for kind, leaf in zip(self.types, self.leaves, strict=True)]
 
     def value(self, datas: Iterable[Any]) -> Any:
-        """The carry as the body sees it."""
+        """Return the carry as an argument of the body."""
         datas = list(datas)
         self._elements = [Element.of(data) for data in datas]
         return self.tree.unflatten([array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)])
 
     def next(self, value: Any) -> list[Any]:
-        """The data of what the body returned, as a value of the carry's type.
+        """Convert the result of the body to the type of the carry, and return its data.
 
         Raises:
-          Grow: the carry needs to begin with more names.
-          ArgumentTypeError: the structure or an element type is another one.
+          Grow: the initial carry needs more names.
+          ArgumentTypeError: the structure or a dtype changes.
         """
         leaves, tree = flatten(value)
         if tree != self.tree:
@@ -254,24 +254,24 @@ class Carry:
         return [self._converted(i, kind.fit(leaf)) for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True))]
 
     def _converted(self, i: int, data: Any) -> Any:
-        """The data of leaf `i`, as it comes out of the body, with the element type that the body has taken.
+        """Convert the data of leaf `i` from the result of the body to the dtype that the body accepted.
 
         Raises:
-          ArgumentTypeError: these differ, and neither gives way.
+          ArgumentTypeError: two strong dtypes differ.
         """
         into, out = self._elements[i], Element.of(data)
-        if into.weak:  # JAX lets the carry begin with the other one
+        if into.weak:  # JAX starts the carry with the other dtype
             return data
         if Element.met([into, out]) != into:
             raise ArgumentTypeError(
                 f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and comes out as {out}; these must "
-                f"be the same. Begin with {out.dtype}, or convert what the body returns: .astype({into.dtype})."
+                f"be the same. Start with {out.dtype}, or convert the result of the body: .astype({into.dtype})."
             )
         return into.convert(data)
 
     @contextlib.contextmanager
     def explain_missing_axes(self) -> Iterator[None]:
-        """Says, where the body misses an axis, that the carry may have begun without it."""
+        """Extend an error about a missing axis with the fact that the initial carry lacks it."""
         try:
             yield
         except AxisNotFoundError as error:
@@ -284,22 +284,22 @@ class Carry:
                 ]
                 if lacking:
                     error.args = (
-                        f"{text} {self.op} began {', '.join(lacking)}. {_HINT} give it one to begin with that has the axis, such as "
+                        f"{text} {self.op} started with {', '.join(lacking)}. {_HINT} start with a value that has it, such as "
                         f"nx.zeros(named_shape={{{error.axis!r}: size}}).",
                     )
             raise
 
     def finish(self, datas: Any) -> Any:
-        """The carry that comes out of the loop, from the data in its structure."""
+        """Return the carry after the loop, from the data in its structure."""
         return self.tree.unflatten(
             [make_result(data, kind.dims) for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)]
         )
 
 
 def fix_carry_type(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
-    """Runs `attempt` until it no longer raises `Grow`, each time letting values begin with the types that it asks for.
+    """Run `attempt` until it no longer raises `Grow`, and each time let `grow` set the requested initial types.
 
-    Each time they gain a name or a mesh axis, so this ends.
+    Each time the types gain a name or a mesh axis, so this terminates.
     """
     while True:
         try:

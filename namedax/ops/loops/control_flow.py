@@ -1,9 +1,9 @@
-"""Control flow over names: `scan` and `fold`, and loops; branches are in `branches`.
+"""Control flow over named axes: `scan` and `fold`, and loops; branches are in `branches`.
 
-**Named predicates.** A loop whose condition has names goes on until no entry wants another step, while those that have finished keep
+**Named predicates.** A loop with a named condition continues until it is false for every element, and finished elements keep
 their carry, as under `jax.vmap`.
 
-**Carries** gain names as `carries` says, and casts are taken out of a loop's body as `namedax.programs.loop_casts` says.
+**Carries** gain names as described in `carries`. `namedax.programs.loop_casts` hoists casts out of a loop's body.
 """
 
 from __future__ import annotations
@@ -50,29 +50,31 @@ def scan(
     *,
     axis: Any = 0,
 ) -> tuple[Any, Any]:
-    """Applies a function to the entries along an axis in turn, and carries a state: `lax.scan` over names.
+    """Apply a function to the elements along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
     Args:
-      f: takes the carry and one entry of `xs`, arrays without the axis; returns the next carry and a result.
-      init: the carry to begin with. It is broadcast along names that the carry has later; what `f` loses is broadcast back.
-      xs: a pytree of arrays that have the axis. Over a name, those that lack it are the same for every entry.
-      length: the number of entries, where there are no `xs`.
-      reverse: whether to begin at the end.
-      unroll: as in `lax.scan`.
-      axis: a name, or 0 for the first positional axis.
+      f: takes the carry and one element of `xs`, arrays without the axis; returns the next carry and a result.
+      init: the initial carry. It is broadcast along axes that the carry gains; if `f` loses an axis, its result is broadcast
+        back.
+      xs: a pytree of arrays that have the axis, by default `None`. Over a named axis, arrays that lack it are the same for
+        every step.
+      length: the number of steps, if there are no `xs`; by default the size of the axis.
+      reverse: if `True`, scan from the end; by default `False`.
+      unroll: as in `lax.scan`; by default 1.
+      axis: an axis name, or 0 (default) for the first positional axis.
 
     Returns:
-      The last carry, and the results of all entries, which have the axis in front (of the other positional ones, or by name).
+      The last carry, and the results of all steps, which have the axis as their first positional axis, or by name.
 
-    Over a sharded name the steps still come one after the other, and all devices take each of them together: when the turn of a
-    device's block comes, it is sent to all others (one all-reduce of a block for every device, in a loop), and of the results
-    each device keeps its own. Where the function is associative, `associative_scan` sends one entry per device instead.
+    Communication: on a sharded axis the scan stays sequential: each block is broadcast in turn to all devices, which all
+    compute its steps. This costs one all-reduce of a block for every device, in a loop. Each device keeps its own block of
+    the results. If the function is associative, `associative_scan` sends only one element per device.
 
     Raises:
       AxisNotFoundError: no array of `xs` has the axis.
-      AxisNameError: `axis` is neither 0 nor a name, or a result has it already.
-      AxisSizeError: a name of the carry has two sizes.
-      PositionalAxisError: there is no positional axis, or those of the carry change.
+      AxisNameError: `axis` is neither 0 nor an axis name, or a result already has it.
+      AxisSizeError: an axis of the carry has two sizes.
+      PositionalAxisError: there is no positional axis, or the positional axes of the carry change.
       ArgumentTypeError: `f` does not return a pair, or returns a carry of a different structure.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -87,7 +89,7 @@ def scan(
 def scan_along(
     op: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, axis: Any
 ) -> tuple[Any, Any]:
-    """What `scan` does, as the operation `op`."""
+    """Run `scan` as the operation `op`."""
     entries = Entries(op, xs, axis, supports_padding=True)
     steps = _length(op, entries, length)
     if entries.placement:
@@ -98,7 +100,7 @@ def scan_along(
 
 
 def _length(op: str, entries: Entries, length: int | None) -> int | None:
-    """The number of steps on one device, where arrays do not give it."""
+    """Return the number of steps on one device, if arrays do not determine it."""
     if not entries.by_name:
         return length
     region = ambient()
@@ -125,14 +127,14 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
 
 
 def pair_of(op: str, result: Any) -> tuple[Any, Any]:
-    """What a function of a loop returns: the next carry and a result.
+    """Check that the function of a loop returns a pair, the next carry and a result.
 
     Raises:
-      ArgumentTypeError: it is no pair.
+      ArgumentTypeError: it does not.
     """
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise ArgumentTypeError(
-            f"{op}: the function returns {type(result).__name__} where a pair (carry, result) is needed; return (carry, None) if "
+            f"{op}: the function must return a pair (carry, result), got {type(result).__name__}. Return (carry, None) if "
             "there is no result."
         )
     return result[0], result[1]
@@ -147,7 +149,7 @@ def scan_entries(
     reverse: bool,
     unroll: int | bool,
 ) -> tuple[Any, Any]:
-    """The scan over the leading axis of `datas`; in the results it is a positional one."""
+    """Scan over the leading axis of `datas`, which is a positional axis of the results."""
     state = Carry(entries.op, init)
     count = len(state.leaves)
     noted: list[Any] = []
@@ -191,7 +193,7 @@ def scan_entries(
 
 
 def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
-    """The value of the device where `mine` is true, on all devices along `axes`: one all-reduce."""
+    """Copy the value of the device where `mine` is true to all devices along `axes`, by one all-reduce."""
     if jnp.issubdtype(data.dtype, jax.dtypes.extended):
         bits = from_device(jax.random.key_data(data), mine, axes)
         return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(data))
@@ -204,11 +206,11 @@ def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
 def _scan_over_devices(
     entries: Entries, f: Callable[..., Any], init: Any, steps: int | None, reverse: bool, unroll: int | bool
 ) -> tuple[Any, Any]:
-    """The scan over a sharded name: one round per device, in which all scan the block of that device."""
+    """Scan over a sharded axis in one round per device, in which all devices scan the block of that device."""
     place = entries.placement
     axes = plain(place)
     block = steps if steps is not None else entries.datas[0].shape[0]
-    # Blocks without padding, and how many entries the next one has; no step is taken over padding.
+    # The blocks without padding, and the number of elements in the next one; no step runs over padding.
     full, rest = divmod(place.size, block) if isinstance(place, Uneven) else (math.prod(map(lax.axis_size, axes)), 0)
     here = comm.block_index(axes)
 
@@ -247,7 +249,7 @@ def _scan_over_devices(
 
 
 def _lengthened(leaf: Any, count: int, kind: ValueType) -> Any:
-    """The data of results of the first entries of a block, as results of all of it of this type; the others are copies of the last."""
+    """Extend results for the first elements of a block to its full length, by copies of the last result."""
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
@@ -262,7 +264,7 @@ def fold(
     *,
     axis: Any = 0,
 ) -> Any:
-    """Like `scan`, for a function that returns the carry only.
+    """Fold like `scan`, with a function that returns the carry only.
 
     Returns:
       The last carry.
@@ -285,18 +287,18 @@ def fold(
 
 @operation(calls_functions=True)
 def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None) -> Any:
-    """Applies `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over names.
+    """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over named axes.
 
     Args:
-      lower: an integer, or an array of one.
-      upper: the same.
+      lower: the first index, an integer or a scalar array.
+      upper: the end, an integer or a scalar array.
       body_fun: takes the index and the value, returns the next value.
-      init_val: the value to begin with; broadcast along names that it has later.
-      unroll: as in `lax.fori_loop`.
+      init_val: the initial value; broadcast along axes that it gains.
+      unroll: as in `lax.fori_loop`; by default `None`.
 
     Raises:
-      NamedAxesLeftError: a bound has names: instances cannot take different numbers of steps here. Use `while_loop`.
-      AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, of the value.
+      NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps here. Use `while_loop`.
+      AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, for the value.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.fori_loop(0, 3, lambda i, v: v + nx.named(jnp.ones(2), ["k"]) * i, 0.0).data
@@ -305,8 +307,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     for what, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, NamedArray) and names_of(bound.dims):
             raise NamedAxesLeftError(
-                f"fori_loop: {what} is {type_text(bound)}; a bound has no named axes. For a different number of steps in every "
-                "entry use nx.while_loop, whose condition may have names."
+                f"fori_loop: {what} must not have named axes, got {type_text(bound)}. For a different number of steps per "
+                "element, use nx.while_loop, which accepts a named condition."
             )
     lower, upper = data_of(lower), data_of(upper)
     state = Carry("fori_loop", init_val)
@@ -337,25 +339,25 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
 
 @operation(calls_functions=True)
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
-    """Applies `body_fun` while `cond_fun` is true: `lax.while_loop` over names.
+    """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
-      cond_fun: takes the value, returns a truth value. If that has names, every entry goes on for as long as its own is true, as
-        under `jax.vmap`: an entry that has finished keeps its value, and all values have these names.
+      cond_fun: takes the value, returns a boolean. If the boolean has named axes, every element continues while its own
+        condition is true, as under `jax.vmap`. A finished element keeps its value, and all values have these axes.
       body_fun: takes the value, returns the next one.
-      init_val: the value to begin with; broadcast along names that it has later.
+      init_val: the initial value; broadcast along axes that it gains.
 
     Returns:
       The first value for which the condition is false.
 
-    Where the condition has sharded names, each device goes on by itself, unless the steps communicate along the mesh axes of these
-    names. Then devices that communicate go on together, while one of them has an entry that does: one all-reduce of a truth value
-    per step.
+    Communication: if the condition has sharded axes, each device continues independently, unless the steps communicate along
+    the mesh axes of these axes. Then communicating devices continue while any of them has an unfinished element. This costs
+    one all-reduce of a boolean per step.
 
     Raises:
-      PositionalAxisError: the condition has positional axes, or those of the value change.
-      ArgumentTypeError: the condition is not a truth value, or the value changes its structure.
-      AxisSizeError: a name of the value has two sizes.
+      PositionalAxisError: the condition has positional axes, or the positional axes of the value change.
+      ArgumentTypeError: the condition is not a boolean, or the value changes its structure.
+      AxisSizeError: an axis of the value has two sizes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 3.0, 200.0]), ["k"])
@@ -369,7 +371,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
             pred = scalar_of("while_loop", "condition", call_user_code(cond_fun, state.value(datas)))
         if pred.dtype != jnp.bool_:
             raise ArgumentTypeError(
-                f"while_loop: the condition is {type_text(pred)}; it must be a truth value. Compare it, as in x != 0."
+                f"while_loop: the condition must be a boolean, got {type_text(pred)}. Compare it, as in x != 0."
             )
         return pred
 
@@ -404,7 +406,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
         start = state.start()
         first = kind.fit(wanted(start))
-        # Devices that communicate with each other must take the same number of steps.
+        # Devices that communicate with each other must run the same number of steps.
         together = kind.axes & collective_axes(jax.make_jaxpr(step)(first, *start).jaxpr) if kind.axes else ()
 
         def any_left(values: list[Any]) -> Any:
@@ -416,5 +418,5 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     return state.finish(fix_carry_type(state.grow, attempt))
 
 
-#: The functions of the named vocabulary; all but `fold` are of `jax.lax`.
+#: The functions of this module; all but `fold` belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fold, fori_loop, scan, while_loop)}

@@ -1,9 +1,9 @@
-"""Functions of named arrays with derivatives of their own: `custom_jvp` and `custom_vjp`.
+"""Functions of named arrays with user-defined derivatives: `custom_jvp` and `custom_vjp`.
 
 JAX traces a rule when it differentiates, which may be long after the mapped function has ended: `jax.grad` outside of it. The
-rule's arrays are blocks then, but nothing says so, and a reduction over a name would go over a block. What this module makes
-remembers the region in which the function was called, and enters it for the rules. It also brings what the rules return to the
-axes that JAX expects: a different physical order is reordered, and missing names are broadcast.
+arrays of the rule are then blocks without a mark, and a reduction over a name would reduce a block only. This module records
+the region in which the function was called, and enters it for the rules. It also brings the results of the rules to the axes
+that JAX expects: a different physical order is reordered, and missing names are broadcast.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
 
 
 def _in_region(tree: Any) -> Any:
-    """The arrays that JAX has made outside of the region, as blocks in it."""
+    """Mark the arrays that JAX made outside of the region as blocks in it."""
     return jax.tree.map(lambda leaf: make_in_region(leaf._data, leaf._dims) if is_named(leaf) else leaf, tree, is_leaf=is_named)
 
 
@@ -46,7 +46,7 @@ def _blocks(tree: Any, op: str) -> Any:
 
 
 def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
-    """`value` with the axes and the device variance of `like`.
+    """Convert `value` to the axes and the variance of `like`.
 
     Raises:
       NamedAxesLeftError: it has a name that `like` lacks.
@@ -70,12 +70,12 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
         raise PositionalAxisError(
             f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes must be the same."
         )
-    kind = data_of(like)  # a value, or the type of one
+    kind = data_of(like)  # a value, or its type
     axes = varying(kind) if isinstance(kind, jax.Array) else kind.manual_axis_type.varying
     if varying(data) - axes:
         raise NamedAxesLeftError(
-            f"{what} differs from device to device along mesh axes {sorted(varying(data) - axes)}, and {type_text(like)} does not: a "
-            "local block (x.data) has left its array. Compute with the named array."
+            f"{what} varies over mesh axes {sorted(varying(data) - axes)}, but {type_text(like)} does not: a "
+            "local block (x.data) was used without its axis names. Compute with the named array."
         )
     data = cast_data(data, axes)
     if dims != target:
@@ -84,12 +84,12 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
 
 
 def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
-    """A pytree with the axes of another one; `None` stays where it stands for a zero."""
+    """Convert a pytree to the axes of another one; `None` for a zero is kept."""
     leaves, tree = flatten(likes)
     try:
         given = tree.flatten_up_to(values)
     except ValueError as error:
-        raise ArgumentTypeError(f"{op}: {what} has a different structure than what it is for: {error}.") from None
+        raise ArgumentTypeError(f"{op}: the structure of {what} does not match: {error}.") from None
     texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]]
     for value, like, text in zip(given, leaves, texts, strict=True):
         if value is not None and not jax.tree_util.treedef_is_leaf(flatten(value)[1]):
@@ -104,12 +104,12 @@ def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any
 
 
 class _Custom:
-    """What both kinds have in common: a function that looks like the one it wraps, and binds arguments to positions."""
+    """Base class of both kinds: a wrapper that looks like its function and binds arguments to positions."""
 
     _kind: str
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function."""
+        """Call the function."""
         raise NotImplementedError
 
     def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
@@ -129,12 +129,12 @@ class _Custom:
         return f"{self._kind} {getattr(self.fun, '__name__', type(self.fun).__name__)}"
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """All arguments by position, those that are differentiated as blocks."""
+        """Return all arguments by position, and the differentiated ones as blocks."""
         bound = inspect.signature(self.fun).bind(*args, **kwargs)
         bound.apply_defaults()
         if bound.kwargs:
             raise ArgumentError(
-                f"{self._name}: {show_names(bound.kwargs)} can be given by keyword only, and a rule has arguments by position. Make it an "
+                f"{self._name}: {show_names(bound.kwargs)} is keyword-only, but a rule takes arguments by position. Make it an "
                 "ordinary parameter."
             )
         return [arg if i in self._static(len(bound.args)) else _blocks(arg, self._name) for i, arg in enumerate(bound.args)]
@@ -143,7 +143,7 @@ class _Custom:
         return frozenset(i % count for i in self.nondiff_argnums if -count <= i < count)
 
     def _noting(self, noted: list[Any]) -> Callable[..., Any]:
-        """The function; it notes the types of its result."""
+        """Wrap the function so that it records the types of its result."""
 
         def call(*args: Any) -> Any:
             result = call_user_code(self.fun, *args)
@@ -153,7 +153,7 @@ class _Custom:
         return call
 
     def _checked(self, result: Any, noted: Sequence[Any], rule: str, second: str) -> tuple[Any, Any]:
-        """The two parts of what a rule returns; the first has the axes of the function's own result, if these were noted."""
+        """Check that a rule returns a pair, and convert the first item to the axes of the function's own result, if recorded."""
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise ArgumentTypeError(f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second}).")
         primal, other = (_blocks(part, self._name) for part in result)
@@ -162,11 +162,11 @@ class _Custom:
         return primal, other
 
     def _inside(self, region: Region | None, function: Callable[..., Any], skipped: int = 0) -> Callable[..., Any]:
-        """`function` with the region entered; its first arguments go through as they are."""
+        """Wrap `function` to run with the region entered; its first `skipped` arguments pass unchanged."""
 
         @functools.wraps(function)
         def inside(*args: Any) -> Any:
-            # A body looks through what it does itself. What comes after it, nobody else does.
+            # A body checks its own operations. Operations after the body have no other check.
             is_after = region is not None and region.manual and ambient() != region
             with enter(region), own_sources(), explain_type_errors:
                 called: Callable[..., Any] = functools.partial(function, *args[:skipped])
@@ -178,18 +178,18 @@ class _Custom:
 
 
 class custom_jvp(_Custom):
-    """A function of named arrays with a forward-mode rule of its own: `jax.custom_jvp` over names.
+    """A function of named arrays with a user-defined forward-mode rule: `jax.custom_jvp` over named axes.
 
     Args:
       fun: a function of pytrees of arrays.
-      nondiff_argnums: positions of arguments that are not differentiated; the rule takes them first.
+      nondiff_argnums: positions of arguments that are not differentiated, by default none; the rule takes them first.
 
-    The rule is given by `defjvp` (or, per argument, `defjvps`). It runs in the mapped function in which `fun` was called, wherever the
-    derivative is taken, so that it can reduce over names. Tangents are named arrays with the axes of the primals. The tangent of the
-    result is broadcast to the result's axes.
+    `defjvp` (or, per argument, `defjvps`) sets the rule. It runs in the mapped function that called `fun`, even if the
+    derivative is taken outside, so that it can reduce over names. Tangents are named arrays with the axes of the primals. The
+    tangent of the result is broadcast to the result's axes.
 
     Raises, when it is differentiated:
-      NamedAxesLeftError: the tangent of the result has a name that the result lacks.
+      NamedAxesLeftError: the tangent of the result has an axis that the result lacks.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> @nx.custom_jvp
@@ -210,14 +210,14 @@ class custom_jvp(_Custom):
         self.jvp: Callable[..., Any] | None = None
 
     def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
-        """Gives the rule: `jvp(*nondiff, primals, tangents)` returns the result and its tangent."""
+        """Set the rule: `jvp(*nondiff, primals, tangents)` returns the result and its tangent."""
         self.jvp = jvp
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Gives a rule per argument: `jvp(tangent, result, *primals)` returns the tangent of the result, or `None` for zero."""
+        """Set a rule per argument: `jvp(tangent, result, *primals)` returns the tangent of the result, or `None` for zero."""
         if self.nondiff_argnums:
-            raise ArgumentError(f"{self._name}: defjvps takes no nondiff_argnums; give one rule with defjvp.")
+            raise ArgumentError(f"{self._name}: defjvps does not support nondiff_argnums. Define one rule with defjvp.")
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             result = self(*primals)
@@ -231,9 +231,9 @@ class custom_jvp(_Custom):
         self.defjvp(jvp)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function."""
+        """Call the function."""
         if self.jvp is None:
-            raise ArgumentError(f"{self._name}: it has no rule; give one with defjvp.")
+            raise ArgumentError(f"{self._name}: the function has no rule. Define one with defjvp.")
         region, jvp = ambient(), self.jvp
         arguments = self._arguments(args, kwargs)
         static = self._static(len(arguments))
@@ -259,18 +259,18 @@ def _types(tree: Any) -> Any:
 
 
 class custom_vjp(_Custom):
-    """A function of named arrays with a reverse-mode rule of its own: `jax.custom_vjp` over names.
+    """A function of named arrays with a user-defined reverse-mode rule: `jax.custom_vjp` over named axes.
 
     Args:
       fun: a function of pytrees of arrays.
-      nondiff_argnums: positions of arguments that are not differentiated; `bwd` takes them first.
+      nondiff_argnums: positions of arguments that are not differentiated, by default none; `bwd` takes them first.
 
-    The rule is given by `defvjp`. It runs in the mapped function in which `fun` was called, wherever the derivative is taken, so that
-    it can reduce over names. Cotangents of the result are named arrays with its axes. Cotangents of the arguments are broadcast to the
-    axes of the arguments, but never summed: where an argument was broadcast, the rule sums.
+    `defvjp` sets the rule. It runs in the mapped function that called `fun`, even if the derivative is taken outside, so that
+    it can reduce over names. Cotangents of the result are named arrays with its axes. Cotangents of the arguments are
+    broadcast to the axes of the arguments, but never summed: for a broadcast argument, the rule sums.
 
     Raises, when it is differentiated:
-      NamedAxesLeftError: a cotangent has a name that its argument lacks.
+      NamedAxesLeftError: a cotangent has an axis that its argument lacks.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> @nx.custom_vjp
@@ -296,19 +296,20 @@ class custom_vjp(_Custom):
         self.options: dict[str, Any] = {}
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, optimize_remat: bool = False) -> None:
-        """Gives the rule.
+        """Set the rule.
 
         Args:
           fwd: takes the arguments of the function; returns its result, and residuals for `bwd`.
-          bwd: `bwd(*nondiff, residuals, cotangent)` returns a tuple of the cotangents of the arguments; `None` stands for zero.
-          optimize_remat: as in `jax.custom_vjp`.
+          bwd: `bwd(*nondiff, residuals, cotangent)` returns a tuple of the cotangents of the arguments; `None` stands for
+            zero.
+          optimize_remat: as in `jax.custom_vjp`; by default `False`.
         """
         self.fwd, self.bwd, self.options = fwd, bwd, {"optimize_remat": optimize_remat}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function."""
+        """Call the function."""
         if self.fwd is None or self.bwd is None:
-            raise ArgumentError(f"{self._name}: it has no rule; give one with defvjp.")
+            raise ArgumentError(f"{self._name}: the function has no rule. Define one with defvjp.")
         region, fwd, bwd = ambient(), self.fwd, self.bwd
         arguments = self._arguments(args, kwargs)
         static = self._static(len(arguments))
@@ -323,7 +324,7 @@ class custom_vjp(_Custom):
             if not isinstance(result, (tuple, list)) or len(result) != len(likes):
                 count = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
                 raise ArgumentTypeError(
-                    f"{self._name}: bwd returns {count} where a tuple of {len(likes)} cotangents is needed, one for each argument."
+                    f"{self._name}: bwd must return a tuple of {len(likes)} cotangents, one for each argument, got {count}."
                 )
             remedy = "The function broadcasts it along that axis, so its cotangent is the sum: nx.sum(cotangent, {0!r})."
             return tuple(
@@ -336,5 +337,5 @@ class custom_vjp(_Custom):
         return wrapped(*arguments)
 
 
-#: The functions of the named vocabulary.
+#: The public functions of this module.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"custom_jvp": custom_jvp, "custom_vjp": custom_vjp}

@@ -1,8 +1,9 @@
-"""A gate: a value that passes, and whose cotangent passes only where the gate is open; one primitive.
+"""The gate primitive: an identity function with a cotangent that passes only if the gate is open.
 
-In a pipeline's idle ticks a stage computes what nobody uses. The cotangents there are zero, and zero times an infinite slope is NaN, which a sum
-over ticks would carry into the gradient of the weights. A `where` on the weights would stop it, but would make them depend on the tick, so
-that each tick kept a copy of them for the gradient. Of a gate, the value is the operand itself.
+In the idle ticks of a pipeline a stage computes values that are not used. The cotangents there are zero, but zero times an
+infinite derivative is NaN. A sum over ticks would add this NaN to the gradient of the weights. A `where` on the weights would
+prevent this. But it would make the weights depend on the tick, so that each tick kept a copy of them for the gradient. The
+value of a gate is the operand itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ PRIMITIVE = Primitive("gate")
 
 
 def gate(value: Any, is_open: Any) -> Any:
-    """`value`, whose cotangent is zero unless `is_open`, a truth value."""
+    """Return `value` with a cotangent that is zero unless the boolean `is_open` holds."""
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return value
     return PRIMITIVE.bind(cast_data(value, varying(is_open)), is_open)
@@ -35,7 +36,7 @@ def _value(value: Any, is_open: Any) -> Any:
 
 def _derivative(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     (value, is_open), (tangent, _) = primals, tangents
-    # The primal is not gated again: then it would be kept for the gradient once a tick.
+    # The primal passes without another gate: a gated primal would be kept for the gradient once per tick.
     return value, tangent if type(tangent) is ad.Zero else PRIMITIVE.bind(tangent, is_open)
 
 

@@ -1,8 +1,8 @@
-"""The entries of a pipeline's batch on the devices that work on them, where they do not divide into microbatches.
+"""The batch of a pipeline on its devices, if it does not divide into microbatches.
 
-The microbatches of all devices are blocks of equal size, the last ones partly or wholly padding, as those of any uneven name. A device then has
-as many entries as its microbatches together, which may be more than its block has: entries move to other devices before the first tick, and
-those of results move back after the last. Where everything divides this does nothing.
+The microbatches of all devices are blocks of equal size, and the last ones may contain padding, as for any uneven axis. A
+device then needs as many elements as its microbatches have, which may exceed its block. Elements move to other devices before
+the first tick, and the results move back after the last. If everything divides, this does nothing.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ OP = "pipeline"
 
 
 class _Fitted(Record):
-    """A block with the microbatches of its device, padding included."""
+    """A block with the microbatches of its device, including padding."""
 
     data: Any
     dims: Dims
 
 
 class Parts:
-    """How the entries of `over` are cut into microbatches.
+    """The partition of the axis `over` into microbatches.
 
     Args:
-      region: around the pipeline.
-      over: the axis.
+      region: the region around the pipeline.
+      over: the axis name.
       count: the number of microbatches.
       leaves: blocks, some of which have the axis.
     """
@@ -60,18 +60,18 @@ class Parts:
         self.is_even = self.size == self.part * self.devices * count
 
     def fitted(self, leaf: Any) -> Any:
-        """A block with as many entries as the microbatches of this device have; those that follow the last one are copies of it."""
+        """Extend a block to the microbatches of this device, by moved elements and copies of the last one."""
         if self.is_even or self.over not in dims_of(leaf):
             return leaf
         at = dims_of(leaf).index(self.over)
         return _Fitted(self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf))
 
     def put_back(self, data: Any, at: int) -> Any:
-        """The other way round: entries of all microbatches of this device as its block."""
+        """Reverse `fitted`: convert all microbatches of this device back to its block."""
         return data if self.is_even else self._moved(data, at, self.part * self.count, self.block)
 
     def at_hand(self, leaf: Any) -> Any:
-        """The part of `leaf` in the microbatch at hand, as the region of that microbatch sees it."""
+        """Return the elements of `leaf` in the current microbatch, as seen in the region of that microbatch."""
         region = ambient()
         if not isinstance(leaf, _Fitted):
             return to_local(leaf, OP, region)
@@ -79,12 +79,12 @@ class Parts:
         return make_in_region(sliced(leaf.data, leaf.dims.index(self.over), region.resources[self.over][-1:]), leaf.dims)
 
     def _moved(self, data: Any, at: int, old: int, new: int) -> Any:
-        """`data` in blocks of `new` entries along dimension `at`, where it was in blocks of `old`."""
+        """Redistribute `data` along dimension `at` from blocks of `old` elements to blocks of `new` elements."""
         if old == new:
             return data
         if not self.axes:
             return padded(data, at, new) if new > old else unpadded(data, at, new)
-        if any(isinstance(axis, LoopAxis) for axis in self.axes):  # no step has entries of another one
+        if any(isinstance(axis, LoopAxis) for axis in self.axes):  # a step cannot access the data of other steps
             whole = unpadded(comm.all_gather(data, at, self.axes, "varying"), at, self.size)
             moved = comm.cut(padded(whole, at, new * self.devices), at, self.axes)
         else:

@@ -1,13 +1,15 @@
-"""A pipeline on devices: which stage works on which microbatch in which tick, and the loop over the ticks.
+"""Execution of a pipeline on devices: the schedule of stages, microbatches and ticks, and the loop over the ticks.
 
-Each device has its block of the layers, in `rounds` groups. In a tick it applies one group to one microbatch and sends the result to the next
-device, the last one to the first where there is more than one round. Its work is numbered: in tick `t` the stage `s` does `t - s`, and what
-it does with it follows from the schedule alone; before its first and after its last work it is idle. An idle stage computes on what it has, and
-nothing of that gets into a result; that nothing of it gets into a gradient is the business of `gates`.
+Each device has its block of the layers, in `rounds` groups. In a tick it applies one group to one microbatch and sends the
+result to the next device. With several rounds, the last device sends to the first. The work is numbered: in tick `t`, stage
+`s` does work `t - s`. The schedule maps this number to a microbatch and a round. Before its first and after its last work a
+stage is idle. An idle stage computes with its current data, which never reach a result; `gradient_gate` keeps them out of the
+gradient.
 
-Within a microbatch the axis that is cut lives on one more resource (`namedax.resources.microbatches`), so positions and random numbers are those
-of the whole axis, and what would mix microbatches is refused where it is called. What mixes them unseen, such as a sum that JAX makes of a
-derivative, is found by tracing one layer in which nothing but the entries of that axis varies over the mesh axes of the stages.
+Within a microbatch the axis `over` has one more resource (`namedax.resources.microbatches`). So positions and random numbers
+refer to the complete axis, and an operation that mixes microbatches raises at its call. Hidden mixing, such as a sum that JAX
+adds in a derivative, needs another check. It traces one layer in which only the elements of that axis vary over the mesh axes
+of the stages.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ OP = "pipeline"
 
 
 class Schedule(Record):
-    """Who does what when: `stages` devices, `rounds` groups of layers on each, `microbatches`."""
+    """The schedule of `stages` devices, `rounds` groups of layers on each, and `microbatches`."""
 
     stages: int
     rounds: int
@@ -55,24 +57,24 @@ class Schedule(Record):
 
     @property
     def works(self) -> int:
-        """How many ticks a stage works."""
+        """Return the number of ticks in which a stage works."""
         return self.microbatches * self.rounds
 
     @property
     def ticks(self) -> int:
-        """How many ticks there are; in `stages - 1` of them a stage is idle."""
+        """Return the number of ticks; in `stages - 1` of them a stage is idle."""
         return self.works + self.stages - 1
 
     @property
     def said(self) -> str:
-        """What the scope of the ticks says, for profiles and for `nx.explain`."""
+        """Return the scope name of the ticks, for profiles and for `nx.explain`."""
         return f"idle_in_{self.stages - 1}_of_{self.ticks}_ticks"
 
     def work(self, number: Any) -> tuple[Any, Any]:
-        """The microbatch and the round of a stage's work `number`.
+        """Return the microbatch and the round of a stage's work `number`.
 
-        Of several rounds, `stages` microbatches go through all before the next ones begin: what comes back from the last stage is what the first
-        one takes up next, so that nobody has to keep anything.
+        With several rounds, `stages` microbatches pass through all rounds before the next ones begin. The first stage
+        immediately continues with the output of the last one, so that no stage must store anything.
         """
         if self.rounds == 1:
             return number, 0
@@ -81,12 +83,12 @@ class Schedule(Record):
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
-        """Who sends to whom."""
+        """Return the pairs (sender, receiver) of stages."""
         count = self.stages if self.rounds > 1 else self.stages - 1
         return [(stage, (stage + 1) % self.stages) for stage in range(count)]
 
     def in_order(self, data: Any) -> Any:
-        """What a stage has found in each of its works, as `[rounds, microbatches, ...]`."""
+        """Reshape the results of a stage's works to `[rounds, microbatches, ...]`."""
         if self.rounds == 1:
             return data[None]
         data = data.reshape((-1, self.rounds, self.stages, *data.shape[1:]))
@@ -94,7 +96,7 @@ class Schedule(Record):
 
 
 def _constant(data: Any) -> Any:
-    """`data`, which no gradient depends on."""
+    """Stop the gradient of `data`."""
     return lax.stop_gradient(data) if is_inexact(data) else data
 
 
@@ -103,12 +105,12 @@ class Pipeline:
 
     Args:
       layer: takes the carry and the inputs of one layer, returns the next carry and a result.
-      x: the carry to begin with.
-      entries: the inputs of the layers, whose first axis is that of the layers of this device, round by round.
-      names: the axes of the layers.
-      over: the axis that is cut into microbatches.
-      schedule: who does what when.
-      remat: whether a stage is computed anew for the gradient.
+      x: the initial carry.
+      entries: the inputs of the layers, with the layers of this device as their first axis, round by round.
+      names: the axis names of the layers.
+      over: the axis that is split into microbatches.
+      schedule: the schedule.
+      remat: if `True`, a stage is recomputed for the gradient.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class Pipeline:
 
     @contextlib.contextmanager
     def microbatch(self, number: Any) -> Iterator[None]:
-        """The region in which microbatch `number` is at hand."""
+        """Enter the region of microbatch `number`."""
         outer = self.region
         axis = MicrobatchAxis(self.over, self.schedule.microbatches, number, frozenset(self.axes))
         resources = {**outer.resources, self.over: (*outer.place(self.over), axis)}
@@ -152,7 +154,7 @@ class Pipeline:
         with enter(region):
             try:
                 yield
-            except NameError as error:  # of a collective that has not been told that this is no mesh axis
+            except NameError as error:  # raised by a collective that treats this as a mesh axis
                 if axis in str(error):
                     refuse_microbatches((axis,))
                 raise
@@ -161,7 +163,7 @@ class Pipeline:
                 outer.seen.update(region.seen)
 
     def run(self) -> tuple[Any, Any]:
-        """The last carry, and the results of the layers: arrays whose first position is the layer of this device."""
+        """Return the last carry, and the results of the layers, with this device's layers as their first axis."""
         stage = comm.block_index(self.axes)
         with self.microbatch(jnp.zeros((), jnp.int32)):
             ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
@@ -183,7 +185,7 @@ class Pipeline:
         return self.tree.unflatten(last), tree.unflatten([self._of_layers(data, dims, stage) for data, dims in leaves])
 
     def _room(self, leaf: Any) -> Any:
-        """Room for the results of all microbatches; their number is in front."""
+        """Allocate the results of all microbatches, with the microbatch number as the first axis."""
         data = lax.broadcast(_constant(data_of(leaf)), (self.schedule.microbatches,))
         return array_of(data, (None, *dims_of(leaf)))
 
@@ -212,7 +214,7 @@ class Pipeline:
         return (sent, kept), results
 
     def _begun(self, leaf: Any, begun: Any, begins: Any) -> Any:
-        """What a stage works on: a microbatch of `x`, if its work begins with it, or else what has come."""
+        """Return the carry of a stage: a microbatch of `x` if its work begins with it, or else the received carry."""
         data, kind = data_of(leaf), ValueType.of(leaf)
         first = kind.fit(self.parts.at_hand(begun))
         return array_of(jnp.where(begins, first.astype(data.dtype) if first.dtype != data.dtype else first, data), kind.dims)
@@ -223,7 +225,7 @@ class Pipeline:
         return comm.ppermute(data, self.axes, self.schedule.pairs)
 
     def _stage(self, state: Sequence[Any], microbatch: Any, turn: Any, works: Any) -> tuple[Any, Any]:
-        """A stage's group of layers, applied to a microbatch."""
+        """Apply a stage's group of layers to a microbatch."""
         noted: list[Any] = []
 
         def run(microbatch: Any, turn: Any, *datas: Any) -> list[Any]:
@@ -240,8 +242,8 @@ class Pipeline:
         met = collective_axes(closed.jaxpr) & frozenset(self.axes)
         if met:
             raise PipelineError(
-                f"{OP}: the function communicates along mesh axis {min(met)!r}, over which {self.entries.axis!r} is spread: it reduces or gathers "
-                "an axis that is mapped to it. Rename that axis to one that is not mapped there, before the pipeline, or change axis_resources."
+                f"{OP}: the function communicates along mesh axis {min(met)!r}, over which {self.entries.axis!r} is sharded: it reduces or gathers "
+                "an axis that is mapped to it. Rename that axis before the pipeline to a name with another sharding, or change axis_resources."
             )
         again, operands = apart_from_constants(closed, lambda value: gate(value, works), frozenset(self.axes))
         datas = self._kept(again)(operands, *given)
@@ -250,7 +252,7 @@ class Pipeline:
         return arrays[: len(of_carry)], tree.unflatten(arrays[len(of_carry) :])
 
     def _kept(self, stage: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-        """`stage`, which keeps for the gradient what it should."""
+        """Wrap `stage` so that it keeps the right residuals."""
         if self.remat:
             return jax.checkpoint(stage)
         if self.schedule.rounds == 1:
@@ -258,14 +260,14 @@ class Pipeline:
         shapes = {data.shape for data in self.entries.datas}
 
         def is_kept(primitive: Any, *avals: Any, **params: Any) -> bool:
-            # The weights of the round, which are cut from those of all rounds, would be kept once a tick.
+            # The weights of the round are slices of the weights of all rounds; they would be kept once per tick.
             known = TABLE.get(primitive.name)
             return known is None or known.kind != Kind.SLICE or avals[0].shape not in shapes
 
         return jax.checkpoint(stage, policy=is_kept, prevent_cse=False)
 
     def _group(self, turn: Any) -> tuple[Entries, list[Any]]:
-        """The inputs of the layers of one round, cut to the microbatch at hand."""
+        """Return the inputs of the layers of one round, sliced to the current microbatch."""
         entries = Entries(OP, (), 0)
         entries.tree, entries.dims = self.entries.tree, self.entries.dims
         entries.fixed = {i: self.parts.at_hand(leaf) for i, leaf in self.fixed.items()}
@@ -277,22 +279,22 @@ class Pipeline:
     # --- results ---
 
     def _collected(self, data: Any, dims: Dims, is_last: Any) -> Any:
-        """The result of all microbatches, which the last stage has, on all of them."""
+        """Return the result of all microbatches, which the last stage has, on all stages."""
         dims = dims[1:]
         if self.over in dims:
             at = dims.index(self.over)
             data = self.parts.put_back(self._joined(data, at), at)
-        else:  # it is the same for all microbatches
+        else:  # the same for all microbatches
             data = data[0]
         return make_result(from_device(data, is_last, self.axes), dims)
 
     def _joined(self, data: Any, at: int) -> Any:
-        """Microbatches, whose number is in front, as one array; `at` is the place of their axis behind it."""
+        """Join microbatches, which the first axis counts, into one array; `at` is the index of their axis after it."""
         data = jnp.moveaxis(data, 0, at)
         return as_one(data, at)
 
     def _of_layers(self, data: Any, dims: Dims, stage: Any) -> Any:
-        """Results of all layers of this device, from those of all ticks, of which some were idle."""
+        """Select the results of all layers of this device from the results of all ticks, including idle ones."""
         data = lax.dynamic_slice_in_dim(cast_data(data, self.axes), stage, self.schedule.works, 0)
         data = self.schedule.in_order(data)  # rounds, microbatches, layers of a group, and so on
         dims = dims[2:]
@@ -303,32 +305,32 @@ class Pipeline:
             data = data[:, 0]
         return array_of(as_one(data, 0), (None, *dims))
 
-    # --- what cannot be done ---
+    # --- unsupported functions ---
 
     def _check_names(self, dims: Sequence[Dims]) -> None:
         for name in dict.fromkeys(name for each in dims for name in names_of(each)):
             if name in self.names:
                 raise AxisNameError(
-                    f"{OP}: what the function returns for one layer has an axis {name!r} itself, from a value that it carries or closes over. Pass "
+                    f"{OP}: the function's result for one layer has the axis {name!r}, from a value in its carry or its closure. Pass "
                     "that value as an input, or rename its axis."
                 )
             met = set(self.region.place(name)) & set(self.axes)
             if met:
                 raise PlacementConflictError(
-                    f"{OP}: what the function returns has an axis {name!r} on mesh axis {min(met)!r}, over which {self.entries.axis!r} is "
-                    "spread. Rename it before to a name that is not mapped there, or change axis_resources."
+                    f"{OP}: the function's result has an axis {name!r} on mesh axis {min(met)!r}, over which {self.entries.axis!r} is "
+                    "sharded. Rename it before the pipeline to a name with another sharding, or change axis_resources."
                 )
 
     def _check(self, state: Sequence[Any]) -> None:
-        """Raises if a layer mixes stages or microbatches.
+        """Raise if a layer mixes stages or microbatches.
 
-        One is traced in which nothing varies over the mesh axes of the stages but entries of the axis that is cut. What adds up over them
-        there mixes; and a result that varies, and lacks the axis, depends on which microbatch it is of.
+        This traces one layer in which only the elements of the split axis vary over the mesh axes of the stages. A sum over
+        these mesh axes mixes them. A result that varies without having the axis depends on its microbatch.
         """
         names = [dims_of(leaf) for leaf in state]
 
         def alike(value: Any, dims: Dims) -> Any:
-            """A value of the same type that varies over these mesh axes if it has the axis that is cut."""
+            """Return a zero array of the same type, which varies over these mesh axes only if it has the split axis."""
             shape, dtype, axes = value.shape, value.dtype, varying(value)
             axes = axes | set(self.axes) if self.over in dims else axes - set(self.axes)
             if comm.is_keys(value):
@@ -357,12 +359,12 @@ class Pipeline:
         closed = jax.make_jaxpr(run)()
         if not summed_axes(closed.jaxpr).isdisjoint(self.axes):
             raise PipelineError(
-                f"{OP}: the function differentiates with respect to something that has no {self.over!r}, which adds up over all entries, and "
-                f"it sees one of {self.schedule.microbatches} microbatches. Give what it differentiates with respect to the axis {self.over!r}, or "
+                f"{OP}: the function differentiates with respect to a value without {self.over!r}. That derivative sums over all microbatches, but "
+                f"the function sees one of {self.schedule.microbatches} microbatches. Give this value the axis {self.over!r}, or "
                 "take the derivative outside."
             )
         if found:
             raise PipelineError(
-                f"{OP}: what the function returns with axes {names_of(found[0])} lacks {self.over!r} and depends on the microbatch: it is computed "
-                f"from a block (x.data), not by operations over names. Return what belongs to an entry, and reduce {self.over!r} afterwards."
+                f"{OP}: the function's result with axes {names_of(found[0])} lacks {self.over!r} but depends on the microbatch: it is computed "
+                f"from a block (x.data), not by operations over names. Return one value per element, and reduce {self.over!r} afterwards."
             )

@@ -1,6 +1,6 @@
-"""`pipeline`: a fold over layers that are spread over devices, each of which keeps its layers.
+"""`pipeline`: a fold over layers that are sharded over devices, so that each device keeps its layers.
 
-Unmapped it is the fold. Here is what the user sees; how it is executed on devices is the business of `ticks`.
+Unmapped, it is the fold. This module has the public function; `pipeline_schedule` executes it on devices.
 """
 
 from __future__ import annotations
@@ -55,46 +55,53 @@ def pipeline(
     remat: bool = False,
     outputs: bool = False,
 ) -> Any:
-    """Applies layers in turn: `fold(layer, x, params, axis=axis)`, executed as a pipeline where `axis` is mapped to a mesh axis.
+    """Apply layers in sequence: `fold(layer, x, params, axis=axis)`, as a pipeline if `axis` is mapped to a mesh axis.
 
     Args:
-      layer: takes the carry and the inputs of one layer, and returns the next carry; with `outputs` a pair of it and a result.
-      x: the carry to begin with, a pytree. As in `fold` it may gain names.
-      params: the inputs of the layers, a pytree: weights, and whatever else a layer needs. Arrays that have `axis` are cut into layers; those
-        that lack it are the same for all. Arrays that have `over`, such as a mask for each example, are cut into microbatches with `x`, and
-        so are those that `layer` closes over.
-      axis: the name of the layers.
-      over: the name that is cut into microbatches. It may be mapped too; then each device cuts its own block.
-      microbatches: how many; they need not divide the entries. More of them make the idle part smaller, and the products of a layer too.
-      interleave: how many groups of layers a device has. With several, a device works on a microbatch several times, on fewer layers, and is
-        idle for a shorter time.
-      remat: whether what a stage computes is computed again for the gradient, so that a device keeps only what comes into its stage,
-        once for each microbatch. Unmapped, of each layer.
-      outputs: whether `layer` returns results, too.
+      layer: takes the carry and the inputs of one layer, and returns the next carry; with `outputs`, a pair of it and a
+        result.
+      x: the initial carry, a pytree. As in `fold`, it may gain axes.
+      params: the inputs of the layers, a pytree: weights, and other inputs of a layer. Arrays with `axis` are split into
+        layers; arrays without it are the same for all layers. Arrays with `over`, such as a mask for each example, are split
+        into microbatches with `x`, and so are arrays that `layer` closes over.
+      axis: the axis name of the layers, by default `"layers"`, or a tuple of names.
+      over: the axis that is split into microbatches, by default `"batch"`. It may be mapped too; then each device splits its
+        own block.
+      microbatches: the number of microbatches; it need not divide the size of `over`. With more microbatches the idle share
+        is smaller, and so are the matrix products of a layer.
+      interleave: the number of groups of layers on a device, by default 1. With several, a device processes a microbatch
+        several times, with fewer layers each, and is idle for a shorter time.
+      remat: if `True`, a stage is recomputed for the gradient, so that a device keeps only the inputs of its stage, once per
+        microbatch. By default `False`. Unmapped, this applies to each layer.
+      outputs: if `True`, `layer` also returns results; by default `False`.
 
     Returns:
-      The last carry; with `outputs` a pair of it and the results of all layers, which have `axis`. Both have the placement that they would have
-      without the pipeline.
+      The last carry; with `outputs`, a pair of it and the results of all layers, which have `axis`. Both have the same
+      sharding as without the pipeline.
 
-    Where `axis` is mapped over `S` devices, they are the stages. In one of `microbatches * interleave + S - 1` ticks a stage applies one
-    group of its layers to one microbatch, and sends it on: one collective-permute of a microbatch a tick. In `S - 1` ticks it is idle. When
-    all is done the last stage sends the result to the others: one all-reduce of the carry. Weights stay where they are, and their
-    gradient is reduced over other mesh axes (that of `over`) once, after all ticks. What is stored in parts, as in FSDP, is gathered in
-    every tick. With `interleave` the layers of a device are not neighbours, so weights that are stored in the order of the layers change places
-    before the first tick, and their gradients after the last. Two names avoid that: `axis=("rounds", "layers")`, of which the second is
-    mapped, is the fold over both, the first the slower one, and a device has its layers of every round.
+    If `axis` is sharded over `S` devices, these are the stages. There are `microbatches * interleave + S - 1` ticks. In a
+    tick a stage applies one group of its layers to one microbatch and sends the result on. In `S - 1` ticks it is idle.
 
-    Within `layer` names have their whole sizes, and positions and random numbers are those of the whole of `over`. It must not mix entries
-    of `over`, which are never together: a mean over it is taken of what `layer` returns for each entry. With
-    `partitioning="auto"`, and where `axis` is executed by a `SerialLoop`, this is the fold.
+    Communication: one collective-permute of a microbatch per tick. After the last tick the last stage sends the result to the
+    others, by one all-reduce of the carry. Weights are not moved, and their gradient is reduced over other mesh axes (such as
+    the mesh axis of `over`) once, after all ticks. Weights that are stored in shards, as in FSDP, are gathered in every tick.
+
+    With `interleave` the layers of a device are not adjacent. Weights that are stored in layer order therefore move before
+    the first tick, and their gradients after the last. Two names avoid this: `axis=("rounds", "layers")` with only `"layers"`
+    mapped folds over both axes. The first name is the outer loop, and a device has its layers of every round.
+
+    Within `layer`, axes have their global sizes, and positions and random numbers refer to the complete axis `over`. `layer`
+    must not mix elements of `over`, because it never has all of them. To take a mean over it, return one value per element
+    and reduce after the pipeline. With `partitioning="auto"`, or if `axis` is on a `SerialLoop`, this is the fold.
 
     Raises:
       AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
-      AxisNameError: `axis` or `over` is not a name, or a result has `axis` already.
-      ArgumentError: `microbatches` or `interleave` is not an integer from 1.
+      AxisNameError: `axis` or `over` is not an axis name, or a result already has `axis`.
+      ArgumentError: `microbatches` or `interleave` is not a positive integer.
       AxisSizeError: the layers do not divide into groups.
-      PipelineError: `layer` mixes entries of `over`; or there are several groups, and the stages do not divide the microbatches.
-      PlacementConflictError: `over`, or a name of the carry, is mapped to the mesh axis of the layers.
+      PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do not divide the
+        microbatches.
+      PlacementConflictError: `over`, or an axis of the carry, is mapped to the mesh axis of the layers.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def layer(x, w):
@@ -108,11 +115,11 @@ def pipeline(
     """
     for what, number in (("microbatches", microbatches), ("interleave", interleave)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-            raise ArgumentError(f"{OP}: {what}={format_value(number)}; it is an integer from 1.")
+            raise ArgumentError(f"{OP}: {what} must be a positive integer, got {format_value(number)}.")
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
-            raise AxisNameError(f"{OP}: {what}={format_value(name)} is not the name of an axis.")
+            raise AxisNameError(f"{OP}: {what} must be an axis name, got {format_value(name)}.")
 
     def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
         result = call_user_code(layer, carry, inputs)
@@ -126,7 +133,7 @@ def _run(
     step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...], over: Hashable, schedule: Schedule, remat: bool
 ) -> tuple[Any, Any]:
     for name in names:
-        Entries(OP, params, name, supports_padding=True)  # which says what is missing
+        Entries(OP, params, name, supports_padding=True)  # raises if an axis is missing
     _check_over(x, params, over)
     region = ambient()
     mapped = [name for name in names if region is not None and region.place(name)]
@@ -134,8 +141,8 @@ def _run(
         return _fold(jax.checkpoint(step) if remat else step, x, params, names)
     if len(mapped) > 1:
         raise PlacementConflictError(
-            f"{OP}: {mapped[0]!r} and {mapped[1]!r} are both mapped; the layers of a pipeline are spread over devices along one of their axes, "
-            "perhaps over several mesh axes. Remove one of the entries in axis_resources."
+            f"{OP}: {mapped[0]!r} and {mapped[1]!r} are both mapped, but the layers of a pipeline are sharded along one of their axes, "
+            "over one or several mesh axes. Remove one of the entries in axis_resources."
         )
     layers = _Layers(names, mapped[0], params, schedule.rounds)
     schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
@@ -161,8 +168,8 @@ def _check_over(x: Any, params: Any, over: Hashable) -> None:
     known = dict.fromkeys(name for leaf in leaves for name in names_of(dims_of(leaf)))
     if over not in known:
         raise AxisNotFoundError(
-            f"{OP}: neither x nor params has an axis {over!r} to cut into microbatches; their names are {show_names(known)}."
-            f"{did_you_mean(over, known)} Give over= the name of the batch."
+            f"{OP}: neither x nor params has an axis {over!r} to split into microbatches; their names are {show_names(known)}."
+            f"{did_you_mean(over, known)} Pass the name of the batch axis as over=."
         )
 
 
@@ -172,18 +179,18 @@ def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None
     met = set(region.place(over)) & set(layers.placement)
     if met:
         raise PlacementConflictError(
-            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}: the stages of a pipeline work on all entries. Map "
-            f"{over!r} to another mesh axis."
+            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}, but every stage of a pipeline processes all "
+            f"elements. Map {over!r} to another mesh axis."
         )
     if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
         raise PipelineError(
-            f"{OP}: {schedule.microbatches} microbatches over {schedule.stages} stages with {schedule.rounds} groups of layers each: as many "
-            f"microbatches as there are stages go round together. Use a multiple of {schedule.stages} microbatches, or interleave=1."
+            f"{OP}: {schedule.microbatches} microbatches over {schedule.stages} stages with {schedule.rounds} groups of layers each: the number of "
+            f"microbatches must be a multiple of {schedule.stages}. Use a multiple of {schedule.stages} microbatches, or interleave=1."
         )
 
 
 def _block_sizes(leaves: list[Any]) -> dict[Hashable, int]:
-    """How many entries of each name a device has."""
+    """Return the local size of each named axis."""
     named = (leaf for leaf in leaves if is_named(leaf))
     return {dim: n for leaf in named for dim, n in zip(leaf.dims, leaf.data.shape, strict=True) if dim is not None}
 
@@ -192,10 +199,10 @@ class _Layers:
     """The inputs of the layers of one device, round by round, and their results.
 
     Args:
-      names: the axes of the layers, the slowest first.
-      name: the one that is mapped. Those before it are rounds; those behind it are within a stage.
+      names: the axis names of the layers, outermost first.
+      name: the mapped axis. The axes before it are rounds; the axes after it are within a stage.
       params: the inputs.
-      interleave: how many groups a device has of the layers of a single axis, which are stored in their order.
+      interleave: the number of groups per device for layers along a single axis, which are stored in layer order.
     """
 
     def __init__(self, names: tuple[Hashable, ...], name: Hashable, params: Any, interleave: int):
@@ -212,7 +219,7 @@ class _Layers:
         if interleave > 1:
             if len(names) > 1:
                 raise ArgumentError(
-                    f"{OP}: interleave={interleave} and axis={names!r}, which says the rounds itself. Leave out interleave=."
+                    f"{OP}: interleave={interleave} conflicts with axis={names!r}, which already defines the rounds. Leave out interleave=."
                 )
             if self.sizes[0] % interleave:
                 raise AxisSizeError(
@@ -231,23 +238,23 @@ class _Layers:
         self.entries = entries
 
     def _in_turn(self, block: Any) -> Any:
-        """The data of all layers of this device in front, in the order in which it comes to them."""
+        """Move the layers of this device to the front, in their order of execution."""
         own = [dim for dim in self.names if dim in block.dims]
         data = jnp.moveaxis(block.data, [block.dims.index(dim) for dim in own], range(len(own)))
         rest = data.shape[len(own) :]
-        if len(own) < len(self.names):  # it is the same for all along an axis
+        if len(own) < len(self.names):  # the same for all layers along an axis
             data = data.reshape((*(n if dim in own else 1 for dim, n in zip(self.names, self.sizes, strict=True)), *rest))
             data = jnp.broadcast_to(data, (*self.sizes, *rest))
         data = data.reshape((-1, *rest))
         return move_rows(data, 0, self.placement, self._order()) if self.interleave > 1 else data
 
     def _order(self) -> np.ndarray:
-        """For every device its layers: group by group, of each `stages` groups one."""
+        """Return the layers of every device: in each group, one of every `stages` consecutive groups."""
         rows = np.arange(self.stages * self.sizes[0]).reshape(self.interleave, self.stages, -1)
         return np.moveaxis(rows, 1, 0).reshape(self.stages, -1)
 
     def result(self, data: Any, dims: Any) -> Any:
-        """A result of all layers of this device, whose first dimension is that of the layers."""
+        """Convert a result of all layers of this device, with the layers as its first dimension, to the original layer order."""
         if self.interleave > 1:
             data = move_rows(data, 0, self.placement, np.argsort(self._order().ravel()).reshape(self.stages, -1))
         region = ambient()
@@ -256,5 +263,5 @@ class _Layers:
         return make_result(data.reshape((*self.sizes, *data.shape[1:])), (*self.names, *dims))
 
 
-#: The functions of the named vocabulary; it is no function of `jax.lax`.
+#: The public function of this module; it does not belong to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"pipeline": pipeline}

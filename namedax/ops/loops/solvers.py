@@ -1,12 +1,13 @@
 """Iterative solvers over pytrees of named arrays: `cg`, `bicgstab` and `gmres`, in `nx.scipy.sparse.linalg`.
 
-A solver needs three things of its vectors: sums of them, the linear map, and inner products. Sums are elementwise, and the map is the
-user's, so both are right over names. An inner product goes over all entries of all arrays, names included: each device takes that of its
-blocks, and one all-reduce adds these up. It is therefore the same number on every device, and so is every decision to stop.
+A solver needs three operations on vectors: sums, the linear map, and inner products. Sums are elementwise, and the user
+defines the map, so both are correct over names. An inner product includes all elements of all arrays, over all named axes.
+Each device computes it for its blocks, and one all-reduce sums the results. It is therefore the same number on every device,
+and so is every decision to stop.
 
-Derivatives are implicit: the derivative of a solution is the solution of another system with the same map. On whole arrays
-`lax.custom_linear_solve` does that. It takes all of its operands to vary over the same mesh axes, which blocks and replicated weights do
-not; so on blocks there is a rule for the reverse mode, and no forward mode.
+Derivatives are implicit: the derivative of a solution is the solution of another system with the same map. On global arrays
+`lax.custom_linear_solve` implements this. It requires all of its operands to vary over the same mesh axes, but blocks and
+replicated weights do not. So on blocks there is a rule for the reverse mode, and no forward mode.
 
 Sources: Hestenes & Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952; van der Vorst, "Bi-CGSTAB", 1992; Saad,
 "Iterative Methods for Sparse Linear Systems", 2nd edition, 2003, algorithms 6.9 (GMRES), 6.18 and 9.1.
@@ -54,16 +55,16 @@ _Map = Callable[[_Data], _Data]
 
 
 class _Space(Record):
-    """Vectors: pytrees of arrays that look like `like`, taken apart into blocks.
+    """Vectors: pytrees of arrays with the types of `like`, as lists of blocks.
 
     Attributes:
       op: the solver.
       tree: the structure.
-      like: the arrays of the right-hand side, as the body of the region sees them.
-      mesh_axes: for each of them, the mesh axes that its names are on.
-      places: for each of them, the placement of every dimension.
-      size: the number of unknowns on all devices together.
-      dtype: the common element type.
+      like: the arrays of the right-hand side, as seen in the body of the region.
+      mesh_axes: for each of them, the mesh axes of its named axes.
+      places: for each of them, the sharding of every dimension.
+      size: the number of unknowns on all devices.
+      dtype: the common dtype.
     """
 
     op: str
@@ -76,13 +77,13 @@ class _Space(Record):
 
     @classmethod
     def of(cls, op: str, b: Any) -> _Space:
-        """The space that `b` is in."""
+        """Return the vector space of `b`."""
         leaves, tree = flatten(b)
         blocks = [block_of(leaf, op) for leaf in leaves]
         for block in blocks:
             if not jnp.issubdtype(block.dtype, jnp.inexact):
                 raise ArgumentTypeError(
-                    f"{op}: the right-hand side {type_text(block)} does not hold floats; write b.astype(float)."
+                    f"{op}: the right-hand side {type_text(block)} is not floating-point. Write b.astype(float)."
                 )
         region = ambient()
         places: list[tuple[tuple[str, ...], ...]] = [((),) * len(dims_of(block)) for block in blocks]
@@ -102,11 +103,11 @@ class _Space(Record):
         return cls(op, tree, tuple(like), tuple(mesh_axes), tuple(places), size, jnp.result_type(*map(data_of, like)))
 
     def data(self, value: Any, what: str) -> _Data:
-        """The blocks of a vector, in the axes and types of the right-hand side.
+        """Return the blocks of a vector, in the axes and types of the right-hand side.
 
         Raises:
-          ArgumentTypeError: it has a different structure, or other element types.
-          NamedAxesLeftError: it has a name that the right-hand side lacks.
+          ArgumentTypeError: it has a different structure, or other dtypes.
+          NamedAxesLeftError: it has an axis that the right-hand side lacks.
           PositionalAxisError: its positional axes differ.
         """
         fitted = values_like(self.op, value, self.tree.unflatten(self.like), what, "Reduce it, or give `b` that axis.")
@@ -114,17 +115,17 @@ class _Space(Record):
         for leaf, like in zip(leaves, self.like, strict=True):
             if jnp.result_type(data_of(leaf)) != jnp.result_type(data_of(like)):
                 raise ArgumentTypeError(
-                    f"{self.op}: {what} is {type_text(leaf)} where the right-hand side is {type_text(like)}; a linear map keeps the element "
-                    "type. Cast one of the two."
+                    f"{self.op}: {what} is {type_text(leaf)}, but the right-hand side is {type_text(like)}; a linear map preserves the dtype. "
+                    "Cast one of the two."
                 )
         return [data_of(leaf) for leaf in leaves]
 
     def value(self, datas: Sequence[Any]) -> Any:
-        """The vector of these blocks, as the user's functions take it."""
+        """Build the vector of these blocks, as an argument for the user's functions."""
         return self.tree.unflatten(array_of(data, dims_of(like)) for data, like in zip(datas, self.like, strict=True))
 
     def without_padding(self, datas: _Data) -> _Data:
-        """The blocks of a vector with zero for padding, so that inner products are those of the real elements."""
+        """Set the padding of a vector's blocks to zero, so that it does not contribute to inner products."""
         cleaned = []
         for data, places in zip(datas, self.places, strict=True):
             for dim, place in enumerate(places):
@@ -133,10 +134,10 @@ class _Space(Record):
         return cleaned
 
     def operator(self, function: Any, what: str) -> _Map:
-        """A linear map on blocks.
+        """Build a linear map on blocks.
 
         Raises:
-          AxisNameError: it is an array with names.
+          AxisNameError: it is an array with named axes.
           ArgumentTypeError: it is neither a function nor a matrix.
         """
         if function is None:
@@ -152,7 +153,7 @@ class _Space(Record):
         return apply
 
     def total(self, parts: Sequence[Any]) -> Any:
-        """The sum of numbers, one for each array, over all devices: one all-reduce for all arrays with the same mesh axes."""
+        """Sum numbers, one per array, over all devices, with one all-reduce for all arrays with the same mesh axes."""
         sums: dict[tuple[str, ...], Any] = {}
         for part, axes in zip(parts, self.mesh_axes, strict=True):
             key = tuple(sorted(axes))
@@ -161,11 +162,11 @@ class _Space(Record):
         return sum(whole[1:], whole[0])
 
     def inner(self, x: _Data, y: _Data) -> Any:
-        """The inner product, linear in `y`."""
+        """Compute the inner product, which is linear in `y`."""
         return self.total([jnp.vdot(a, b, precision=lax.Precision.HIGHEST) for a, b in zip(x, y, strict=True)])
 
     def square(self, x: _Data) -> Any:
-        """The squared norm, a real number."""
+        """Compute the squared norm, a real number."""
         return self.inner(x, x).real
 
 
@@ -174,14 +175,14 @@ def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
         return function
     if isinstance(function, NamedArray) and names_of(function.dims):
         raise AxisNameError(
-            f"{op}: {what} is the array {type_text(function)}, which does not say which of its axes meets the vector. Write a function, as "
-            f"lambda x: nx.rename(nx.dot({what}, x, 'column'), {{'row': 'column'}})."
+            f"{op}: {what} is the array {type_text(function)}, which does not define the axis to contract with the vector. Write a function, "
+            f"such as lambda x: nx.rename(nx.dot({what}, x, 'column'), {{'row': 'column'}})."
         )
     shape = getattr(function, "shape", None)
     if not hasattr(function, "__matmul__") or shape is None:
-        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix; it is {format_value(function)}.")
+        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix, got {format_value(function)}.")
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise PositionalAxisError(f"{op}: {what} must be a square matrix, or a function; its shape is {tuple(shape)}.")
+        raise PositionalAxisError(f"{op}: {what} must be a square matrix or a function, got the shape {tuple(shape)}.")
     matrix = jnp.asarray(function)
     return lambda x: jax.tree.map(
         nmap(lambda leaf: jnp.dot(matrix, leaf, precision=lax.Precision.HIGHEST)), x, is_leaf=is_named
@@ -189,7 +190,7 @@ def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
 
 
 def _plus(x: _Data, factor: Any, y: _Data) -> _Data:
-    """`x + factor * y`, in the types of `x`."""
+    """Compute `x + factor * y`, in the dtypes of `x`."""
     return [(a + factor * b).astype(a.dtype) for a, b in zip(x, y, strict=True)]
 
 
@@ -197,18 +198,18 @@ def _minus(x: _Data, y: _Data) -> _Data:
     return [a - b for a, b in zip(x, y, strict=True)]
 
 
-# --- conjugate gradients, and their form for any matrix -----------------------------------------------------------------
+# --- conjugate gradients, and the variant for nonsymmetric matrices -----------------------------------------------------
 
 
 class _Stop(Record):
-    """When to stop, relative to the right-hand side, and where to begin."""
+    """The stopping criterion: tolerances and the maximum number of steps."""
 
     tol: Any
     atol: Any
     maxiter: Any
 
     def bound(self, space: _Space, b: _Data) -> Any:
-        """The squared norm of a residual that is small enough."""
+        """Return the largest squared norm of a residual that ends the iteration."""
         return jnp.maximum(jnp.square(self.tol) * space.square(b), jnp.square(self.atol))
 
 
@@ -265,22 +266,22 @@ def _bicgstab(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) 
         return x, r, alpha, omega, new, p, q, (omega == 0) | (alpha == 0) | (new == 0), k + 1
 
     state = (x, r, one, one, one, r, r, jnp.zeros((), bool), jnp.zeros((), int))
-    # At the beginning p = q = r, so that the first direction is r + beta * (r - r).
+    # Initially p = q = r, so that the first direction is r + beta * (r - r).
     solution: _Data = lax.while_loop(go_on, step, state)[0]
     return solution
 
 
-# --- the generalised minimal residual -----------------------------------------------------------------------------------
+# --- the generalized minimal residual method ----------------------------------------------------------------------------
 
 
 class _Krylov(Record):
     """One cycle of GMRES: an orthonormal basis of a Krylov space, and the best solution in it.
 
     Attributes:
-      space: of the vectors.
+      space: the space of the vectors.
       apply: the preconditioned map.
       count: the dimension of the Krylov space.
-      early: the norm of a residual at which the cycle ends, or `None`.
+      early: the norm of the residual that ends the cycle, or `None`.
     """
 
     space: _Space
@@ -289,12 +290,14 @@ class _Krylov(Record):
     early: Any
 
     def correction(self, r: _Data, norm: Any) -> _Data:
-        """What to add to the solution whose (preconditioned) residual is `r`, of this norm."""
+        """Compute the correction of a solution with the (preconditioned) residual `r` of this norm."""
         n, dtype = self.count, self.space.dtype
         start = [data / jnp.where(norm > 0, norm, 1).astype(data.dtype) for data in r]
         basis = [jnp.zeros((n + 1, *data.shape), data.dtype).at[0].set(data) for data in start]
-        upper = jnp.eye(n, n + 1, dtype=dtype)  # one column of the triangular factor a row
-        turns = jnp.concatenate([jnp.ones((n, 1), dtype), jnp.zeros((n, 1), dtype)], 1)  # Givens' rotations, so far none
+        upper = jnp.eye(n, n + 1, dtype=dtype)  # one column of the triangular factor per row
+        turns = jnp.concatenate(
+            [jnp.ones((n, 1), dtype), jnp.zeros((n, 1), dtype)], 1
+        )  # Givens rotations, initially the identity
         right = jnp.zeros(n + 1, dtype).at[0].set(norm.astype(dtype))
 
         def go_on(state: Any) -> Any:
@@ -317,12 +320,12 @@ class _Krylov(Record):
         return [jnp.tensordot(weights.astype(v.dtype), v[:n], 1, precision=lax.Precision.HIGHEST) for v in basis]
 
     def _extend(self, basis: _Data, k: Any) -> tuple[_Data, Any, Any]:
-        """The basis with one vector more, the inner products with those before, and whether there was nothing new."""
+        """Extend the basis by one vector; return it, the inner products with the earlier ones, and `True` at a breakdown."""
         space = self.space
         v = self.apply([part[k] for part in basis])
         norm = jnp.sqrt(space.square(v))
         column: Any = 0
-        for _ in range(2):  # a second time for what the first one lost by rounding
+        for _ in range(2):  # the second pass restores precision lost by rounding
             products = self._project(basis, v)
             v = [
                 part - jnp.tensordot(products.astype(part.dtype), vs, 1, precision=lax.Precision.HIGHEST)
@@ -337,7 +340,7 @@ class _Krylov(Record):
         return basis, column.at[k + 1].set(rest.astype(column.dtype)), broken
 
     def _project(self, basis: _Data, v: _Data) -> Any:
-        """The inner products with all vectors of the basis: one all-reduce."""
+        """Compute the inner products with all vectors of the basis, by one all-reduce."""
         parts = [
             jnp.tensordot(
                 jnp.conj(vs), part, (tuple(range(1, vs.ndim)), tuple(range(part.ndim))), precision=lax.Precision.HIGHEST
@@ -368,7 +371,7 @@ def _gmres(restart: int, early: bool, space: _Space, a: _Map, b: _Data, x: _Data
 
 
 def _givens(a: Any, b: Any) -> Any:
-    """The rotation that turns `(a, b)`, `b` real, into `(length, 0)`."""
+    """Return the rotation that maps `(a, b)`, with `b` real, to `(length, 0)`."""
     length = jnp.sqrt(jnp.square(jnp.abs(a)) + jnp.square(jnp.abs(b)))
     safe = jnp.where(length > 0, length, 1).astype(a.dtype)
     return jnp.where(length > 0, jnp.stack([jnp.conj(a) / safe, b / safe]), jnp.array([1, 0], a.dtype))
@@ -381,7 +384,7 @@ def _turn(vector: Any, i: Any, turn: Any) -> Any:
 
 
 def _substitute(upper: Any, right: Any) -> Any:
-    """The solution of a small triangular system; 0 where a pivot is."""
+    """Solve a small triangular system, with 0 for unknowns with a zero pivot."""
     n = upper.shape[0]
 
     def row(j: Any, x: Any) -> Any:
@@ -401,7 +404,7 @@ _Method = Callable[[_Space, _Map, _Data, _Data, _Map, _Stop], _Data]
 def _solve(
     op: str, method: _Method, A: Any, b: Any, x0: Any, stop: _Stop, M: Any, hermitian: bool = False
 ) -> tuple[_Space, _Data]:
-    """The blocks of the solution, with its derivative."""
+    """Return the blocks of the solution, with its derivative."""
     space = _Space.of(op, b)
     datas = space.without_padding([data_of(leaf) for leaf in space.like])
     x = [jnp.zeros_like(data) for data in datas] if x0 is None else space.without_padding(space.data(x0, "x0"))
@@ -426,10 +429,10 @@ def _solve(
 
 
 def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop, symmetric: bool) -> _Data:
-    """The solution, with a rule for the reverse mode.
+    """Compute the solution, with a rule for the reverse mode.
 
-    JAX traces the rule when the body has ended. So both maps are traced here, where the names have a meaning, and all that they close
-    over becomes an argument.
+    JAX traces the rule after the body has ended. So both maps are traced here, while the names are defined, and all
+    closed-over values become arguments.
     """
     traced, preconditioner = jax.make_jaxpr(apply)(b), jax.make_jaxpr(m)(b)
     space = space.replace(like=())
@@ -487,35 +490,35 @@ def _has_names(*trees: Any) -> bool:
 
 _TEXT = """
 
-    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All axes of all arrays together,
-    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
-    name).
+    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All elements over all axes, named
+    and positional, form one vector: named axes are not batch axes here (for one system per element, use `nx.vmap` over the
+    axis).
 
     Args:
-      A: a linear map: a function of trees like `b`{kind}. For arrays without names a square matrix will do.
+      A: a linear map: a function of pytrees like `b`{kind}. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
-      x0: where to begin; default: zero.
-      tol: the residual's norm, relative to that of `b`, that is small enough.
-      atol: the same, absolute.
-      {more}maxiter: the largest number of {steps}; default: ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that is close to its inverse.{method}
+      x0: the initial solution; by default zero.
+      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
+      atol: the absolute tolerance for the norm of the residual.
+      {more}maxiter: the maximum number of {steps}; by default ten times the number of unknowns.
+      M: a preconditioner: a function like `A` that approximates its inverse.{method}
 
     Returns:
-      The solution, a tree like `b`, and {info}. The derivative is that of the exact solution, by another solve.
+      The solution, a pytree like `b`, and {info}. Its derivative is the derivative of the exact solution, by another solve.
 
-    Over sharded names {cost}, in addition to what `A` sends. Every device takes the same number of steps.
+    Communication: over sharded axes {cost}, in addition to the communication of `A`. Every device runs the same number of steps.
 
     Raises:
-      AxisNameError: `A` is an array with names.
-      NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
+      AxisNameError: `A` is an array with named axes.
+      NamedAxesLeftError: `A` returns an axis that `b` lacks.
+      ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
 
 """
 
 
 @operation(calls_functions=True)
 def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
-    """Solves `A(x) = b` by conjugate gradients.
+    """Solve `A(x) = b` by conjugate gradients.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
@@ -531,7 +534,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxi
 
 @operation(calls_functions=True)
 def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
-    """Solves `A(x) = b` by the stabilised biconjugate gradient method.
+    """Solve `A(x) = b` by the stabilized biconjugate gradient method.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
@@ -558,7 +561,7 @@ def gmres(
     M: Any = None,
     solve_method: str = "batched",
 ) -> Any:
-    """Solves `A(x) = b` by the generalised minimal residual method with restarts.
+    """Solve `A(x) = b` by the generalized minimal residual method with restarts.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> b = nx.named(jnp.array([1.0, 2.0, 3.0]), ["k"])
@@ -571,7 +574,7 @@ def gmres(
             A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method
         )
     if solve_method not in ("batched", "incremental"):
-        raise ArgumentError(f"gmres: solve_method={format_value(solve_method)} is neither 'batched' nor 'incremental'.")
+        raise ArgumentError(f"gmres: solve_method must be 'batched' or 'incremental', got {format_value(solve_method)}.")
     method = functools.partial(_gmres, restart, solve_method == "incremental")
     space, x = _solve("gmres", method, A, b, x0, _Stop(tol, atol, maxiter), M)
     return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)
@@ -587,17 +590,17 @@ _describe(
     kind=", Hermitian and positive definite",
     steps="steps",
     info="`None`",
-    cost="a step sends two or three numbers, in as many all-reduces",
+    cost="each step needs two or three all-reduces of a number",
 )
-_describe(bicgstab, kind="", steps="steps", info="`None`", cost="a step sends six numbers, in as many all-reduces")
+_describe(bicgstab, kind="", steps="steps", info="`None`", cost="each step needs six all-reduces of a number")
 _describe(
     gmres,
     kind="",
-    more="restart: the dimension of the Krylov space, all of whose vectors are kept.\n      ",
+    more="restart: the dimension of the Krylov space, with all of its vectors kept; by default 20.\n      ",
     steps="restarts",
-    method='\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not check.',
+    method='\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` (default) does not check.',
     info="0, or -1 if it is NaN",
-    cost="a step sends one number for every vector of the basis, twice, and two norms",
+    cost="each step sends one number for every vector of the basis, twice, and two norms",
 )
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (bicgstab, cg, gmres)}

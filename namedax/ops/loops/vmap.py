@@ -1,7 +1,7 @@
-"""Functions of one entry along an axis, for all entries: `vmap` at once, `map` one after the other.
+"""Functions of one element along an axis, applied to all elements: `vmap` in parallel, `map` in sequence.
 
-The function sees arrays that lack the axis. If that axis is sharded, blocks differ from device to device without a name that says
-so, and a collective over these mesh axes would mix entries. It is looked for in the traced function, and refused.
+The function sees arrays that lack the axis. If that axis is sharded, blocks vary over its mesh axes without a name that shows
+it. A collective over these mesh axes would mix elements. The traced function is checked for such collectives.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = ["FUNCTIONS", "run_hidden"]
 
 
 def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """`function(*datas)`, a list of data, in which the axis `name` on the mesh axes `placement` is hidden.
+    """Call `function(*datas)`, which returns a list of data, with the axis `name` on the mesh axes `placement` hidden.
 
     Raises:
-      PlacementConflictError: it communicates along these mesh axes.
+      PlacementConflictError: the function communicates along these mesh axes.
     """
     if not placement:
         return function(*datas)
@@ -49,23 +49,23 @@ def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Ca
     mixed = collective_axes(closed.jaxpr) & frozenset(placement)
     if mixed:
         raise PlacementConflictError(
-            f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, and the function communicates along it. For each of its entries "
-            "it reduces, gathers or indexes another axis that is mapped to it, or it differentiates with respect to an array that it "
-            "made itself. Rename that axis to one that is not mapped there, or give that array as an argument."
+            f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, but the function communicates along it. For each element it "
+            "reduces, gathers or indexes another axis that is mapped to it, or it differentiates with respect to an array that it "
+            "created. Rename that axis to a name with another sharding, or pass that array as an argument."
         )
     refuse_raw(closed, _seen(placement), op)
     return jaxpr_as_fun(closed)(*datas)
 
 
 def _seen(placement: tuple[str, ...]) -> dict[Hashable, tuple[str, ...]]:
-    """Where names live for a function of single entries of an axis on the mesh axes `placement`."""
+    """Return the shardings of names in a function of single elements of an axis on the mesh axes `placement`."""
     region = ambient()
     resources = {} if region is None else region.resources
     return {name: tuple(axis for axis in axes if axis not in placement) for name, axes in resources.items()}
 
 
 class _Entry:
-    """A function of entries as one of flat data; it notes what the results are."""
+    """A function of elements as a function of flat data, which records the types of its results."""
 
     def __init__(self, op: str, f: Callable[..., Any], value: Callable[[Sequence[Any]], Any], names: Sequence[Hashable]):
         self.op, self.f, self.value, self.names = op, f, value, names
@@ -82,24 +82,26 @@ class _Entry:
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Any = 0) -> Any:
-    """Applies a function to the entries along an axis in turn: `lax.map` over names. It saves memory where `vmap` saves time.
+    """Apply a function to the elements along an axis in sequence: `lax.map` over named axes.
+
+    `map` needs less memory than `vmap`, but more time.
 
     Args:
-      f: a function of one entry: arrays without the axis.
-      xs: a pytree of arrays that have the axis. Over a name, those that lack it are the same for every entry.
-      batch_size: how many entries are computed at a time, by `vmap`.
-      axis: a name, or 0 for the first positional axis.
+      f: a function of one element: arrays without the axis.
+      xs: a pytree of arrays that have the axis. Over a named axis, arrays that lack it are the same for every element.
+      batch_size: the number of elements that `vmap` computes at a time; by default `None`, one element without `vmap`.
+      axis: an axis name, or 0 (default) for the first positional axis.
 
     Returns:
-      The results of all entries, with the axis in front.
+      The results of all elements, with the axis in front.
 
-    Over a sharded name every device takes its own entries, and nothing is sent. `f` must not communicate along the mesh axes of the
-    name then.
+    Communication: none. Over a sharded axis every device processes its own elements, and `f` must not communicate along the
+    mesh axes of the axis.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
-      ArgumentError: `batch_size` is not an integer from 1.
-      PlacementConflictError: the name is sharded, and `f` communicates along its mesh axes.
+      ArgumentError: `batch_size` is not a positive integer.
+      PlacementConflictError: the axis is sharded, and `f` communicates along its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(6.0).reshape(2, 3), ["batch", "k"])
@@ -109,7 +111,7 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     if batch_size is not None and (
         isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1
     ):
-        raise ArgumentError(f"map: batch_size={format_value(batch_size)}; it is an integer from 1.")
+        raise ArgumentError(f"map: batch_size must be a positive integer, got {format_value(batch_size)}.")
     entries = Entries("map", xs, axis, supports_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
@@ -139,28 +141,29 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 
 @checks_signature
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
-    """Vectorises a function over an axis that it does not see: `jax.vmap` over names.
+    """Vectorize a function over an axis that it does not see: `jax.vmap` over named axes.
 
-    Functions of named arrays are vectorised in any case over names that they do not mention. `vmap` hides a name: from a
-    function that uses it for an axis of its own, or for `jax.grad` of the loss of a single example.
+    Functions of named arrays already vectorize over names that they do not mention. `vmap` hides a name from a function that
+    uses it for another axis, or for `jax.grad` of the loss of a single example.
 
     Args:
       fun: a function of pytrees of arrays.
-      in_axes: a name (of every array that has it; others are the same for every entry), 0 for the first positional axis, or a tuple
-        or list of these and `None`, one for each positional argument. Keyword arguments go by the single axis; with several they are
-        the same for every entry.
-      out_axes: where the axis is in the results: a name, or 0. Default: the name in `in_axes`, if there is one, or 0.
+      in_axes: an axis name, 0 (default) for the first positional axis, or a tuple or list of these and `None`, one for each
+        positional argument. A name applies to every array that has it; other arrays are the same for every element. A single
+        axis also applies to keyword arguments; with a tuple they are the same for every element.
+      out_axes: the axis of the results: a name, or 0. By default the name in `in_axes`, if there is one, or 0.
 
     Returns:
-      A function whose results all have the axis in front. Sends nothing. Over a sharded name `fun` must not communicate along its
-      mesh axes.
+      A function that returns results with the axis in front.
+
+    Communication: none. Over a sharded axis `fun` must not communicate along its mesh axes.
 
     Raises, when called:
-      AxisNotFoundError: no argument has the name.
-      AxisNameError: an axis is neither 0 nor a name, or a result has it already.
+      AxisNotFoundError: no argument has the axis.
+      AxisNameError: an axis is neither 0 nor an axis name, or a result already has it.
       AxisSizeError: the axes have different sizes.
       ArgumentError: `in_axes` does not fit the arguments.
-      PlacementConflictError: the name is sharded, and `fun` communicates along its mesh axes.
+      PlacementConflictError: the axis is sharded, and `fun` communicates along its mesh axes.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
@@ -197,14 +200,14 @@ def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any,
     out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
     if len(names) > 1 and out_axes is None:
         raise ArgumentError(
-            f"vmap: in_axes={format_value(in_axes)} has {show_names(names)}; say what the axis is called in the results: out_axes="
+            f"vmap: in_axes={format_value(in_axes)} has several names, {show_names(names)}. Pass the name of the axis in the results as out_axes=."
         )
     result = Entries("vmap", (), out, supports_padding=True)
     return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
 
 
 def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries) -> Any:
-    if one_axis:  # a single search for all arguments, so that one that has the name is enough
+    if one_axis:  # a single search over all arguments, so that one argument with the name is enough
         axis = groups[0][0] if groups else None
         parts = [Entries("vmap", [value for _, value in groups], axis, supports_padding=True)]
     else:
@@ -217,11 +220,11 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
     sizes = {data.shape[0] for data in datas}
     if len(placements) > 1:
         raise PlacementConflictError(
-            "vmap: the axes that are mapped, or that of the results, are on different mesh axes. Rename them first, so that they agree."
+            "vmap: the mapped axes, or the axis of the results, are sharded over different mesh axes. Rename them first, so that they agree."
         )
     if len(sizes) > 1:
         raise AxisSizeError(
-            f"vmap: the axes that are mapped have the sizes {', '.join(str(n) for n in sorted(sizes))}; they must agree."
+            f"vmap: the mapped axes have the sizes {', '.join(str(n) for n in sorted(sizes))}; they must agree."
         )
 
     def value(flat: Sequence[Any]) -> Any:
@@ -247,23 +250,23 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
                 "Choose another name in out_axes."
             )
     (placement,) = placements
-    if placement:  # what is the same for every entry may be differentiated by `fun`, entry by entry
+    if placement:  # `fun` may differentiate with respect to constant arguments, per element
         for part in parts:
             for i, leaf in part.fixed.items():
                 if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
                     leaf = block_of(leaf, "vmap")
                     part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
 
-    def own(*datas: Any) -> list[Any]:  # what is the same for every entry is cast before it is repeated
+    def own(*datas: Any) -> list[Any]:  # a result that is the same for every element is cast before it is repeated
         return [cast_data(data, placement) for data in entry(*datas)]
 
     function = own if placement else entry
     if region is not None and region.manual:
-        # Vectorised, a reduction of all entries is one of some: so it is looked for in the function of one entry.
+        # Vectorized, a reduction of all elements reduces only some; so the check applies to the function of one element.
         function = looked_through(function, _seen(placement), "vmap")
     outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
     return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
 
 
-#: The functions of the named vocabulary; `map` is of `jax.lax`.
+#: The functions of this module; `map` belongs to `jax.lax`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {"map": map, "vmap": vmap}

@@ -1,4 +1,4 @@
-"""Functions of neural networks: activations, and softmax over names. The namespace `nx.nn`."""
+"""Activations, and softmax over named axes, in the namespace `nx.nn`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _activation(name: str) -> Callable[..., Any]:
         if len(args) == 1 and not kwargs:
             return shortcut(args[0])
         check_flags(name, flags_of(function), args, kwargs)
-        # Arguments that are numbers or arrays may be named; flags (`approximate`) are static.
+        # Arguments that are numbers or arrays may be named; boolean options (`approximate`) are static.
         bound = bound_arguments(name, signature(), args, kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
@@ -64,10 +64,10 @@ def _activation(name: str) -> Callable[..., Any]:
             raise
 
     lifted.__name__ = lifted.__qualname__ = name
-    lifted.__module__ = "namedax.nn"  # where it is found by its name, so that it can be pickled
+    lifted.__module__ = "namedax.nn"  # where pickle finds it by its name
     lifted.__doc__ = (
         f"{summary_of(function)}\n\nThe named version of `jax.nn.{name}`, with the same "
-        "arguments; array arguments may have named axes and broadcast by name.\nMoves no data between devices."
+        "arguments; array arguments may have named axes and broadcast by name.\nNo communication."
     )
     return lifted
 
@@ -93,10 +93,10 @@ def _normalised(
 def _normalise(
     op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[ReductionPlan], Any], x: Any, *mask: Any
 ) -> Any:
-    # Reduced with `axis`, but nothing goes: the result has the axes of the argument.
+    # Planned as a reduction over `axis`, but the result keeps all axes of the argument.
     site = reduction_site(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
     site = site.replace(data=as_inexact(site.data))
-    # JAX's own functions begin their maximum at -inf, which is NaN in a type without infinity.
+    # JAX's own functions initialize their maximum with -inf, which is NaN in a dtype without infinity.
     is_own = site.mesh_axes or not has_infinity(jnp.finfo(site.data.dtype).dtype)
     data = sharded(site) if is_own else local(site.data, axis=site.axes, where=site.where)
     return site.finish_whole(data)
@@ -104,7 +104,7 @@ def _normalise(
 
 def _sum_over(site: ReductionPlan, data: Any, mask: Any) -> Any:
     total = comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
-    return cast_data(total, site.mesh_axes)  # it meets values that vary there
+    return cast_data(total, site.mesh_axes)  # it combines with values that vary there
 
 
 def _masked(data: Any, mask: Any, value: float) -> Any:
@@ -113,17 +113,18 @@ def _masked(data: Any, mask: Any, value: float) -> Any:
 
 @operation(explicit=Explicit.KEPT, cached=True)
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
-    """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
+    """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
     Args:
       x: an array, named or not.
-      axis: what to normalise over.
-      where: a boolean array, named or not; where it is false the result is 0 and the entry does not count.
+      axis: the axis or axes to normalize over, positional or named; by default -1.
+      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and do not count.
 
-    Over a sharded name: two all-reduces of the reduced size, for the maximum and for the sum; the gradient takes one more.
+    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for the sum; the gradient
+    adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.nn.softmax(nx.named(jnp.zeros(4), ["k"]), "k"), ["k"])
@@ -133,7 +134,8 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
 
 
 def _sharded_softmax(site: ReductionPlan) -> Any:
-    # What padding becomes is a copy of the last real entry, as it was: the mask without it is for the sums.
+    # The result in padding is a copy of the last real element under the original mask; the mask without padding is for the
+    # sums.
     values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp
@@ -151,7 +153,9 @@ def _sharded_softmax(site: ReductionPlan) -> Any:
 
 @operation(explicit=Explicit.KEPT, cached=True)
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
-    """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`.
+    """Compute the logarithm of `softmax` without overflow.
+
+    Arguments and communication are the same as for `softmax`; elements where `where` is false are `-inf`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)

@@ -1,25 +1,25 @@
-"""Attention by name: `dot_product_attention`, on one device or over a sequence that is spread over many.
+"""`dot_product_attention`: attention over named axes, on one device or with a sequence sharded over many.
 
-Where the keys are whole on every device (nothing is mapped, or batch and heads are), attention is two contractions with a
-softmax between them, and sends nothing. Two placements of the sequence are different:
+If the keys are not sharded (nothing is mapped, or only batch and heads are), attention is two contractions with a softmax
+between them. It does not communicate. Two shardings of the sequence are different:
 
-**Query and key positions on the same mesh axes** (self-attention over a mapped sequence): a ring. Every device keeps its
-queries, and the blocks of keys and values go round, one neighbour further in each of n - 1 steps, while every device works on
-the block that it has. Scores exist for one block at a time: a softmax does not need all of its terms at once, since the sum of
-the exponentials and the sum of the weighted values can be kept relative to the largest score so far and be rescaled when a
-larger one comes (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The backward pass saves the result
-and one number for each row, the logarithm of its sum, and computes the scores of each block again (Dao et al. 2022,
-"FlashAttention"), in a second ring in which the gradients of a block travel with it (Liu et al. 2023, "Ring Attention with
-Blockwise Transformers"). Each block of keys (of n) is sent n - 1 times forwards; backwards that, and its gradient n - 1 times,
-as float32. Heads of keys that several heads of queries share travel once. Blocks that causality or the window masks wholly are
-not computed, but the ring waits for the devices that do compute: with `is_causal` the last device has n blocks to do, and the
-first has one.
+**Query and key positions on the same mesh axes** (self-attention over a sharded sequence): a ring. Every device keeps its
+queries. The blocks of keys and values go around the ring in n - 1 steps. In each step every device computes with the block
+that it has. Scores exist for one block at a time, because a softmax does not need all of its terms at once. The sums of the
+exponentials and of the weighted values are relative to the largest score so far. They are rescaled when a larger one appears
+(Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The backward pass saves the result and one number
+per row, the logarithm of its sum. It computes the scores of each block again (Dao et al. 2022, "FlashAttention") in a second
+ring. The gradients of a block travel with it in that ring (Liu et al. 2023, "Ring Attention with Blockwise Transformers").
+Each of the n blocks of keys is sent n - 1 times in the forward pass. The backward pass repeats this and sends the gradient n
+- 1 times, as float32. Key heads that several query heads share are sent once. Blocks that causality or the window masks
+completely are not computed, but the ring waits for the devices that do compute. With `is_causal` the last device computes n
+blocks, and the first computes one.
 
-**Key positions on mesh axes where query positions are not** (decoding with a cache that is spread over devices): every device
-attends to its own keys, and the results meet in one all-reduce for the largest scores and one for sums and weighted values.
+**Key positions on mesh axes that do not shard query positions** (decoding with a sharded cache): every device attends to its
+own keys. One all-reduce combines the largest scores, and one combines the sums and weighted values.
 
-The ring has no forward mode: `jax.jvp` of it raises JAX's error about `custom_vjp`. Reverse mode works to any order; the second
-derivative is that of plain automatic differentiation through the backward ring, and needs its memory.
+The ring has no forward mode: `jax.jvp` of it raises JAX's error about `custom_vjp`. Reverse mode works to any order. The
+second derivative differentiates the backward ring automatically, and needs its memory.
 """
 
 from __future__ import annotations
@@ -105,57 +105,62 @@ def dot_product_attention(
     implementation: Any = None,
     return_residual: bool = False,
 ) -> Array:
-    """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
+    """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and names are batch axes. With `axis` all axes
-    are found by name. Names that no argument mentions (batch, heads) are batch axes, wherever they are: if `key` and
-    `value` lack one that `query` has, its instances share them. So heads that share keys need only a name of their own:
-    `query{batch, pos, kv_heads, group, d}` meets `key{batch, pos, kv_heads, d}`.
+    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With `axis`
+    all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes. If `key` and `value` lack a
+    batch axis of `query`, its instances share them. So heads that share keys only need a separate name: `query{batch, pos,
+    kv_heads, group, d}` aligns with `key{batch, pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
       key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
-      value: a named array with the positions of `key`. Names that nobody else has (`features` among them) are carried to the
-        result.
-      bias: an array that is added to the scores. It calls the key positions `key_axis`.
-      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`; a name that nobody else has is
-        refused where `key_axis` is missing.
-      axis: the name of the query positions.
-      features: the name that `query` and `key` are contracted over.
-      key_axis: the name of the key positions in `bias` and `mask`, and in `key` and `value` if they lack `axis`; by default
-        `"key_" + axis`.
-      heads: the name of the heads of the queries where these are a multiple of those of `key` and consecutive ones share, as in
-        `jax.nn.dot_product_attention`; with `key_heads`.
-      key_heads: the name of the heads of `key` and `value` then. Mapped like `heads`, or not mapped.
+      value: a named array with the positions of `key`. Its axes that no other array has (`features` among them) become axes
+        of the result.
+      bias: an array to add to the scores, by default `None`. Its key positions have the name `key_axis`.
+      mask: a boolean array, true where a query may attend to a key, by default `None`. Its key positions have the name
+        `key_axis`. If it lacks `key_axis`, an axis that no other array has is an error.
+      axis: the axis name of the query positions; by default `None`, for positional axes.
+      features: the axis name over which `query` and `key` are contracted.
+      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`. It also applies to `key`
+        and `value` if they lack `axis`.
+      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is a multiple of the key
+        heads, and consecutive ones share a key head, as in `jax.nn.dot_product_attention`.
+      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`, or not mapped.
       scale: a number; by default one over the root of the size of `features`.
-      is_causal: whether a query attends only to keys at its own position and before.
-      query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
-      key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
-      local_window_size: how far a query sees to the left and to the right, in positions; one integer counts for both sides.
-      segments: integers with `axis`, and any batch axes: which of several packed sequences a position is of. A query attends to the keys of
-        its own. A negative number belongs to none: such a key is masked, and such a query has the result 0.
-      key_segments: the same for the keys, by their positions; by default `segments`, where `key` has `axis`.
+      is_causal: if `True`, a query attends only to keys at its own position and before; by default `False`.
+      query_seq_lengths: integers, named by batch axes, by default `None`: results of queries from that position on are 0.
+      key_value_seq_lengths: integers, named by batch axes, by default `None`: keys from that position on are masked.
+      local_window_size: the number of positions that a query sees to the left and to the right, by default all; one integer
+        applies to both sides.
+      segments: integers with `axis`, and any batch axes, by default `None`: the number of the packed sequence of each
+        position. A query attends to the keys of its own sequence. A negative number belongs to no sequence: such a key is
+        masked, and such a query has the result 0.
+      key_segments: the same for the keys, by their positions; by default `segments`, if `key` has `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
     Returns:
-      An array with the names of `query`, those of `value` in place of `features`, and the batch axes of the others. The
-      softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
-      key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
+      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch axes of the others. The
+      softmax is computed in float32 (or float64), and the result has the dtype of the operands. A query that may attend to no
+      key has the result 0, whereas JAX's function returns the mean of the masked values.
 
-    Packed sequences may be of any lengths and cross devices: the segments of keys go round with them, blocks that have no sequence in common are
-    not computed, and `is_causal` and a window count within a sequence, whose positions are one after the other. See `nx.Ragged`.
+    Packed sequences may have any lengths and cross devices: the segments of keys go around the ring with them. Blocks that
+    have no sequence in common are not computed. `is_causal` and a window count within a sequence, which must have consecutive
+    positions. See `nx.Ragged`.
 
-    A mapped sequence is never gathered; see the module's text for what is sent, and for what is known of derivatives. A `bias`
-    or `mask` has the axis `key_axis` unmapped, or mapped as the positions of `key` are (then it goes round with the keys). With
-    `features` mapped the scores take one all-reduce, and with names of `value` alone mapped the gradient does.
+    Communication: see the docstring of the module, also for the limits of derivatives. A sharded sequence is never gathered.
+    The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped like the positions of `key`. In the latter case it goes
+    around the ring with the keys. With `features` sharded the scores take one all-reduce, and with axes of `value` alone
+    sharded the gradient does.
 
     Raises:
-      AxisNotFoundError: an array lacks a name.
-      AxisNameError: names that must differ do not, or `bias` or `mask` has another name for the key positions.
-      AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
-      PlacementConflictError: two names on one mesh axis meet.
-      ArgumentError: segments of queries alone are given where keys have another axis, or with what counts positions there.
+      AxisNotFoundError: an array lacks an axis.
+      AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for the key positions.
+      AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis.
+      ArgumentError: only the queries have segments although the keys have another axis, or segments there are combined with
+        `is_causal` or a window.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -170,13 +175,13 @@ def dot_product_attention(
         return _without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if (region := ambient()) is not None:
-        names.renamed(region.noted)  # bias and mask, which may be missing, alone have the name of the key positions
+        names.renamed(region.noted)  # the name of the key positions may occur only in bias and mask, which may be missing
     if implementation is not None or return_residual:
         raise ArgumentError(
-            f"{OPERATION}: implementation= and return_residual= are for the positional form; leave them out where axis={format_value(axis)} is given."
+            f"{OPERATION}: implementation= and return_residual= are only for the positional form. Leave them out with axis={format_value(axis)}."
         )
     window = _window(local_window_size)
-    if not isinstance(scale, (int, float, type(None))):  # an array, which may need a gradient
+    if not isinstance(scale, (int, float, type(None))):  # an array may need a gradient
         query = apply_elementwise(OPERATION, jnp.multiply, query, scale)
         scale = 1.0
     optional = {"bias": bias, "mask": mask, "query_lengths": query_seq_lengths, "key_lengths": key_value_seq_lengths}
@@ -201,7 +206,7 @@ def _without_names(given: Mapping[str, Any]) -> Any:
         value = given[by_name[0]]
         given_as = type_text(value) if "segments" in by_name[0] else repr(value)
         raise AxisNotFoundError(
-            f"{OPERATION}: {by_name[0]}={given_as} is given, but not axis=. Give the name of the query positions too; without it "
+            f"{OPERATION}: {by_name[0]}={given_as} requires axis=. Pass the axis name of the query positions too; without it "
             "attention is over the positional axes, as in jax.nn."
         )
     arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
@@ -210,8 +215,8 @@ def _without_names(given: Mapping[str, Any]) -> Any:
         array = given[which]
         if isinstance(array, NamedArray) and array.ndim == 0:
             raise PositionalAxisError(
-                f"{OPERATION}: without axis= positions, heads and features are positional axes, but {which} is {type_text(array)}. Say what its "
-                "names are: axis= for the query positions, features= for what is contracted."
+                f"{OPERATION}: without axis= positions, heads and features are positional axes, but {which} is {type_text(array)}. Pass the "
+                "axis names: axis= for the query positions, features= for the contracted axis."
             )
     return _positional(*arrays, **{k: given[k] for k in options}, return_residual=given["return_residual"])
 
@@ -221,14 +226,12 @@ def _window(size: Any) -> tuple[int, int] | None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
     if left < 0 or right < 0:
-        raise ArgumentError(
-            f"{OPERATION}: local_window_size={format_value(size)}; a window reaches 0 positions or more to either side."
-        )
+        raise ArgumentError(f"{OPERATION}: local_window_size must be at least 0 on both sides, got {format_value(size)}.")
     return int(left), int(right)
 
 
 def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) -> dict[str, Any]:
-    """The segments of queries and of keys: both, or neither."""
+    """Return the segments of queries and of keys: both, or neither."""
     if segments is None and key_segments is None:
         return {"query_segments": None, "key_segments": None}
     same = names.own_key == names.query
@@ -240,14 +243,14 @@ def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) ->
     if is_local and not same:
         raise ArgumentError(
             f"{OPERATION}: is_causal= and local_window_size= compare the positions of {names.query!r} and {names.own_key!r}, which count through all "
-            "segments, and those of different axes do not fit. Leave them out, and give mask= for what a query may see of its segment."
+            "segments; positions along different axes are not comparable. Leave them out, and pass mask= for the keys that a query may attend to."
         )
     key_segments = segments if key_segments is None else key_segments
     for which, array, own in (("segments", segments, names.query), ("key_segments", key_segments, names.own_key)):
         if own not in dims_of(array):
-            lacks(which, own, array, "Segments are those of positions.")
+            lacks(which, own, array, "Every position needs a segment.")
         if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
-            raise ArgumentTypeError(f"{OPERATION}: {which} is {type_text(array)}; it must be integers.")
+            raise ArgumentTypeError(f"{OPERATION}: {which} must contain integers, got {type_text(array)}.")
         for other in (names.features, names.key, names.query, names.own_key):
             if other != own and other in dims_of(array):
                 raise AxisNameError(
@@ -317,7 +320,7 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
         variance=common,
         moving=moving,
         whole=whole,
-        scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,  # scores of no features are 0
+        scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,  # without features, scores are 0
         is_causal=is_causal,
         window=window,
         dtype=dtype,
@@ -329,7 +332,7 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
 
 
 def _leave_out_padding(operands: Mapping[str, _Operand], key_place: Axes, feature_axes: Axes, whole: Iterable[str]) -> None:
-    """Puts zeros for the padding of what is contracted, and padding on what is whole along keys that have it."""
+    """Zero the padding of contracted axes, and pad operands with all keys if the keys have padding."""
     for which, label, place in (
         *((which, KEY, key_place) for which in ("key", "value")),
         *((which, FEATURES, feature_axes) for which in ("query", "key")),
@@ -345,7 +348,7 @@ def _leave_out_padding(operands: Mapping[str, _Operand], key_place: Axes, featur
 def _cast_together(
     blocks: Arrays, operands: Mapping[str, _Operand], positions: Axes, feature_axes: Axes, carried_axes: Axes
 ) -> frozenset[str]:
-    """Casts the operands to one device variance, but for what only some have; returns that which all have."""
+    """Cast the operands to one variance, plus the mesh axes that only some need, and return the common variance."""
     used = frozenset(a for block in blocks.values() for a in varying(block._data if isinstance(block, NamedArray) else block))
     common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
     more = {"query": frozenset(feature_axes), "key": frozenset(feature_axes), "value": frozenset(carried_axes)}
@@ -355,7 +358,7 @@ def _cast_together(
 
 
 def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
-    """Gives queries, keys and values their common element type, of floats, and returns it."""
+    """Convert queries, keys and values to their common floating-point dtype, and return it."""
     common = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
     dtype = jnp.dtype(common if jnp.issubdtype(common, jnp.inexact) else inexact_type(common))
     for which in ("query", "key", "value"):
@@ -364,7 +367,7 @@ def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
 
 
 def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
-    """Orders the dimensions as the query has them, joins the heads again, and names what has a name."""
+    """Order the dimensions as in the query, join the heads again, and name the named axes."""
     carried = [label for label in labels if label not in like]
     order: list[Label] = []
     for label in like:
@@ -399,8 +402,10 @@ def _check_names(blocks: Arrays, names: Names) -> None:
                 )
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
         if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
-            kinds = {"mask": "truth values; add numbers to the scores with bias=", "bias": "floating-point numbers"}
-            raise ArgumentTypeError(f"{OPERATION}: {label} is {type_text(block)}; it must be {kinds.get(which, 'integers')}.")
+            kinds = {"mask": "booleans (use bias= to add numbers to the scores)", "bias": "floating-point numbers"}
+            raise ArgumentTypeError(
+                f"{OPERATION}: {label} must contain {kinds.get(which, 'integers')}, got {type_text(block)}."
+            )
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(
@@ -414,21 +419,21 @@ def _check_names(blocks: Arrays, names: Names) -> None:
         for which, other in (("query", names.key_heads), ("key", names.heads), ("value", names.heads)):
             if other in dims_of(blocks[which]):
                 raise AxisNameError(
-                    f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {other!r} too; heads={names.heads!r} are those of the query, "
-                    f"key_heads={names.key_heads!r} those of key and value."
+                    f"{OPERATION}: {which}, {type_text(blocks[which])}, also has the axis {other!r}; heads={names.heads!r} names the heads of the "
+                    f"query, key_heads={names.key_heads!r} the heads of key and value."
                 )
 
 
 def _check_key_positions(blocks: Arrays, names: Names) -> None:
-    """Raises where a bias or a mask says the key positions by a name that nobody else has: it would be one more batch axis."""
+    """Raise if a bias or a mask gives the key positions a name that no other array has: it would add a batch axis."""
     others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
     for which in ("bias", "mask"):
         dims = dims_of(blocks[which]) if which in blocks else ()
         strange = [dim for dim in dims if dim is not None and dim not in others]
         if strange and names.query in dims and names.key not in dims:
             raise AxisNameError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r}, which neither query, key nor value has, and not "
-                f"{names.key!r}, the key positions in {which}. If these are called {strange[0]!r}, write key_axis={strange[0]!r}."
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r}, which query, key and value lack, but not "
+                f"{names.key!r}, the key positions in {which}. If {strange[0]!r} names the key positions, write key_axis={strange[0]!r}."
             )
 
 
@@ -440,7 +445,7 @@ def _label(which: str, block: Any, names: Names) -> _Operand:
 
 
 def _check_placement(region: Region, names: Names, scores: Iterable[Label], carried: Labels) -> None:
-    """The query and the key positions may live on one mesh axis, and so may the heads; nothing else that meets may."""
+    """Check shardings: only query and key positions, or query and key heads, may share a mesh axis."""
     batch = [label for label in scores if not isinstance(label, int)]
     one_head = [] if names.heads is None or names.heads in batch else [names.heads]
     for positions in (names.query, names.own_key):
@@ -449,7 +454,7 @@ def _check_placement(region: Region, names: Names, scores: Iterable[Label], carr
 
 
 def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Region | None) -> None:
-    """Raises where a label has two sizes. Positional axes of size 1 are dropped where another operand has them larger."""
+    """Raise if a label has two sizes, and drop positional axes of size 1 that are larger in another operand."""
     known: dict[Label, tuple[str, int]] = {}
     for which, operand in operands.items():
         for dim, label, n in zip(dims_of(blocks[which]), operand.labels, operand.data.shape, strict=True):
@@ -477,7 +482,7 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
 def _key_layouts(
     blocks: Arrays, names: Names, key_place: Axes, place: Callable[[Hashable], Axes]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Which of bias and mask hold the blocks of keys that the device holds, and which hold all keys though these are spread."""
+    """Return the masks and biases with the device's own blocks of keys, and those with all keys although keys are sharded."""
     moving, whole = {"key_segments"} & set(blocks), set()
     for which in ("bias", "mask"):
         if which not in blocks or names.key not in dims_of(blocks[which]):
@@ -490,15 +495,15 @@ def _key_layouts(
         else:
             where = f"mesh axes {key_place}" if key_place else "no mesh axis"
             raise PlacementConflictError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} on mesh axes {own}, but those of key, "
-                f"{names.own_key!r}, are on {where}. Map {names.key!r} to the same mesh axes, or leave it unmapped in axis_resources."
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} sharded over mesh axes {own}, but key has "
+                f"{names.own_key!r} sharded over {where}. Map {names.key!r} to the same mesh axes, or leave it unmapped in axis_resources."
                 f"{_how_to_share(own)}"
             )
     return frozenset(moving), frozenset(whole)
 
 
 def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_place: Axes, blocks: Arrays) -> None:
-    """Splits the heads of queries and scores in those of the keys, and the group that shares one. Consecutive heads share."""
+    """Split the heads of queries and scores into key heads and groups of consecutive heads that share one."""
     query, key = operands["query"], operands["key"]
     here = query.data.shape[query.labels.index(names.heads)]
     key_here = key.data.shape[key.labels.index(KEY_HEADS)]
@@ -510,9 +515,9 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
         )
     if key_place not in (place, ()):
         raise PlacementConflictError(
-            f"{OPERATION}: the heads {names.heads!r} of the query are on {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, and the heads "
-            f"{names.key_heads!r} of the keys on mesh axes {plain(key_place)}. Map both to the same mesh axes, or leave {names.key_heads!r} "
-            f"unmapped in axis_resources.{_how_to_share(key_place)}"
+            f"{OPERATION}: the heads {names.heads!r} of the query are sharded over {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, but "
+            f"the heads {names.key_heads!r} of the keys over mesh axes {plain(key_place)}. Map both to the same mesh axes, or leave "
+            f"{names.key_heads!r} unmapped in axis_resources.{_how_to_share(key_place)}"
         )
     group = heads // key_heads
     is_uneven = isinstance(place, Uneven) or isinstance(key_place, Uneven)
@@ -535,7 +540,7 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
 
 def _how_to_share(place: Axes) -> str:
     loops = any(isinstance(axis, LoopAxis) for axis in place)
-    return " Each nx.SerialLoop is of one name; with nx.serial_loop two names can share the steps." if loops else ""
+    return " An nx.SerialLoop belongs to one name; nx.serial_loop lets two names share the steps." if loops else ""
 
 
 def _size_of(block: int, place: Axes) -> int:
@@ -543,24 +548,24 @@ def _size_of(block: int, place: Axes) -> int:
 
 
 def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> Any:
-    """Those heads of the keys that this device's `here` heads of the queries use."""
+    """Select the key heads that this device's `here` query heads use."""
     data = cast_data(data, place)
     first = comm.block_index(place) * here
-    if here % group and group % here:  # a block begins within a group, and another head of the keys begins within the block
+    if here % group and group % here:  # a block begins within a group, and another key head begins within the block
         return jnp.take(data, (first + jnp.arange(here)) // group, axis=dim, indices_are_sorted=True, mode="clip")
     return lax.dynamic_slice_in_dim(data, first // group, max(here // group, 1), dim)
 
 
 def _heads_of_uneven_block(data: Any, dim: int, here: int, group: int, place: Axes, key_place: Axes, key_heads: int) -> Any:
-    """The same where some blocks have padding, which uses what the last real head uses; heads of keys that are spread are sent to who needs them."""
+    """Select the key heads if some blocks have padding, which uses the last real head; sharded key heads are moved."""
     devices = math.prod(map(lax.axis_size, place))
-    # Blocks that end within a group have a head of the keys for each of the queries.
+    # A block that ends within a group has one key head for each of the queries.
     stride = group if here % group == 0 else here if group % here == 0 else 1
     starts = np.arange(devices)[:, None] * here + np.arange(0, here, stride)
     wanted = np.minimum(starts // group, key_heads - 1)
     if key_place and not any(isinstance(axis, LoopAxis) for axis in key_place):
         return move_rows(data, dim, plain(key_place), wanted)
-    if key_place:  # no step has the heads of another one
+    if key_place:  # a step cannot access the heads of other steps
         data = comm.all_gather(data, dim, key_place, "varying")
     mine = lax.dynamic_index_in_dim(jnp.asarray(wanted), comm.block_index(plain(place)), 0, keepdims=False)
     return jnp.take(cast_data(data, place), mine, axis=dim, indices_are_sorted=True, mode="clip")

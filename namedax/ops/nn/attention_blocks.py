@@ -1,4 +1,4 @@
-"""Attention on the blocks of one device, and around the ring of all (`attention` says what is sent)."""
+"""Attention on the blocks of one device, and around the ring of all devices (`attention` describes the communication)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FEATURES", "GROUP", "KEY", "KEY_HEADS", "QUERY", "Arrays", "Axes", "
 
 
 class Role(enum.Enum):
-    """Labels of dimensions that have a part in attention; all others are labelled by name, positional ones from the right."""
+    """Labels of dimensions with a role in attention; other labels are names, or integers from the right for positional axes."""
 
     QUERY = "query positions"
     KEY = "key positions"
@@ -47,7 +47,7 @@ def _letter(label: Label, known: dict[Label, str]) -> str:
 
 
 def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dtype: Any) -> Any:
-    """The contraction of two blocks to the labels `out`, accumulated in `dtype`."""
+    """Contract two blocks to the labels `out`, accumulated in `dtype`."""
     a, b = cast_alike([a, b])
     plan = _plan(a_labels, a.shape, b_labels, b.shape, out)
     if plan is None:
@@ -63,11 +63,11 @@ def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dty
 def _plan(
     a: Labels, a_shape: tuple[int, ...], b: Labels, b_shape: tuple[int, ...], out: Labels
 ) -> tuple[bool, Any, tuple[int, ...] | None] | None:
-    """A contraction as one `dot_general`, as `jnp.einsum` writes it, which takes ten times as long to trace.
+    """Plan a contraction as one `dot_general`, equal to `jnp.einsum`, which takes ten times as long to trace.
 
     Returns:
-      Whether the operands are exchanged, the dimension numbers, and the order of the result's dimensions, if they are to be transposed; `None`
-      where one operand is summed by itself, or has an axis of size 1 that broadcasts.
+      `True` if the operands are exchanged, the dimension numbers, and the transposition of the result, or `None` for none. If
+      one operand is summed by itself, or has an axis of size 1 that broadcasts, it returns only `None`.
     """
     sizes = dict(zip(b, b_shape, strict=True))
     if any(sizes.get(label, n) != n for label, n in zip(a, a_shape, strict=True)) or any(
@@ -88,7 +88,7 @@ def _plan(
 
 
 def _expand(data: Any, labels: Labels, to: Labels) -> Any:
-    """`data` with the dimensions `to`, of size 1 where it lacks one."""
+    """Transpose and expand `data` to the dimensions `to`, of size 1 for the dimensions that it lacks."""
     order = sorted(range(len(labels)), key=lambda i: to.index(labels[i]))
     data = lax.transpose(data, order)
     return lax.expand_dims(data, [i for i, label in enumerate(to) if label not in labels])
@@ -96,10 +96,11 @@ def _expand(data: Any, labels: Labels, to: Labels) -> Any:
 
 @jax.custom_jvp
 def _softmax(scores: Any) -> Any:
-    """Softmax over the last axis; zeros where all scores of a row are minus infinity.
+    """Compute the softmax over the last axis, with zeros for rows in which all scores are minus infinity.
 
-    XLA turns all that comes before the division into one loop, as it does without rows that are empty: the maximum begins at the least
-    finite number, so that it need not be chosen afterwards, and a sum of at least one, which the largest score contributes, divides.
+    XLA fuses everything before the division into one loop, as it does without empty rows. The maximum starts at the least
+    finite number, so that no later selection is needed. The divisor is at least one, because the largest score contributes
+    one.
     """
     least = np.asarray(jnp.finfo(scores.dtype).min, scores.dtype)
     last = scores.ndim - 1
@@ -119,9 +120,9 @@ def _softmax_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
 
 
 def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
-    """The exponentials relative to the largest score of each row, their sum, and the largest score (a finite number).
+    """Return the exponentials relative to the largest score of each row, their sum, and the largest score (finite).
 
-    The largest score cancels in every quotient, so it counts as a constant in derivatives.
+    The largest score cancels in every quotient, so it is a constant in derivatives.
     """
     finite = _finite(lax.stop_gradient(largest))
     terms = lax.exp(lax.sub(scores, _column(finite)))
@@ -129,12 +130,12 @@ def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
 
 
 def _column(rows: Any) -> Any:
-    """Numbers for each row, of a shape that broadcasts to the scores."""
+    """Expand numbers per row to a shape that broadcasts to the scores."""
     return lax.expand_dims(rows, (rows.ndim,))
 
 
 def _finite(largest: Any) -> Any:
-    """The largest scores, but zero where a row has none."""
+    """Replace minus infinity in the largest scores, for rows without scores, by zero."""
     return lax.select(lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest)
 
 
@@ -147,12 +148,12 @@ def _number(value: Any, like: Any) -> Any:
 
 
 def _largest(scores: Any) -> Any:
-    """The largest score of each row, as a constant; minus infinity where there are none."""
+    """Return the largest score of each row, as a constant; minus infinity for rows without scores."""
     return lax.reduce_max(lax.stop_gradient(scores), (scores.ndim - 1,))
 
 
 def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
-    """`data` of a shape whose last dimensions broadcast with its own, as `jnp.broadcast_to`."""
+    """Broadcast `data` to a shape as `jnp.broadcast_to` does, aligned at the last dimensions."""
     if data.shape == shape:
         return data
     first = len(shape) - data.ndim
@@ -170,33 +171,33 @@ def _position(number: Any) -> Any:
 
 
 def _reach(window: tuple[int, int]) -> tuple[np.int32, np.int32]:
-    """How far a query sees to the left and to the right; no further than numbers of 32 bits can be added up."""
+    """Return the reach of a query to the left and to the right, limited so that sums fit in 32 bits."""
     left, right = (np.int32(min(reach, 1 << 30)) for reach in window)
     return left, right
 
 
 @dataclasses.dataclass(slots=True)
 class BlockAttention:
-    """One attention on blocks.
+    """A plan for one attention on blocks.
 
     Attributes:
-      labels: of the dimensions of every operand.
-      shapes: of every operand.
+      labels: the labels of the dimensions of every operand.
+      shapes: the shape of every operand.
       carried: labels that only the value has.
       query_place: the mesh axes of the query positions.
       key_place: the mesh axes of the key positions.
       feature_axes: the mesh axes of the features.
       carried_axes: the mesh axes of `carried`.
-      variance: the mesh axes over which the scores vary. Query and key vary over `feature_axes` too, and the value over
+      variance: the mesh axes over which the scores vary. Query and key also vary over `feature_axes`, and the value over
         `carried_axes`.
-      moving: which of bias and mask hold the same key positions as the key.
-      whole: which of them hold all, though the key does not.
-      scale: what the scores are multiplied by.
-      is_causal: whether keys behind a query are masked.
-      window: how far a query sees to the left and to the right.
-      dtype: of query, key, value and the result.
-      queries: how many query positions there are, if the last blocks have padding.
-      keys: how many key positions there are, likewise: no query sees padding.
+      moving: the bias or mask with the same key positions as the key.
+      whole: the bias or mask with all key positions, although the key is sharded.
+      scale: the factor of the scores.
+      is_causal: if `True`, keys after a query are masked.
+      window: the reach of a query to the left and to the right.
+      dtype: the dtype of query, key, value and the result.
+      queries: the number of query positions, if the last blocks have padding.
+      keys: the number of key positions, if the last blocks have padding, which is masked.
     """
 
     labels: dict[str, Labels]
@@ -240,21 +241,21 @@ class BlockAttention:
 
     @property
     def wide(self) -> Any:
-        """The type of scores and sums."""
+        """Return the dtype of scores and sums."""
         return common_type(self.dtype, jnp.float32)
 
     @property
     def scores(self) -> Labels:
-        """The labels of the scores."""
+        """Return the labels of the scores."""
         return (*self.batch, QUERY, KEY)
 
     @property
     def result(self) -> Labels:
-        """The labels of the result."""
+        """Return the labels of the result."""
         return (*self.batch, QUERY, *self.carried)
 
     def run(self, arrays: Arrays) -> Any:
-        """Attention on the blocks of this device. The result has the labels `result`."""
+        """Compute attention on the blocks of this device, with the labels `result`."""
         if self.steps == 1:
             return self._directly(arrays)
         floats = {which: data for which, data in arrays.items() if jnp.issubdtype(data.dtype, jnp.inexact)}
@@ -278,7 +279,7 @@ class BlockAttention:
     # --- scores of one block ---
 
     def _key_offset(self, step: Any) -> Any:
-        """The position of the first key of the block that this device has after `step` steps of the ring."""
+        """Return the position of the first key in the block that this device has after `step` steps of the ring."""
         if not self.key_place:
             return np.int32(0)
         if not self.ring:
@@ -290,7 +291,7 @@ class BlockAttention:
         return lax.mul(source, np.int32(self.sizes[KEY]))
 
     def _among_all(self, source: Any) -> Any:
-        """The number of a block of the ring among the blocks of all keys."""
+        """Convert the number of a block in the ring to its number among the blocks of all keys."""
         coordinates: dict[str, Any] = {axis: _position(comm.block_index((axis,))) for axis in self.rest}
         for axis in reversed(self.ring):
             size = np.int32(lax.axis_size(axis))
@@ -306,16 +307,16 @@ class BlockAttention:
         return lax.mul(_position(comm.block_index(self.query_place)), np.int32(self.sizes[QUERY]))
 
     def _positions(self, first: Any, label: Role, shape: tuple[int, int]) -> Any:
-        """The positions from `first` on, along the axis of queries or keys of an array of this shape."""
+        """Return the positions from `first` on, along the axis of queries or keys of an array of this shape."""
         positions = lax.broadcasted_iota(np.int32, shape, 0 if label is QUERY else 1)
         if isinstance(first, jax.Array):
             positions = lax.add(positions, first)
-        if label is QUERY and self.queries is not None:  # padding repeats the last one
+        if label is QUERY and self.queries is not None:  # padding repeats the last position
             positions = lax.min(positions, np.int32(self.queries - 1))
         return positions
 
     def _allowed(self, arrays: Arrays, first_key: Any) -> Any:
-        """Where a query may attend to a key, of a shape that broadcasts to the scores; `None` if everywhere."""
+        """Return a mask of the keys that each query may attend to, which broadcasts to the scores; `None` for all keys."""
         shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
         if self.keys is not None or self.is_causal or self.window is not None:
@@ -340,14 +341,14 @@ class BlockAttention:
         return functools.reduce(_both, conditions) if conditions else None
 
     def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
-        """Bias or mask for the block of keys that begins at `first_key`."""
+        """Return the bias or mask for the block of keys that begins at `first_key`."""
         if which not in self.whole:
             return arrays[which]
         dim = self.labels[which].index(KEY)
         return lax.dynamic_slice_in_dim(arrays[which], first_key, self.sizes[KEY], dim)
 
     def _scores(self, arrays: Arrays, first_key: Any) -> Any:
-        """The scores of one block, of full size, minus infinity where they are masked."""
+        """Compute the scores of one block in full size, with minus infinity for masked keys."""
         query, key = self.labels["query"], self.labels["key"]
         labels = tuple(label for label in self.scores if label in query or label in key)
         scores = _einsum(arrays["query"], query, arrays["key"], key, labels, self.wide)
@@ -364,20 +365,20 @@ class BlockAttention:
         return scores
 
     def _weigh(self, weights: Any, value: Any) -> Any:
-        """The sum of values, weighted."""
+        """Compute the weighted sum of values."""
         return _einsum(weights.astype(self.dtype), self.scores, value, self.labels["value"], self.result, self.wide)
 
     def _with_rows(self, operate: Callable[[Any, Any], Any], result: Any, rows: Any) -> Any:
-        """`operate` on the result, and on numbers for each row of scores."""
+        """Apply `operate` to the result and to numbers per row of scores."""
         return operate(result, lax.broadcast_in_dim(rows, result.shape, range(rows.ndim)))
 
-    # --- keys that stay where they are ---
+    # --- keys that are not moved ---
 
     def _directly(self, arrays: Arrays) -> Any:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
             return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
-        # Every device has different keys: the largest score of all, then the sums of what all have relative to it.
+        # Every device has different keys: combine the largest scores, then the sums relative to them.
         largest = comm.pmax(_largest(scores), self.rest)
         terms, total, _ = _terms(scores, largest)
         result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)
@@ -392,7 +393,7 @@ class BlockAttention:
     # --- the ring ---
 
     def _split(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
-        """What goes round, and what stays."""
+        """Split the arrays into arrays that go around the ring and arrays that remain."""
         moves = {"key", "value", *self.moving}
         return {w: a for w, a in arrays.items() if w in moves}, {w: a for w, a in arrays.items() if w not in moves}
 
@@ -401,10 +402,10 @@ class BlockAttention:
         return jax.tree.map(lambda data: comm.ppermute(data, self.ring, pairs), tree)
 
     def _unless_masked(self, arrays: Arrays, first_key: Any, compute: Callable[[Any], Any], state: Any) -> Any:
-        """`compute(state)`, but `state` where causality, the window or the segments mask the whole block."""
+        """Return `compute(state)`, or `state` if causality, the window or the segments mask the complete block."""
         packed = "key_segments" in arrays
         if not (self.is_causal or self.window is not None or packed) or self.feature_axes or self.carried_axes:
-            return compute(state)  # nothing may be skipped, or who skips would leave others alone in a collective
+            return compute(state)  # no device may skip a block: the others would wait in a collective
         first_query = self._query_offset()
         last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
         conditions = []
@@ -425,7 +426,7 @@ class BlockAttention:
         return cast_data(data, self.variance | frozenset(more))
 
     def _ring(self, arrays: Arrays) -> tuple[Any, Any]:
-        """The result, and the logarithm of the sum of exponentials of each row."""
+        """Return the result, and the logarithm of the sum of exponentials of each row."""
         moving, staying = self._split(arrays)
 
         def visit(state: Any, moving: Arrays, step: Any) -> Any:
@@ -444,7 +445,7 @@ class BlockAttention:
 
         def step(carry: Any, number: Any) -> tuple[Any, None]:
             moving, state = carry
-            return (self._pass_on(moving), visit(state, moving, number)), None  # sent while it is worked on
+            return (self._pass_on(moving), visit(state, moving, number)), None  # sent during the computation
 
         rows = (*self.batch, QUERY)
         state = (self._full(rows, fill=-np.inf), self._full(rows), self._full(self.result, self.carried_axes))
@@ -460,7 +461,7 @@ class BlockAttention:
         return self._quotient(result, total), lax.add(finite, lax.log(total))
 
     def _ring_backwards(self, arrays: Arrays, wanted: tuple[str, ...], result: Any, normaliser: Any, cotangent: Any) -> Arrays:
-        """The gradients of `wanted`. Those of what goes round go round with it, one step behind, and end at home."""
+        """Compute the gradients of `wanted`; gradients of moving arrays travel one step behind them and return to their device."""
         moving, staying = self._split(arrays)
         labels = self.labels
         cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
@@ -471,7 +472,7 @@ class BlockAttention:
         mean, normaliser = (_column(cast_data(rows, self.variance)) for rows in (mean, normaliser))
 
         def visit(held: Arrays, moving: Arrays, number: Any) -> tuple[Arrays, Arrays]:
-            """Gradients of what stays, and what this device adds to those of the block."""
+            """Return the gradients of arrays that remain, and this device's contributions to the gradients of the block."""
             first_key = self._key_offset(number)
 
             def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
@@ -491,7 +492,7 @@ class BlockAttention:
                     of_bias = self._of_bias(of_scores)
                     if "bias" in self.moving:
                         added["bias"] = of_bias
-                    elif "bias" in self.whole:  # every block is met once
+                    elif "bias" in self.whole:  # every block is visited once
                         dim = labels["bias"].index(KEY)
                         held["bias"] = lax.dynamic_update_slice_in_dim(state[0]["bias"], of_bias, first_key, dim)
                     else:

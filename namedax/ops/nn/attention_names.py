@@ -1,4 +1,4 @@
-"""What the axes of attention are called: the names that `dot_product_attention` was given, and the part that each has."""
+"""The axis names of attention, as given to `dot_product_attention`, and the role of each axis."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from namedax.ops.nn.attention_blocks import FEATURES, KEY, KEY_HEADS, QUERY, Lab
 
 __all__ = ["OPERATION", "Names", "lacks"]
 
-#: What messages call it.
+#: The name of the operation in messages.
 OPERATION = "dot_product_attention"
 
 
 class Names(Record):
-    """What the axes are called.
+    """The axis names of one attention.
 
     Attributes:
       query: the query positions.
       own_key: the key positions in key and value.
       key: the key positions in bias and mask.
-      features: what is contracted.
-      heads: of the query, where they are a multiple of the others.
-      key_heads: of key and value.
+      features: the contracted axis.
+      heads: the heads of the query, if their number is a multiple of the key heads.
+      key_heads: the heads of key and value.
     """
 
     query: Hashable
@@ -39,10 +39,10 @@ class Names(Record):
 
     @classmethod
     def of(cls, axis: Any, features: Any, key_axis: Any, heads: Any, key_heads: Any, query: Any, key: Any) -> Names:
-        """The names, as the arguments of `dot_product_attention` give them; raises where they are none, or collide."""
+        """Read the names from the arguments of `dot_product_attention`; raise if one is not an axis name or two collide."""
         if features is None:
             raise AxisNotFoundError(
-                f"{OPERATION}: axis={format_value(axis)} is given, but not features=, the name that query and key are contracted over."
+                f"{OPERATION}: axis={format_value(axis)} requires features=, the axis name over which query and key are contracted."
             )
         for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
             if name is not None and not is_name(name):
@@ -52,14 +52,14 @@ class Names(Record):
                 )
         if (heads is None) != (key_heads is None):
             raise AxisNameError(
-                f"{OPERATION}: heads={format_value(heads)} and key_heads={format_value(key_heads)}: give both, or neither."
+                f"{OPERATION}: heads={format_value(heads)} and key_heads={format_value(key_heads)} must be passed together. Pass both, or neither."
             )
         if heads == key_heads:
-            heads = key_heads = None  # an axis that all have is a batch axis
+            heads = key_heads = None  # an axis that all arrays have is a batch axis
         own = axis
         if axis not in dims_of(key):
             if key_axis is None or key_axis not in dims_of(key):
-                lacks("key", axis if key_axis is None else key_axis, key, "Say with key_axis= how it calls its positions.")
+                lacks("key", axis if key_axis is None else key_axis, key, "Pass the axis name of its positions as key_axis=.")
             own = key_axis
         elif key_axis is not None and key_axis in dims_of(key):
             raise AxisNameError(
@@ -72,7 +72,7 @@ class Names(Record):
         distinct = [name for name in (axis, features, key_axis, heads, key_heads) if name is not None]
         for i, name in enumerate(distinct):
             if name in distinct[:i]:
-                raise AxisNameError(f"{OPERATION}: {name!r} is given for two of axis, key_axis, features, heads and key_heads.")
+                raise AxisNameError(f"{OPERATION}: {name!r} names two of axis, key_axis, features, heads and key_heads.")
         if key_axis in dims_of(query):
             raise AxisNameError(
                 f"{OPERATION}: query, {type_text(query)}, has the axis {key_axis!r}, which is the name of the key positions. Rename one of them, or "
@@ -81,12 +81,12 @@ class Names(Record):
         return cls(axis, own, key_axis, features, heads, key_heads)
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> Names:
-        """The same with `number(name)` for every name."""
+        """Replace every name by `number(name)`."""
         names = {name: getattr(self, name) for name in self._fields}
         return Names(**{key: None if name is None else number(name) for key, name in names.items()})
 
     def role(self, which: str, name: Hashable) -> Label:
-        """The label of the axis `name` of an operand."""
+        """Return the label of the axis `name` of an operand."""
         if which in ("key", "value", "key_segments"):
             if name == self.own_key:
                 return KEY
@@ -103,5 +103,5 @@ class Names(Record):
 
 
 def lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
-    """Raises because an operand lacks an axis."""
+    """Raise an error because an operand lacks an axis."""
     return raise_not_found(OPERATION, name, f"{which}, {type_text(array)}", [d for d in dims_of(array) if d is not None], extra)

@@ -1,4 +1,4 @@
-"""Cross-entropy of two classes, elementwise: `binary_cross_entropy`. In `nx.nn`."""
+"""`binary_cross_entropy`: elementwise cross-entropy of two classes, in `nx.nn`."""
 
 from __future__ import annotations
 
@@ -23,18 +23,22 @@ _OP = "binary_cross_entropy"
 
 @checks_signature
 def binary_cross_entropy(logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None) -> Array:
-    """Cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
+    """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 
     Args:
       logits: an array, named or not.
-      labels: probabilities, truth values or integers; they broadcast by name.
-      pos_weight: a number or an array that broadcasts: the weight of the positive class, relative to 1 for the negative one.
-      where: a boolean array that broadcasts: where the loss counts. Elsewhere it is 0 and has no gradient, whatever logits and labels are.
+      labels: probabilities, booleans or integers; they broadcast by name.
+      pos_weight: the weight of the positive class relative to the negative one, a number or an array that broadcasts; by
+        default 1.
+      where: a boolean array that broadcasts, by default `None`. Elements where it is false have loss 0 and no gradient, for
+        any logits and labels.
 
     Returns:
-      An array with the axes of all arguments; of the type of the logits, float32 for 16-bit ones: it is computed in at least 32 bits. No
-      logarithm of a rounded probability is taken, so that it is finite for all finite logits. Take `nx.mean` over the axes that you
-      mean. Sends nothing.
+      An array with the axes of all arguments. It has the dtype of the logits, or float32 for 16-bit logits: the loss is
+      computed in at least 32 bits. It avoids the logarithm of a rounded probability, so that it is finite for all finite
+      logits. Apply `nx.mean` over the axes to average.
+
+    Communication: none.
 
     Raises:
       ArgumentTypeError: the logits are complex, or `where` is not boolean.

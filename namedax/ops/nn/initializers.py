@@ -1,13 +1,13 @@
-"""Initializers for parameters with named axes: `jax.nn.initializers`, with `named_shape` and names as axes.
+"""Initializers for parameters with named axes: `jax.nn.initializers`, with `named_shape` and axis names.
 
-An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`. Its values are those of
-JAX's initializer for the array that has the names in front, in the order given, and the positional axes behind; so they depend
-neither on the mesh nor on `axis_resources`. In a mapped body every device makes the whole array and keeps its block (of
-constants it makes the block only); nothing is sent. A key that has names itself makes one parameter per instance, such as one
-per layer.
+An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`. It returns the values of
+JAX's initializer for the array with the named axes in front, in the given order, followed by the positional axes. So the
+values depend neither on the mesh nor on `axis_resources`. In a mapped body every device computes the complete array and keeps
+its block (for constants it computes the block only); there is no communication. A key with named axes creates one parameter
+per instance, such as one per layer.
 
-Axes (`in_axis`, `out_axis`, `batch_axis`, `column_axis`) are names, positions among the positional axes, or tuples of both. As
-in JAX, all other axes count as receptive field, and go into both fans. The last two axes of the array are the matrix of
+Axes (`in_axis`, `out_axis`, `batch_axis`, `column_axis`) are names, positional axes, or tuples of both. As in JAX, all other
+axes count as receptive field, and contribute to both fans. The last two axes of the array are the matrix of
 `delta_orthogonal`.
 """
 
@@ -33,15 +33,15 @@ from namedax.ops.random.drawing import draw, sizes_of
 __all__ = ["NamedInitializer", "named_initializer"]
 
 _AXES = ("in_axis", "out_axis", "batch_axis", "column_axis")
-_DIRECT = ("zeros", "ones")  # these are initializers themselves
+_DIRECT = ("zeros", "ones")  # these functions are initializers themselves
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NamedInitializer:
-    """An initializer, made by one of the functions of `nx.nn.initializers`.
+    """An initializer, created by one of the functions of `nx.nn.initializers`.
 
     Attributes:
-      name: the function of `jax.nn.initializers`.
+      name: the name of the function in `jax.nn.initializers`.
       arguments: its arguments, by name.
 
     >>> import jax, namedax as nx
@@ -66,18 +66,18 @@ class NamedInitializer:
         *,
         named_shape: Mapping[Hashable, int] | None = None,
     ) -> Any:
-        """A parameter.
+        """Create a parameter.
 
         Args:
           key: a key, or a named array of keys: one parameter for each.
-          shape: the positional shape.
-          dtype: element type; default: that given to the initializer, or the default float.
-          out_sharding: as in JAX, for arrays without names.
-          named_shape: global sizes of the names. Their order decides the numbers.
+          shape: the positional shape, by default `()`.
+          dtype: the dtype; by default the dtype given to the initializer, or the default float.
+          out_sharding: as in JAX, for arrays without named axes; by default `None`.
+          named_shape: the global sizes of the named axes, by default none. Their order affects the values.
 
         Raises:
           AxisNotFoundError: an axis is a name that `named_shape` lacks.
-          PositionalAxisError: an axis is a position that `shape` lacks.
+          PositionalAxisError: an axis is a positional axis that `shape` lacks.
         """
         sizes = sizes_of(self.name, named_shape)
         shape = positional_shape(self.name, shape)
@@ -91,7 +91,7 @@ class NamedInitializer:
             )
         if out_sharding is not None:
             raise PositionalAxisError(
-                f"{self.name}: out_sharding is for arrays without names; axis_resources place named ones."
+                f"{self.name}: out_sharding is only for arrays without named axes. Shard named arrays with axis_resources."
             )
         of_key = [dim for dim in key.dims if dim is not None] if isinstance(key, NamedArray) else []
         names = [name for name in sizes if name not in of_key]
@@ -109,7 +109,7 @@ class NamedInitializer:
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 
     def _positional(self, names: list[Hashable], rank: int) -> Any:
-        """JAX's initializer, for an array with the axes `names` and then `rank` positional ones."""
+        """Build JAX's initializer for an array with the axes `names` followed by `rank` positional axes."""
         function = getattr(jax.nn.initializers, self.name)
         if self.name in _DIRECT:
             return function
@@ -132,11 +132,11 @@ class NamedInitializer:
                 )
             return self._checked(argument, axis, names.index(axis) - len(names) - rank)
         if not names:
-            return int(axis)  # JAX knows what to say
+            return int(axis)  # JAX raises its own error
         if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{self.name}: {argument} is {format_value(axis)}, but the parameter has {rank} positional axes besides the names "
-                f"{show_names(names)}; positions count without these. Write {argument}= a name."
+                f"{self.name}: {argument} is {format_value(axis)}, but the parameter has {rank} positional axes, which count without the named axes "
+                f"{show_names(names)}. Pass a name as {argument}=."
             )
         return self._checked(argument, axis, int(axis) % rank - rank)
 
@@ -150,7 +150,7 @@ class NamedInitializer:
 
 
 def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """`jax.nn.initializers.<name>` whose axes may be names."""
+    """Wrap `jax.nn.initializers.<name>` so that its axes may be names."""
     if name in _DIRECT:
         return NamedInitializer(name, {})
     signature = inspect.signature(function)
@@ -161,12 +161,12 @@ def named_initializer(function: Callable[..., Any], name: str) -> Callable[..., 
         return NamedInitializer(name, dict(bound.arguments))
 
     axes = [f"`{argument}`" for argument in _AXES if argument in signature.parameters]
-    where = f" {', '.join(axes)}: names, positions, or tuples of both." if axes else ""
+    where = f" {', '.join(axes)}: names, positional axes, or tuples of both." if axes else ""
     factory.__name__ = factory.__qualname__ = name
-    factory.__module__ = "namedax.nn.initializers"  # where it is found by its name, so that it can be pickled
+    factory.__module__ = "namedax.nn.initializers"  # where pickle finds it by its name
     factory.__signature__ = signature  # type: ignore[attr-defined]
     factory.__doc__ = (
-        f"As `jax.nn.initializers.{name}`, for parameters with named axes.{where}\n\n"
+        f"Build `jax.nn.initializers.{name}` for parameters with named axes.{where}\n\n"
         'Returns:\n  An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.\n'
     )
     return factory

@@ -1,9 +1,9 @@
-"""Cross-entropy by name, also over classes that are sharded: the vocabulary of a language model. In `nx.nn`.
+"""Cross-entropy over named axes, also over sharded classes such as the vocabulary of a language model, in `nx.nn`.
 
-No device ever has the logits of all classes. Each computes with those that it has, and what is sent is one number per token for the
-maximum, and two for the sums: of the exponentials, and of the logit of the label, to which one device contributes. (Of the latter only one
-in all, where the loss is then averaged.) The gradient, `softmax - target` on every device for its own classes, needs nothing that was
-not sent before.
+No device ever has the logits of all classes; each computes with its own. The communication is one number per token for the
+maximum, and two for sums: of the exponentials, and of the logit of the label, which one device contributes. (If the loss is
+then averaged, the latter is one number in total.) The gradient is `softmax - target` on every device for its own classes, and
+needs no further communication.
 
 Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019, section 3.
 """
@@ -44,33 +44,38 @@ _OP = "softmax_cross_entropy"
 def softmax_cross_entropy(
     logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
 ) -> Array:
-    """Cross-entropy of the softmax of `logits` with integer labels, in nats: `logsumexp(logits) - logits[label]`, per token.
+    """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
+
+    The loss is `logsumexp(logits) - logits[label]`.
 
     Args:
       logits: an array, named or not.
       labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the
-        axis, is not a class: its token's loss is NaN, and so is its gradient (unless `where` leaves the token out). In
+        axis, is not a class: the loss of its token is NaN, and so is its gradient (unless `where` excludes the token). In
         particular -1 is not the last class.
-      axis: the classes: a name or a position.
-      z_loss: a number z; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
-      label_smoothing: a number s, at least 0 and below 1: the target is `1 - s` for the label and `s` divided over all classes
-        (Szegedy et al. 2016, "Rethinking the Inception Architecture").
-      where: a boolean array that broadcasts by name. Without `axis` it says which tokens count, with it which classes (as those
-        that only pad a vocabulary do not). Where no class counts, the loss and the gradient are zero, whatever logits and label are.
+      axis: the axis of the classes, named or positional; by default -1.
+      z_loss: a number z, by default 0; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
+      label_smoothing: a number s, at least 0 (default) and below 1. The target is `1 - s` for the label, plus `s` divided
+        over all classes (Szegedy et al. 2016, "Rethinking the Inception Architecture").
+      where: a boolean array that broadcasts by name, by default `None`. Without `axis` it selects tokens; with it, it selects
+        classes (and can exclude the padding of a vocabulary). If no class is selected, the loss and the gradient are zero for
+        any logits and labels.
 
     Returns:
-      An array with the axes of `logits` (and those that `labels` and `where` have in addition) but `axis`; of the type of the
-      logits, float32 for 16-bit logits: it is computed in at least 32 bits. The gradient has the type of the logits.
+      An array with the axes of `logits` except `axis`, and the additional axes of `labels` and `where`. It has the dtype of
+      the logits, or float32 for 16-bit logits: the loss is computed in at least 32 bits. The gradient has the dtype of the
+      logits.
 
-    Over a sharded name: two all-reduces, one number per token for the maximum and two for the sums (with `where` over the classes three; for
-    their mean over tokens one). The gradient adds none, and the logits are not moved. With a `SerialLoop` on the name, logits that are
-    computed in the body are there for a part of the classes at a time.
+    Communication: over a sharded axis, two all-reduces, with one number per token for the maximum and two for the sums. With
+    `where` over the classes the sums take three numbers; for their mean over tokens, one. The gradient adds none, and the
+    logits are not moved. With a `SerialLoop` on the axis, logits that the body computes exist for some of the classes at a
+    time.
 
     Raises:
-      AxisNotFoundError: `logits` lacks the name.
-      AxisNameError: `labels` have the axis that they count along.
+      AxisNotFoundError: `logits` lacks the axis.
+      AxisNameError: `labels` have the axis of the classes.
       AxisSizeError: an axis has two sizes, or there are no classes.
-      PlacementConflictError: `labels` have another axis on the mesh axis that `axis` is on.
+      PlacementConflictError: `labels` have another axis that is sharded over the mesh axis of `axis`.
       ArgumentTypeError: the labels are not integers, or `where` is not boolean.
       ArgumentError: `z_loss` or `label_smoothing` is out of range.
 
@@ -84,7 +89,7 @@ def softmax_cross_entropy(
     if isinstance(axis, tuple):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"{_OP}: axis={format_value(axis)} must be one axis, a position or a name, since a label is one number. "
+                f"{_OP}: axis={format_value(axis)} must be one positional or named axis, since a label is one number. "
                 f"If the tuple is the name, write axis=({format_value(axis)},)."
             )
         (axis,) = axis
@@ -97,9 +102,9 @@ def softmax_cross_entropy(
 
 def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
     if not isinstance(value, numbers.Real):
-        raise ArgumentTypeError(f"{_OP}: {name}={format_value(value)} must be a number; it is a constant of the program.")
+        raise ArgumentTypeError(f"{_OP}: {name}={format_value(value)} must be a static number.")
     if not allowed(float(value)):
-        raise ArgumentError(f"{_OP}: {name}={format_value(value)} is out of range; it is {rule}.")
+        raise ArgumentError(f"{_OP}: {name} must be {rule}, got {format_value(value)}.")
     return float(value)
 
 
@@ -109,7 +114,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
     logits, labels = (_array(to_local(array, _OP, region)) for array in (logits, labels))
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(
-            f"{_OP}: the labels are {type_text(labels)}, but a label is an integer, the index of a class. For a distribution over "
+            f"{_OP}: the labels must be integers (indices of classes), got {type_text(labels)}. For a distribution over "
             f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {format_value(axis)}), {format_value(axis)})."
         )
     mask = None if mask is None else _array(to_local(mask, _OP, region))
@@ -119,13 +124,13 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         raise ArgumentTypeError(f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order.")
     (place,) = resolve_axis(_OP, logits, axis)
     if not is_name(axis):
-        # From here on counted from the right, as positional axes meet.
+        # From here on counted from the right, as positional axes align.
         dims = dims_of(logits)
         axis = dims[:place].count(None) - dims.count(None)
         labels = _with_axis(labels, axis)
     elif axis in dims_of(labels):
         raise AxisNameError(
-            f"{_OP}: the labels {type_text(labels)} have the axis {format_value(axis)}, which they count along; a label is one integer per token. "
+            f"{_OP}: the labels {type_text(labels)} have the axis {format_value(axis)}, the axis of the classes; a label is one integer per token. "
             f"If they are one-hot, write nx.argmax(labels, {format_value(axis)})."
         )
     by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
@@ -137,7 +142,7 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         raise AxisSizeError(
             f"{_OP}: axis {format_value(axis)} of {type_text(logits)} has size 0; without classes there is no loss."
         )
-    # Labels and a mask of tokens are the same along the classes.
+    # Labels and a mask of tokens are constant along the classes.
     tokens = (*shape[:dim], 1, *shape[dim + 1 :])
     label = _whole(label.astype(common_type(label.dtype, jnp.int32)), tokens)
     masks = [_whole(mask, shape if by_class else tokens) for mask in masks]
@@ -155,12 +160,12 @@ def _array(value: Any) -> Any:
 
 
 def _with_axis(labels: Any, axis: int) -> Any:
-    """`labels` with a positional axis of size 1 in place of the classes, which are the positional axis `axis` (below zero)."""
+    """Insert a positional axis of size 1 into `labels` in place of the classes, which are the positional axis `axis` (negative)."""
     dims = dims_of(labels)
     places = [i for i, dim in enumerate(dims) if dim is None]
     behind = -axis - 1
     if len(places) < behind:
-        return labels  # it broadcasts there anyway
+        return labels  # it broadcasts there without a new axis
     at = len(dims) if behind == 0 else places[len(places) - behind]
     data = lax.expand_dims(labels._data if isinstance(labels, NamedArray) else labels, (at,))
     return make_in_region(data, (*dims[:at], None, *dims[at:])) if isinstance(labels, NamedArray) else data
@@ -169,15 +174,16 @@ def _with_axis(labels: Any, axis: int) -> Any:
 class _CrossEntropy(Record):
     """The loss on blocks.
 
-    Labels and masks may vary over the mesh axes of the classes or not. The loss does not: they take part before the sums over these.
+    Labels and masks may vary over the mesh axes of the classes or not. The loss does not: they enter before the sums over
+    these.
 
     Attributes:
       dim: the dimension of the classes.
-      mesh_axes: the mesh axes that they are on.
-      count: how many there are on all devices.
+      mesh_axes: the mesh axes of the classes.
+      count: the number of classes on all devices.
       z: the factor of the squared log-sum-exp.
-      smoothing: the part of the target that all classes share.
-      by_class: whether the mask is over classes; otherwise it has size 1 along `dim`.
+      smoothing: the share of the target that is divided over all classes.
+      by_class: if `True`, the mask is over classes; otherwise it has size 1 along `dim`.
     """
 
     dim: int
@@ -188,7 +194,7 @@ class _CrossEntropy(Record):
     by_class: bool
 
     def __call__(self, data: Any, label: Any, mask: Any, real: Any = None) -> Any:
-        """The loss of every token, with size 1 along `dim`; `real` says which classes are no padding, `None` where all are."""
+        """Compute the loss of every token, with size 1 along `dim`; `real` masks padding classes, or is `None` without padding."""
         data = data.astype(common_type(data.dtype, jnp.float32))
         if mask is not None:
             data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
@@ -207,14 +213,14 @@ class _CrossEntropy(Record):
             )
             here = lax.bitwise_and(lax.ge(place, number(0)), lax.lt(place, number(own)))
             label, taken = lax.select(here, place, lax.full_like(place, -1)), lax.select(here, shift, lax.full_like(shift, 0))
-            # A label that is not a class is nobody's; the first device answers for it.
+            # A label that is not a class belongs to no device; the first device sets its loss.
             answers = lax.bitwise_and(wrong, first)
         else:
             taken = shift
         picked = lax.sub(self._pick(data, label, wrong), taken)
         picked = lax.select(answers, lax.full_like(picked, jnp.nan), picked)
-        # Each sum alone: XLA puts those into one that are sent at the same time. That of the picked logits, which nothing is done to
-        # but to add them up, may come later, when they are averaged over tokens.
+        # Sum each array separately: XLA combines sums that run at the same time. The sum of the picked logits enters the loss
+        # linearly, so it can be postponed until they are averaged over tokens.
         shifted = lax.sub(data, shift)
         every = self._sum(self._over_classes(lax.exp(shifted)), mask, first)
         loss = lax.log(every)
@@ -225,7 +231,7 @@ class _CrossEntropy(Record):
             shifted = shifted if real is None else jnp.where(real, shifted, 0)
             total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
             picked = (1 - self.smoothing) * picked
-            # With a constant weight the logits of all classes are part of the sum that the label needs anyway.
+            # With a constant weight, the logits of all classes join the sum that the label needs in any case.
             if not self.by_class:
                 picked = picked + self.smoothing / self.count * total
         loss = lax.sub(loss, self._sum(picked, mask))
@@ -237,16 +243,16 @@ class _CrossEntropy(Record):
         return lax.expand_dims(lax.reduce_sum(data, (self.dim,)), (self.dim,))
 
     def _sum(self, data: Any, mask: Any, otherwise: Any = False) -> Any:
-        """The sum over all devices of one number per token, but `otherwise` for tokens that do not count.
+        """Sum one number per token over all devices, with `otherwise` for tokens that do not count.
 
-        With 1 for the exponentials, and 0 for everything else, these are tokens of one class, whose logit is 0.
+        With 1 for the exponentials, and 0 for everything else, these tokens act as if they had one class with logit 0.
         """
         if mask is not None and not self.by_class:
             data = jnp.where(mask, data, jnp.asarray(otherwise, data.dtype))
         return comm.psum(data, self.mesh_axes)
 
     def _pick(self, data: Any, place: Any, wrong: Any) -> Any:
-        """The logit of the class at `place`, 0 if that is -1. Its derivative is a comparison, which takes no memory."""
+        """Read the logit of the class at `place`, or 0 for -1; its derivative is a comparison, which needs no memory."""
         dim = self.dim
         others = tuple(i for i in range(data.ndim) if i != dim)
         numbers = lax.GatherDimensionNumbers((), (dim,), (dim,), others, others)

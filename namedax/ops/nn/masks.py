@@ -1,7 +1,7 @@
-"""Masks and biases of attention, made by name: which query sees which key. In `nx.nn`.
+"""Masks and biases of attention over named axes, which define the keys that each query sees, in `nx.nn`.
 
-All are made from the indices along two names, which every device knows for its own entries: nothing is sent, and a mask with
-sharded axes is never whole on one device. `dot_product_attention(is_causal=True)` needs none of them.
+All are computed from the indices along two axes, which every device has for its own block. So there is no communication, and
+a mask with sharded axes is never complete on one device. `dot_product_attention(is_causal=True)` needs none of them.
 
 Sources: Raffel et al., "Exploring the Limits of Transfer Learning", 2020, section 3.2.1 (the prefix); Press, Smith & Lewis, "Train Short,
 Test Long: Attention with Linear Biases", 2022 (ALiBi).
@@ -30,10 +30,10 @@ _Shape = Mapping[Hashable, int | None]
 
 
 def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]) -> list[Any]:
-    """The indices along the names, in the order of `axis`: what a name means does not follow from the order of a dict.
+    """Return the indices along the axes, in the order of `axis`; the order of a dict does not define roles.
 
     Raises:
-      ArgumentError: `axis` does not have the names of `named_shape`, each once, or not as many as `what` says.
+      ArgumentError: `axis` does not have each name of `named_shape` exactly once, or not as many as `what`.
     """
     sizes = named_sizes(op, named_shape)
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -41,9 +41,9 @@ def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple
         some = tuple(sizes) if len(sizes) == len(what) else tuple(f"the name of the {role}" for role in what)
         raise ArgumentError(
             f"{op}: named_shape={format_value(dict(named_shape))} and axis={format_value(names)} must have the same "
-            f"{len(what)} names. The order of axis= says "
-            f"what they are: {', '.join(what)}; a dict has none. Write axis={format_value(some)}, or another order. Other "
-            "axes come in by broadcasting."
+            f"{len(what)} names. The order of axis= "
+            f"defines their roles: {', '.join(what)}; a dict has no order. Write axis={format_value(some)}, or another order. Other "
+            "axes are added by broadcasting."
         )
     return [global_index(op, name, sizes[name]) for name in names]
 
@@ -52,20 +52,24 @@ def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple
 def causal_mask(
     named_shape: _Shape, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0, window: int | None = None
 ) -> Array:
-    """Which keys a query sees if it only looks back: true where `key <= query + offset`.
+    """Build the mask for queries that only look back: true if `key <= query + offset`.
 
     Args:
-      named_shape: the sizes of the queries and of the keys by name; `None` for that of the mapped function.
-      axis: which of the names are the queries, and which the keys, as in `nx.tril`. To be given where they are not called so.
-      offset: how many keys come before the first query, as in decoding with a cache. An integer, or a named array of them.
-      window: how far a query looks back: the number of keys that it sees at most, its own included; default: all.
+      named_shape: the sizes of the query and key axes by name; `None` takes the size in the mapped function.
+      axis: the names of the query axis and of the key axis, as in `nx.tril`; by default `("query", "key")`. Required for
+        other names.
+      offset: the number of keys before the first query, as in decoding with a cache. An integer, or a named array of them; by
+        default 0.
+      window: the number of keys that a query sees at most, including its own; by default all.
 
     Returns:
-      A boolean array with the two names, and those of `offset`. Sends nothing.
+      A boolean array with the two axes, and the axes of `offset`.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      ArgumentError: `axis` does not say of both names what they are.
+      AxisNotFoundError: an axis has no size.
+      ArgumentError: `axis` does not name both axes.
 
     >>> import namedax as nx
     >>> nx.positional(nx.nn.causal_mask({"query": 2, "key": 3}, offset=1), ["query", "key"]).tolist()
@@ -79,20 +83,22 @@ def causal_mask(
 
 @checks_signature
 def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0) -> Array:
-    """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
+    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
 
     Args:
       named_shape: as in `causal_mask`.
       axis: as in `causal_mask`.
-      prefix: the length of the prefix. An integer, or a named array of them, one for every entry of a batch.
-      offset: as in `causal_mask`.
+      prefix: the length of the prefix. An integer, or a named array of them, one for every element of a batch.
+      offset: as in `causal_mask`; by default 0.
 
     Returns:
-      A boolean array with the two names, and those of `prefix` and `offset`. Sends nothing.
+      A boolean array with the two axes, and the axes of `prefix` and `offset`.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      ArgumentError: `axis` does not say of both names what they are.
+      AxisNotFoundError: an axis has no size.
+      ArgumentError: `axis` does not name both axes.
 
     >>> import namedax as nx
     >>> nx.positional(nx.nn.prefix_mask({"query": 3, "key": 3}, 2), ["query", "key"]).tolist()
@@ -106,22 +112,25 @@ def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = 
 def alibi_bias(
     named_shape: _Shape, *, axis: Sequence[Hashable] = ("head", "query", "key"), offset: Any = 0, dtype: Any = None
 ) -> Array:
-    """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score.
+    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
 
     Args:
-      named_shape: the sizes of the heads, of the queries and of the keys by name; `None` for that of the mapped function.
-      axis: the names of the heads, of the queries and of the keys, in this order. To be given where they are not called so.
-      offset: as in `causal_mask`.
-      dtype: element type; default: the default float.
+      named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the mapped function.
+      axis: the names of the head, query and key axes, in this order; by default `("head", "query", "key")`. Required for
+        other names.
+      offset: as in `causal_mask`; by default 0.
+      dtype: the dtype; by default the default float.
 
     Returns:
-      An array with the three names, `-slope[head] * |query + offset - key|`. The slopes are powers of two for a number of heads that
-      is a power of two, `2**(-8 / heads)` to `2**-8`; for other numbers those of the next smaller one, and every second of the next larger
-      one. Sends nothing.
+      An array with the three axes, `-slope[head] * |query + offset - key|`. For a power of two as the number of heads, the
+      slopes are the powers of two from `2**(-8 / heads)` to `2**-8`. For other numbers, they are the slopes of the next
+      smaller power, followed by every second slope of the next larger one.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      ArgumentError: `axis` does not say of the three names what they are.
+      AxisNotFoundError: an axis has no size.
+      ArgumentError: `axis` does not name the three axes.
 
     >>> import namedax as nx
     >>> bias = nx.nn.alibi_bias({"head": 2, "query": 2, "key": 3})

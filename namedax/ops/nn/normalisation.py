@@ -1,19 +1,20 @@
-"""Normalisation by name: `layer_norm`, `rms_norm`, `standardize`, `batch_norm` with its `moments`, and `dropout`. In `nx.nn`.
+"""Normalization over named axes: `layer_norm`, `rms_norm`, `standardize`, `batch_norm`, `moments` and `dropout`, in `nx.nn`.
 
-`axis` is a position, a name, or a tuple of both, and says what the statistics are taken over. So the four norms differ in little
-but the names that they are given: `layer_norm(x, "embed")` and `batch_norm(x, "batch")`; a group norm is the layer norm of an array
-whose channels are split, `nx.rearrange(x, "{channels=(groups each)} -> {groups each}")`, over `each` and what else belongs to a
-group. `scale` and `bias` broadcast by name.
+`axis` is a positional axis, an axis name, or a tuple of both, and selects the axes of the statistics. So the norms differ
+mainly in these axes: `layer_norm(x, "embed")` and `batch_norm(x, "batch")`. A group norm is the layer norm of an array with
+split channels, over `each` and the other axes of a group: `nx.rearrange(x, "{channels=(groups each)} -> {groups each}")`.
+`scale` and `bias` broadcast by name.
 
-Statistics are computed in float32 (or float64) whatever the type of the values, and the variance as the mean of squared deviations,
-not as a difference of large numbers (but `standardize`, whose default is JAX's).
+Statistics are computed in float32 (or float64) for every dtype of the values. The variance is the mean of squared deviations,
+not a difference of large numbers (except in `standardize`, which has JAX's default).
 
-**What is sent** over a sharded axis, of the size of the statistics each: one all-reduce for `rms_norm` and for
-`standardize(algorithm="fast")`; two for `layer_norm`, `batch_norm` and `moments`, since the deviations need the mean. The gradient of
-each norm adds one, which carries both sums that it needs; that of `moments` adds none. That is less than automatic differentiation
-finds: for `y = (x - mean) / deviation` the derivative is `(t - mean(t) - y * mean(t * y)) / deviation`, because the deviations add up
-to zero (Ba et al. 2016, "Layer Normalization"; Ioffe & Szegedy 2015, "Batch Normalization"; Zhang & Sennrich 2019, "Root Mean Square
-Layer Normalization"). An axis that is not sharded costs nothing.
+**Communication** over a sharded axis consists of all-reduces of the size of the statistics. `rms_norm` and
+`standardize(algorithm="fast")` need one. `layer_norm`, `batch_norm` and `moments` need two, since the deviations depend on
+the mean. The gradient of each norm adds one, which combines both sums that it needs; the gradient of `moments` adds none.
+This is less than automatic differentiation would need. The deviations sum to zero, so the derivative of `y = (x - mean) /
+deviation` is `(t - mean(t) - y * mean(t * y)) / deviation`. Sources: Ba et al. 2016, "Layer Normalization"; Ioffe & Szegedy
+2015, "Batch Normalization"; Zhang & Sennrich 2019, "Root Mean Square Layer Normalization". An axis that is not sharded costs
+nothing.
 """
 
 from __future__ import annotations
@@ -76,20 +77,20 @@ class Moments(NamedTuple):
     var: Any
 
 
-# --- statistics over a site -----------------------------------------------------------------------------------------
+# --- statistics over the axes of a plan -----------------------------------------------------------------------------
 
 
 def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[ReductionPlan, Any]:
-    """Where the statistics live, with the values in a wide type, and the type of the result."""
+    """Return the plan for the statistics, with the values in a wide dtype, and the dtype of the result."""
     site = reduction_site(op, x, axis, False, where, supports_padding=True).of_real()
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
-        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex; normalise its real and imaginary parts.")
+        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex. Normalize its real and imaginary parts.")
     data = as_inexact(site.data)
     return site.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
 
 def _sums(site: ReductionPlan, mask: Any, *datas: Any) -> list[Any]:
-    """The sums over the site's axes, which are kept, in one all-reduce."""
+    """Sum over the axes of the plan, keep these axes, and use one all-reduce."""
     local = [_local_sum(site, mask, data) for data in datas]
     if not site.mesh_axes or len(local) == 1:
         return [comm.psum(data, site.mesh_axes) for data in local]
@@ -104,7 +105,7 @@ def _local_sum(site: ReductionPlan, mask: Any, data: Any) -> Any:
 
 
 def _sums_and_count(site: ReductionPlan, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
-    """The sums, and the number of elements that they take in; one all-reduce for all."""
+    """Return the sums and the number of summed elements, with one all-reduce for all."""
     if not site.is_counted:
         return _sums(site, mask, *datas), datas[0].dtype.type(site.count)
     *sums, count = _sums(site, mask, *datas, cast_data(jnp.ones_like(datas[0]), varying(datas[0])))
@@ -115,7 +116,7 @@ Statistics = Callable[[Any, Any], tuple[Any, Any, Any]]
 
 
 def _two_passes(site: ReductionPlan) -> Statistics:
-    """Mean, variance and count: two all-reduces."""
+    """Build the computation of mean, variance and count with two all-reduces."""
     site = site.bare()
 
     def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
@@ -128,7 +129,7 @@ def _two_passes(site: ReductionPlan) -> Statistics:
 
 
 def _one_pass(site: ReductionPlan) -> Statistics:
-    """Mean, variance and count, the variance as the difference of two means: one all-reduce."""
+    """Build the computation of mean, variance (as a difference of two means) and count with one all-reduce."""
     site = site.bare()
 
     def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
@@ -140,7 +141,7 @@ def _one_pass(site: ReductionPlan) -> Statistics:
 
 
 def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> tuple[Any, Any, Any]:
-    """The data of the site with mean 0 and variance 1, and the mean and the variance that it had."""
+    """Normalize the data of the plan to mean 0 and variance 1, and return it with its original mean and variance."""
     values, where, site = site.data, site.where, site.bare()
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any, Any, Any, Any]:
@@ -158,7 +159,7 @@ def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> t
         tangent, mask = tangents[0], primals[1]
         local = [jnp.sum(data, site.axes, keepdims=True, where=mask) / count for data in (tangent, tangent * result)]
         both = comm.psum(jnp.stack(local), site.mesh_axes)
-        # Cast together, so that both sums of the transpose are one all-reduce.
+        # Cast both together, so that both sums of the transpose are one all-reduce.
         of_mean, of_product = cast_data(both, varying(result))
         of_result = factor * (tangent - of_mean - result * of_product)
         return (result, mean, var), (of_result, both[0], 2 * both[1] / factor)
@@ -167,7 +168,7 @@ def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> t
 
 
 def _normalise_square(site: ReductionPlan, epsilon: float) -> Any:
-    """The data of the site, divided by the root of its mean square."""
+    """Divide the data of the plan by the root of its mean square."""
     values, where, site = site.data, site.where, site.bare()
 
     def parts(data: Any, mask: Any) -> tuple[Any, Any, Any]:
@@ -192,7 +193,7 @@ _multiply, _add = at_once(jnp.multiply), at_once(jnp.add)
 
 
 def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
-    """`x * scale + bias` by name, as `dtype`; either may be `None`."""
+    """Compute `x * scale + bias` by name, as `dtype`; either may be `None`."""
     given = [array for array in (scale, bias) if array is not None]
     (data, *more), dims, shape = align_ranks(op, x, *given)
     if scale is not None:
@@ -203,7 +204,7 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
 
 
 def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
-    """One norm, of which `compute(site, *static)` knows what it does with a site."""
+    """Run one norm, with `compute(site, *static)` applied to the plan of the reduction."""
     _check_names(op, x, scale=scale, bias=bias)
     given = tuple(name for name, value in (("scale", scale), ("bias", bias), ("where", where)) if value is not None)
     operands = (x, *(v for v in (scale, bias, where) if v is not None))
@@ -220,9 +221,9 @@ def _norm(
 
 
 def _check_names(op: str, x: Any, **arrays: Any) -> None:
-    """Raises where the names of a parameter look mistaken: it shares no axis with `x`, or has a name close to one that it lacks.
+    """Raise if a parameter shares no axis with `x`, or has a name close to a missing one: the name is probably a mistake.
 
-    Another name alone is none: parameters may have an axis of their own, such as that of an ensemble.
+    Another name alone is valid: parameters may have further axes, such as an ensemble axis.
     """
     own = names_of(dims_of(x))
     for what, array in arrays.items():
@@ -235,15 +236,15 @@ def _check_names(op: str, x: Any, **arrays: Any) -> None:
         hint = next(filter(None, (did_you_mean(name, missing) for name in foreign)), "")
         if hint or len(foreign) == len(array._dims):
             raise AxisNotFoundError(
-                f"{op}: {what}, {type_text(array)}, has the axis {format_value(foreign[0])}, which {type_text(x)} lacks.{hint} Rename it; for every "
-                f"combination of the two, apply {what} outside of {op}."
+                f"{op}: {what}, {type_text(array)}, has the axis {format_value(foreign[0])}, which {type_text(x)} lacks.{hint} Rename it, or, for "
+                f"every combination of the two axes, apply {what} outside of {op}."
             )
 
 
 def _epsilon(op: str, epsilon: Any) -> float:
     if isinstance(epsilon, numbers.Real):
         return float(epsilon)
-    raise ArgumentTypeError(f"{op}: epsilon={format_value(epsilon)} must be a number; it is a constant of the program.")
+    raise ArgumentTypeError(f"{op}: epsilon={format_value(epsilon)} must be a static number.")
 
 
 # --- the norms ------------------------------------------------------------------------------------------------------
@@ -253,24 +254,25 @@ def _epsilon(op: str, epsilon: Any) -> float:
 def layer_norm(
     x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
 ) -> LikeArguments:
-    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and shifted by `bias`.
+    """Normalize to mean 0 and variance 1 over `axis`, then multiply by `scale` and add `bias`.
 
     Args:
       x: an array, named or not.
-      axis: what is normalised over: a position, a name, or a tuple of both.
-      scale: an array that broadcasts by name; it may have the axes that are normalised over.
-      bias: an array that broadcasts by name, too.
-      epsilon: added to the variance.
-      where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both.
+      scale: an array that broadcasts by name, by default `None`; it may have the normalized axes.
+      bias: an array that broadcasts by name, by default `None`.
+      epsilon: the number added to the variance, by default 1e-5.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics, but
+        are normalized too.
 
     Returns:
-      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have in addition.
+      An array with the dtype and the axes of `x`, and the additional axes of `scale`, `bias` and `where`.
 
-    Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name; or `scale` or `bias` looks misspelt: it has no axis of `x`, or a name close to one of `x`
-        that it lacks.
+      AxisNotFoundError: `x` lacks the axis. Also if `scale` or `bias` is probably misspelled: it has no axis of `x`, or a
+        name close to an axis of `x` that it lacks.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 3.0], [10.0, 30.0]]), ["batch", "embed"])
@@ -288,9 +290,11 @@ def _normalised(site: ReductionPlan, passes: Callable[[ReductionPlan], Statistic
 
 @operation(explicit=Explicit.KEPT)
 def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> LikeArguments:
-    """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
+    """Divide by the root mean square over `axis`, then multiply by `scale`.
 
-    Over a sharded name: one all-reduce of the size of the mean; the gradient adds one.
+    Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
+
+    Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds one.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([3.0, -3.0, 3.0]), ["embed"])
@@ -312,22 +316,23 @@ def standardize(
     *,
     algorithm: str = "fast",
 ) -> LikeArguments:
-    """Values with mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
+    """Normalize to mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both.
-      mean: the mean to use instead of that of `x`; it broadcasts by name.
-      variance: the variance to use instead of that of `x`.
-      epsilon: added to the variance.
-      where: a boolean array, named or not; elements where it is false do not count in the statistics.
-      algorithm: `"fast"`: the variance is the mean square minus the squared mean, as in JAX by default. `"stable"`: it is the
-        mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
+      axis: a positional axis, an axis name, or a tuple of both; by default -1.
+      mean: the mean to use instead of the mean of `x`, by default `None`; it broadcasts by name.
+      variance: the variance to use instead of the variance of `x`, by default `None`.
+      epsilon: the number added to the variance, by default 1e-5.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics.
+      algorithm: `"fast"` (default) computes the variance as the mean square minus the squared mean, as in JAX by default.
+        `"stable"` computes it as the mean of squared deviations, as in `layer_norm`, and needs one more all-reduce.
 
     Returns:
-      An array of the type of `x`. Unlike JAX, statistics of 16-bit values are kept in float32 throughout.
+      An array with the dtype of `x`. Unlike JAX, it keeps statistics of 16-bit values in float32 throughout.
 
-    Over a sharded name: one all-reduce (`"stable"`: two); the gradient adds one. None where mean and variance are given.
+    Communication: over a sharded axis, one all-reduce (`"stable"`: two); the gradient adds one. None if mean and variance are
+    given.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 3.0]), ["embed"])
@@ -335,7 +340,7 @@ def standardize(
     Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
-        raise ArgumentError(f"standardize: algorithm={format_value(algorithm)}; it is 'fast' or 'stable'.")
+        raise ArgumentError(f"standardize: algorithm must be 'fast' or 'stable', got {format_value(algorithm)}.")
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
@@ -343,7 +348,7 @@ def standardize(
 
 
 def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str) -> Any:
-    """With some of the statistics given."""
+    """Standardize with some of the statistics given."""
     _check_names("standardize", x, mean=mean, variance=variance)
     dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
     wide = common_type(dtype, jnp.float32)
@@ -378,28 +383,30 @@ def batch_norm(
     epsilon: float = 1e-5,
     where: Any = None,
 ) -> tuple[Array, Moments]:
-    """Values with mean 0 and variance 1 over `axis`, and the moments that they had.
+    """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
-    In training the moments are those of `x`, over the whole axis even where it is sharded, and you keep a moving average of them
-    (`update_moments`). In inference you give that average. There is no state here.
+    In training the moments are computed from `x`, over the complete axis even if it is sharded. You keep a moving average of
+    them (`update_moments`). In inference you pass that average. The function has no state.
 
     Args:
       x: an array, named or not.
-      axis: what is normalised over: a position, a name, or a tuple of both, such as `("batch", "row", "column")`.
-      scale: an array that broadcasts by name, after the normalisation.
-      bias: an array that broadcasts by name, too.
-      mean: the mean to use instead of that of `x`; together with `var`.
-      var: the variance to use instead of that of `x`.
-      epsilon: added to the variance.
-      where: a boolean array, named or not; elements where it is false do not count in the moments.
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both, such as `("batch", "row",
+        "column")`.
+      scale: an array that broadcasts by name, applied after the normalization; by default `None`.
+      bias: an array that broadcasts by name, by default `None`.
+      mean: the mean to use instead of the mean of `x`, with `var`; by default `None`.
+      var: the variance to use instead of the variance of `x`, with `mean`; by default `None`.
+      epsilon: the number added to the variance, by default 1e-5.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the moments.
 
     Returns:
-      The normalised values, of the type of `x`, and the `Moments` that were used, without `axis` and in float32 (or float64).
+      The normalized values, with the dtype of `x`, and the `Moments` used, without `axis` and in float32 (or float64).
 
-    Over a sharded name: two all-reduces of the size of the mean; the gradient adds one. None where the moments are given.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one. None if the moments
+    are given.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name; or `scale`, `bias`, `mean` or `var` looks misspelt, as for `layer_norm`.
+      AxisNotFoundError: `x` lacks the axis; or `scale`, `bias`, `mean` or `var` is probably misspelled, as for `layer_norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 10.0], [3.0, 30.0]]), ["batch", "k"])
@@ -413,10 +420,10 @@ def batch_norm(
     """
     op, epsilon = "batch_norm", _epsilon("batch_norm", epsilon)
     if (mean is None) != (var is None):
-        raise ArgumentError(f"{op}: mean= and var= belong together; give both (inference) or neither (training).")
+        raise ArgumentError(f"{op}: mean= and var= must be passed together. Pass both (inference) or neither (training).")
     _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
     if mean is not None:
-        reduction_site(op, x, axis, supports_padding=True)  # complains about an axis that is not there
+        reduction_site(op, x, axis, supports_padding=True)  # raises for a missing axis
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         values = _standardize_by(
             apply_elementwise(op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x),
@@ -437,9 +444,9 @@ def batch_norm(
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
-    """Mean and variance over `axis`, in float32 (or float64). Arguments as for `layer_norm`.
+    """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
 
-    Over a sharded name: two all-reduces of the size of the mean; the gradient adds none.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nn.moments(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch")
@@ -466,7 +473,7 @@ def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
 
 @checks_signature
 def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Moments:
-    """The moving average of moments: `momentum * average + (1 - momentum) * new`. Nothing is differentiated through it.
+    """Update a moving average of moments: `momentum * average + (1 - momentum) * new`, without gradients.
 
     >>> import namedax as nx
     >>> from namedax.nn import Moments, update_moments
@@ -487,26 +494,28 @@ def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Momen
 
 @operation("shared", explicit=Explicit.AS_JAX, scope=True)
 def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> LikeArguments:
-    """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014).
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
 
     Args:
       x: an array, named or not.
       key: a random key, or a named array of keys: one for each instance along its names.
-      rate: the probability, at least 0 and less than 1; a number, or an array that broadcasts by name.
-      shared: a name, a position, or a tuple of both, along which elements are kept or dropped together.
-      deterministic: whether to return `x` as it is, as in inference.
+      rate: the probability of a zero, at least 0 and less than 1; a number, or an array that broadcasts by name.
+      shared: an axis name, a positional axis, or a tuple of both, along which elements are kept or dropped together; by
+        default none.
+      deterministic: if `True`, return `x` unchanged, as in inference; by default `False`.
 
     Returns:
-      An array of the type and the axes of `x`. Which elements are zero is the same for every `axis_resources` and every physical
-      order of `x`: kept are those where `nx.random.bernoulli(key, jnp.float32(1 - rate), x.shape, named_shape=...)` says so, with the names of `x`
-      (but those of `key`) in alphabetical order, and with size 1 where they are shared.
+      An array with the dtype and the axes of `x`. The choice of zeros is the same for every `axis_resources` and every
+      physical order of `x`. The kept elements are the true elements of `nx.random.bernoulli(key, jnp.float32(1 - rate),
+      x.shape, named_shape=...)`. Its named axes are the axes of `x` without the axes of `key` and the shared axes, in
+      alphabetical order. Shared positional axes have size 1.
 
-    Sends nothing. In a mapped body every device draws for the whole array and keeps its block (see `nx.random`). Where that is too
-    much, give one key for each instance of a mapped name, `nx.random.split(key, named_shape={"batch": 128})`; then a device draws for
-    its own instances only.
+    Communication: none. In a mapped body every device draws for the complete array and keeps its block (see `nx.random`). To
+    avoid this cost, pass one key for each instance of a mapped axis, `nx.random.split(key, named_shape={"batch": 128})`. Then
+    a device draws for its own instances only.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name of `shared`.
+      AxisNotFoundError: `x` lacks an axis of `shared`.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((4, 1000)), ["batch", "k"])
@@ -518,11 +527,11 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     if not isinstance(x, NamedArray):
         x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
-        raise ArgumentTypeError(f"{op}: {type_text(x)} holds no floating-point numbers; convert it first (x.astype).")
+        raise ArgumentTypeError(f"{op}: x must be floating-point, got {type_text(x)}. Convert it first with x.astype.")
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
-            f"{op}: rate={format_value(rate)} is not a probability below 1; it is the fraction of the elements that are set to zero."
+            f"{op}: rate, the probability of a zero, must be at least 0 and less than 1, got {format_value(rate)}."
         )
     if deterministic or (fixed and rate == 0):
         return x
@@ -539,14 +548,14 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
 
 
 def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int], Sequence[int]]:
-    """Named sizes and positional shape of what is drawn."""
+    """Return the named sizes and the positional shape of the random numbers."""
     sizes = dict(x.named_shape) if isinstance(x, NamedArray) else {}
     shape = list(x.shape)
     for entry in shared if isinstance(shared, (tuple, list)) else (shared,):
         if isinstance(entry, (int, np.integer)):
             if not -len(shape) <= entry < len(shape):
                 raise PositionalAxisError(
-                    f"{op}: shared has the position {entry}, which is out of range for {type_text(x)}. Write the name if it has one."
+                    f"{op}: shared has the positional axis {entry}, which is out of range for {type_text(x)}. Write the name if it has one."
                 )
             shape[entry] = 1
         elif not is_name(entry) or entry not in sizes:

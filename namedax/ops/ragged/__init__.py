@@ -1,6 +1,6 @@
-"""Rows of different lengths by name.
+"""Rows of different lengths over named axes.
 
-Read `ragged` first: `Ragged`, which holds all tokens of all rows one after the other. `rows` says what row a token belongs to, and
-reduces by row; `checks` says what may be rows; `packing` makes tokens of lists and of padded arrays, and padded arrays of tokens. `grouped`
-contracts tokens with the weights of their groups, and `token_moves` brings them to the devices that have these.
+Read `ragged` first: `Ragged` holds the tokens of all rows, concatenated. `rows` finds the row of each token, and reduces by
+row. `checks` validates rows. `packing` converts lists and padded arrays to tokens, and tokens to padded arrays. `grouped`
+contracts tokens with the weights of their groups, and `token_moves` moves tokens to the devices that have these weights.
 """

@@ -1,4 +1,4 @@
-"""What tokens and lengths must be like to be rows, and what stands behind the last row."""
+"""Validation of tokens and lengths as rows, and the filling of the buffer after the last row."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _where, _maximum, _minimum = (ELEMENTWISE[f] for f in ("where", "maximum", "mini
 
 
 def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) -> None:
-    """Raises where values and lengths are not those of rows."""
+    """Raise if values and lengths do not form rows."""
     for what, name in (("tokens", tokens), ("rows", rows)):
         if not is_name(name):
             raise AxisNameError(f"{op}: {what}={format_value(name)} is not an axis name.")
     if tokens == rows:
-        raise AxisNameError(f"{op}: tokens and rows are both {format_value(tokens)}; they are two axes.")
+        raise AxisNameError(f"{op}: tokens and rows are both {format_value(tokens)}. Use two different names.")
     dims, own = dims_of(values), dims_of(lengths)
     if tokens not in dims:
         raise_not_found(op, tokens, f"the values {type_text(values)}", [d for d in dims if d is not None])
@@ -47,15 +47,16 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
     if rows in dims or tokens in own:
         array, name = (values, rows) if rows in dims else (lengths, tokens)
         raise AxisNameError(
-            f"{op}: {type_text(array)} has the axis {name!r}, but values are by {format_value(tokens)} and lengths by {format_value(rows)}."
+            f"{op}: {type_text(array)} has the axis {name!r}. Only values have {format_value(tokens)} and only lengths have "
+            f"{format_value(rows)}; rename it."
         )
     if None in own:
-        raise PositionalAxisError(f"{op}: the lengths are {type_text(lengths)}; they have named axes only. Name the others.")
+        raise PositionalAxisError(f"{op}: the lengths, {type_text(lengths)}, must have named axes only. Name the others.")
     for name in own:
         if name != rows and name not in dims:
             raise_not_found(op, name, f"the values {type_text(values)}", [d for d in dims if d is not None])
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
-        raise ArgumentTypeError(f"{op}: the lengths are {type_text(lengths)}; they must be integers.")
+        raise ArgumentTypeError(f"{op}: the lengths must be integers, got {type_text(lengths)}.")
     if not lengths.named_shape[rows]:
         raise AxisSizeError(
             f"{op}: there is no row: axis {format_value(rows)} has size 0 in {type_text(lengths)}. Give at least one row, which may be empty."
@@ -67,7 +68,7 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
 
 
 def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, bool]:
-    """The lengths as 32-bit integers, and whether they are known to fill the buffer."""
+    """Return the lengths as 32-bit integers, and `True` if they are known to fill the buffer."""
     numbers, lengths = known(lengths), lengths.astype(jnp.int32)
     if numbers is None:
         return _maximum(lengths, 0), False
@@ -76,7 +77,7 @@ def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, siz
     totals = numbers.astype(np.int64).sum(dims_of(lengths).index(rows))
     if (totals > size).any():
         raise AxisSizeError(
-            f"{op}: the rows {format_value(rows)} have {totals.max()} tokens together, but axis {format_value(tokens)} has "
+            f"{op}: the rows {format_value(rows)} have {totals.max()} tokens in total, but axis {format_value(tokens)} has "
             f"size {size}. Give a longer buffer "
             "(size=), or fewer rows."
         )
@@ -84,7 +85,7 @@ def checked_lengths(op: str, lengths: Any, tokens: Hashable, rows: Hashable, siz
 
 
 def filled(values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Hashable, size: int) -> tuple[Any, Any, Any]:
-    """The values with the last real token behind all rows, the lengths as far as rows fit, and whether they did not fit."""
+    """Copy the last real token to the end of the buffer; return values, lengths limited to the buffer, and an overflow flag."""
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
     last = jax.lax.stop_gradient(take(values, _maximum(_minimum(total, size) - 1, 0), (tokens,)))
@@ -98,5 +99,5 @@ def filled(values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Has
 
 
 def uncut(lengths: Any, rows: Hashable) -> Any:
-    """That no rows are cut, for every batch."""
+    """Return `False` for every batch: no rows are truncated."""
     return zeros((), bool, named_shape={name: n for name, n in lengths.named_shape.items() if name != rows})

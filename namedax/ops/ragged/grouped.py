@@ -1,10 +1,11 @@
-"""Contraction by group: every token meets the weights of its own group, as in experts without capacity.
+"""Contraction by group: every token is contracted with the weights of its own group, as in experts without capacity.
 
-On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each stretch of them with the weights of its group. No weights are
-repeated for a token, none of its tokens is dropped, and there are no slots. A device counts the tokens of each group that it has itself, so
-that a block of sharded tokens may begin anywhere within a group.
+On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each contiguous stretch with the weights of its
+group. No weights are repeated per token, no token is dropped, and there are no slots. A device counts its own tokens of each
+group, so that a block of sharded tokens may begin anywhere within a group.
 
-What is sent follows from where the groups are; `grouped_dot` says what. How tokens get to devices that have their weights is in `token_moves`.
+The communication depends on the sharding of the groups; see `grouped_dot`. `token_moves` sends tokens to the devices that
+have their weights.
 """
 
 from __future__ import annotations
@@ -45,39 +46,39 @@ Axes = tuple[str, ...]
 
 @operation(scope=True)
 def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> Array:
-    """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
+    """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
-    `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
+    Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
 
     Args:
-      x: a named array: the tokens, with the names of `groups` and with `axis`.
-      w: a named array: the weights, with `group` and with `axis`. Its other names are those of the result; one that `x` has too (heads) is
-        a batch axis.
-      axis: the names that are contracted, one or a tuple.
-      groups: integers, with names of `x`: the group of every token. A number out of range is of no group: the result is zero there, and so is the
-        gradient.
-      group: the name of the groups in `w`.
+      x: a named array: the tokens, with the axes of `groups` and with `axis`.
+      w: a named array: the weights, with `group` and with `axis`. Its other axes are axes of the result; an axis that `x` has
+        too (heads) is a batch axis.
+      axis: the contracted axis names, one or a tuple.
+      groups: integers, with axes of `x`: the group of every token. A number out of range belongs to no group: the result is
+        zero there, and so is the gradient.
+      group: the axis name of the groups in `w`.
 
     Returns:
-      An array with the names of `x`, and those of `w` alone in place of `axis`.
+      An array with the axes of `x`, and the axes of `w` alone in place of `axis`.
 
-    Sends, by the mesh axes of the groups:
+    Communication, by the mesh axes of the groups:
 
-    - none, whatever the placement of tokens: nothing, and in the gradient one reduction of the weights' gradient.
-    - mesh axes on which every device has the tokens: one all-reduce of the result.
-    - mesh axes of the tokens: the weights of all groups are gathered (and their gradient is reduce-scattered), or all tokens are, and their results
-      reduce-scattered: what is less. Where the devices are GPUs or TPUs, tokens travel by `jax.lax.ragged_all_to_all`
-      instead, each to the device of its group only; CPUs have no such collective.
+    - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the weights' gradient.
+    - Mesh axes along which the tokens are replicated: one all-reduce of the result.
+    - Mesh axes of the tokens: the cheaper of two ways. Either the weights of all groups are gathered, and their gradient is
+      reduce-scattered. Or all tokens are gathered, and their results are reduce-scattered. On GPUs and TPUs, tokens are
+      instead sent by `jax.lax.ragged_all_to_all`, each only to the device of its group; CPUs have no such collective.
 
-    A sharded contracted name costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
+    A sharded contracted axis costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
 
     Raises:
-      AxisNotFoundError: an array lacks a name.
-      AxisNameError: a name is where it cannot be.
-      AxisSizeError: a name has two sizes.
+      AxisNotFoundError: an array lacks an axis.
+      AxisNameError: an axis occurs in an array that must not have it.
+      AxisSizeError: an axis has two sizes.
       ArgumentTypeError: the groups are not integers.
       PositionalAxisError: an array has positional axes.
-      PlacementConflictError: names of the result are on one mesh axis.
+      PlacementConflictError: two axes of the result are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((4, 2)), ["token", "embed"])
@@ -91,7 +92,7 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> A
 
 
 def contract_by_group(x: Any, w: Any, axis: Any, groups: Any, group: Hashable, is_sorted: bool) -> Any:
-    """`grouped_dot`, where it may be known that the groups along their one axis are in order and within range: tokens are not sorted then."""
+    """Apply `grouped_dot`; `is_sorted` marks groups that are in order and in range along their one axis, which saves the sort."""
     region = ambient()
     x, w, groups = (as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups))
     names = _Names.of(x, w, groups, axis, group)
@@ -100,7 +101,7 @@ def contract_by_group(x: Any, w: Any, axis: Any, groups: Any, group: Hashable, i
 
 
 class _Names(Record):
-    """Which axes are what. `tokens` are those of `x` that are not contracted and that `w` lacks, `out` those of `w` alone."""
+    """The roles of the axes; `tokens` are the axes of `x` alone that are not contracted, `out` the axes of `w` alone."""
 
     batch: tuple[Hashable, ...]
     tokens: tuple[Hashable, ...]
@@ -113,10 +114,10 @@ class _Names(Record):
         for what, array in (("x", x), ("w", w), ("groups", groups)):
             if None in dims_of(array):
                 raise PositionalAxisError(
-                    f"{_OP}: {what} is {type_text(array)}; it has named axes only. Name the others (nx.named)."
+                    f"{_OP}: {what}, {type_text(array)}, must have named axes only. Name the others with nx.named."
                 )
         if not jnp.issubdtype(groups.dtype, jnp.integer):
-            raise ArgumentTypeError(f"{_OP}: groups is {type_text(groups)}; the numbers of groups are integers.")
+            raise ArgumentTypeError(f"{_OP}: groups must contain integers, got {type_text(groups)}.")
         of_x, of_w, of_groups = dims_of(x), dims_of(w), dims_of(groups)
         contracted = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         for what, array, wanted in (("x", x, contracted), ("w", w, (*contracted, group)), ("x", x, of_groups)):
@@ -125,14 +126,14 @@ class _Names(Record):
                     raise_not_found(_OP, name, f"{what}, {type_text(array)}", [*dims_of(array)])
         if not is_name(group) or group in of_x:
             raise AxisNameError(
-                f"{_OP}: group={format_value(group)} names the groups of the weights, and x, {type_text(x)}, has this axis "
-                "too. A token has its group in "
+                f"{_OP}: group={format_value(group)} names the groups of the weights, but x, {type_text(x)}, also has this axis. "
+                "The group of each token is in "
                 "groups=; rename the axis of x."
             )
         for name in contracted:
             if name in of_groups:
                 raise AxisNameError(
-                    f"{_OP}: groups, {type_text(groups)}, has the axis {name!r} that is contracted. A token has one group."
+                    f"{_OP}: groups, {type_text(groups)}, has the contracted axis {name!r}, but a token has one group. Rename it."
                 )
         batch = tuple(name for name in of_x if name in of_w and name not in contracted)
         tokens = tuple(name for name in of_x if name not in of_w)
@@ -140,7 +141,7 @@ class _Names(Record):
         return cls(batch, tokens, contracted, out, group)
 
     def check_sizes(self, *arrays: Any) -> None:
-        """Raises where a name has two sizes."""
+        """Raise if an axis has two sizes."""
         known: dict[Hashable, tuple[int, Any]] = {}
         for array in arrays:
             for name, n in array.named_shape.items():
@@ -186,24 +187,24 @@ class _Contraction:
         ids = _ordered(ids, dims_of(groups), own)
         ids = lax.expand_dims(ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own])
         ids = wide_index(jnp.broadcast_to(ids, rows).reshape(batch, tokens))
-        # Behind all groups, padding among them: more than there are on all devices.
+        # A number after all groups (including padding), so at least the number of groups on all devices.
         self.none = here * (1 if region is None else region.mesh_axis_size(self.of_groups))
         self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.none).astype(jnp.int32)
 
     def place(self, names: tuple[Hashable, ...]) -> Axes:
-        """The mesh axes over which blocks of these names are spread. Padding of tokens is tokens, whose cotangents are zero."""
+        """Return the mesh axes over which these axes are sharded; padding of tokens acts as tokens with zero cotangents."""
         region = self.region
         return () if region is None else tuple(axis for name in names for axis in region.place(name))
 
     def real(self, data: Any, dims: Any) -> Any:
-        """The data of an operand, with zeros for padding along what is contracted."""
+        """Fill the padding of contracted axes of an operand with zeros."""
         if self.region is not None:
             for name in self.names.contracted:
                 data = masked(data, dims.index(name), self.region.place(name), 0)
         return data
 
     def run(self) -> Any:
-        """The result, with the names in the order of `x`."""
+        """Compute the result, with the names in the order of `x`."""
         shared = tuple(axis for axis in self.of_groups if axis in self.of_tokens)
         own = tuple(axis for axis in self.of_groups if axis not in self.of_tokens)
         if not shared:
@@ -222,12 +223,12 @@ class _Contraction:
         return make_result(_ordered(data, have, order), tuple(order))
 
     def _weights_are_less(self, shared: Axes) -> bool:
-        """Whether gathering the weights sends less than gathering the tokens and scattering their results."""
+        """Return True if gathering the weights sends less than gathering the tokens and scattering their results."""
         width, out = self.w.shape[2:]
         return self.w.size <= self.x.shape[0] * self.x.shape[1] * (width + out)
 
     def _where_the_weights_are(self, shared: Axes) -> Any:
-        """Tokens travel to the devices that have their weights, and the results come back."""
+        """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
         if shared == self.of_groups and self.x.shape[0] == 1 and token_moves.can_be_ragged(self.region, shared):
 
@@ -240,7 +241,7 @@ class _Contraction:
         return comm.psum_scatter(result, 1, shared)
 
     def _among_own(self, ids: Any) -> Any:
-        """The numbers of groups as they count among those of this device; its number of groups for all others."""
+        """Convert numbers of groups to numbers among this device's groups; other groups become this device's number of groups."""
         if not self.of_groups:
             return ids
         here = self.w.shape[1]
@@ -249,7 +250,7 @@ class _Contraction:
 
     @staticmethod
     def multiply(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
-        """The products on this device. The groups of each batch are groups of their own."""
+        """Multiply on this device, with separate groups for each batch."""
         batch, tokens, width = x.shape
         here, out = w.shape[1], w.shape[3]
         first = here * lax.broadcasted_iota(ids.dtype, ids.shape, 0)
@@ -259,13 +260,13 @@ class _Contraction:
 
 
 def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
-    """`x[t] @ w[ids[t]]`, and zeros where `ids` is the number of groups.
+    """Compute `x[t] @ w[ids[t]]`, and zeros if `ids` is the number of groups.
 
     Args:
       x: `[tokens, k]`.
       w: `[groups, k, out]`.
-      ids: within 0 and the number of groups.
-      is_sorted: whether they are in order.
+      ids: numbers from 0 to the number of groups.
+      is_sorted: `True` if they are in order.
     """
     tokens, count = x.shape[0], w.shape[0]
     if not x.size or not w.size:
@@ -276,26 +277,26 @@ def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
         x, ids = (jnp.take(a, order, axis=0, mode="clip", unique_indices=True) for a in (x, ids))
     bounds = search(ids, cast_data(jnp.arange(count + 1, dtype=ids.dtype), varying(ids)), "left").astype(jnp.int32)
     is_real = (jnp.arange(tokens, dtype=bounds.dtype) < bounds[count])[:, None]
-    # Behind the last group a backend may compute what it likes: masked before, for the weights' gradient, and afterwards.
+    # After the last group a backend may compute anything: masked before, for the weights' gradient, and afterwards.
     x = jnp.where(is_real, x, jnp.zeros((), x.dtype))
     result = jnp.where(is_real, _ragged_dot(x, w, jnp.diff(bounds)), jnp.zeros((), x.dtype))
     return result if is_sorted else token_moves.in_their_places(result, order)
 
 
-# --- with derivatives, and vectorised --------------------------------------------------------------------------------------------
+# --- with derivatives, and vectorized --------------------------------------------------------------------------------------------
 
 _FORWARDS = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
 _OUTER = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
 
 
 def _with_batches(numbers: Any) -> Callable[..., Any]:
-    """The contraction, vectorised as one of more groups. JAX vectorises its own in some cases only: not twice, nor of some operands."""
+    """Build the contraction with a batching rule that adds groups; JAX's own supports neither two batches nor some operands."""
 
     @jax.custom_batching.custom_vmap
     def run(x: Any, y: Any, sizes: Any) -> Any:
         if AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
             return lax.ragged_dot_general(x, y, sizes, numbers)
-        spec = PartitionSpec(*[None] * (3 if numbers is _OUTER else 2))  # JAX does not infer how the result is sharded
+        spec = PartitionSpec(*[None] * (3 if numbers is _OUTER else 2))  # JAX does not infer the sharding of the result
         x, y, sizes = map(replicated, (x, y, sizes))
         return lax.ragged_dot_general(x, y, sizes, numbers, out_sharding=spec)
 
@@ -304,7 +305,7 @@ def _with_batches(numbers: Any) -> Callable[..., Any]:
         x, y, sizes = (
             a if is_batched else jnp.broadcast_to(a, (n, *a.shape)) for a, is_batched in zip(operands, batched, strict=True)
         )
-        # What is behind the groups of one batch is a group, too.
+        # The rows after the groups of one batch form a group, too.
         sizes = jnp.concatenate([sizes, x.shape[1] - jnp.sum(sizes, 1, keepdims=True, dtype=sizes.dtype)], 1)
         if numbers is _FORWARDS:
             y = jnp.concatenate([y, jnp.zeros_like(y[:, :1])], 1)
@@ -321,13 +322,13 @@ _run_dot, _run_outer = _with_batches(_FORWARDS), _with_batches(_OUTER)
 
 @jax.custom_vjp
 def _ragged_dot(x: Any, w: Any, sizes: Any) -> Any:
-    """`x[t] @ w[g]` for the tokens of each group, which are one after the other."""
+    """Compute `x[t] @ w[g]` for the tokens of each group, which are contiguous."""
     return _run_dot(x, w, sizes)
 
 
 @jax.custom_vjp
 def _outer(x: Any, y: Any, sizes: Any) -> Any:
-    """For each group the sum over its tokens of `x[t]` times `y[t]`: `[groups, k, out]`."""
+    """Sum the outer products of `x[t]` and `y[t]` over the tokens of each group: `[groups, k, out]`."""
     return _run_outer(x, y, sizes)
 
 

@@ -1,8 +1,8 @@
-"""Between rows of different lengths and what is padded: lists, padded arrays with lengths or a mask, and single tokens of rows.
+"""Conversions between rows of different lengths and other forms: lists, padded arrays, and single tokens of rows.
 
-All are one reading along one axis: of tokens (by the number at which a row begins, and a position), or of a padded array.
-Where rows and tokens are on one mesh axis, what is read is asked for by all devices at once, under a name that is not mapped, and is
-then cut: the sum of what the devices have and the cut are one reduce-scatter.
+Each conversion is one read along one axis: of tokens (by the first token of a row, and a position), or of a padded array. If
+rows and tokens are sharded over one mesh axis, all devices request the elements under an unmapped name, and the result is
+then sliced. The sum of the partial reads and the slice become one reduce-scatter.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ _where, _minimum, _maximum = (ELEMENTWISE[f] for f in ("where", "minimum", "maxi
 def from_rows(
     op: str, arrays: Sequence[Any], rows: Hashable, tokens: Hashable, axes: Sequence[Any], size: int | None
 ) -> tuple[Any, Any]:
-    """All tokens in a buffer of `size`, and the lengths."""
+    """Concatenate all tokens in a buffer of `size`, and return it with the lengths."""
     if isinstance(arrays, NamedArray) or not isinstance(arrays, (list, tuple)):
-        raise ArgumentTypeError(f"{op}: the rows are {type_text(arrays)}; give a list of arrays, one for each row.")
+        raise ArgumentTypeError(f"{op}: the rows must be a list of arrays, one for each row, got {type_text(arrays)}.")
     if not arrays:
         raise AxisSizeError(f"{op}: there is no row. Give at least one, which may be empty.")
     entries = []
     for i, row in enumerate(arrays):
         if isinstance(row, NamedArray):
             raise NamedAxesLeftError(
-                f"{op}: row {i} is {type_text(row)}; rows have positional axes. Say with axes= how these are called."
+                f"{op}: row {i} is {type_text(row)}, but rows have positional axes only. Pass the names of these as axes=."
             )
         row = row if isinstance(row, jax.Array) else np.asarray(row)
         if not row.ndim:
-            raise PositionalAxisError(f"{op}: row {i} is a number; rows have an axis of tokens.")
+            raise PositionalAxisError(f"{op}: row {i} is a number, but a row needs an axis of tokens.")
         entries.append(row)
     shaped = [row for row in entries if row.size or row.ndim > 1] or entries[:1]
     rest = shaped[0].shape[1:]
     for i, row in enumerate(entries):
-        if row.shape[1:] != rest and not (row.ndim == 1 and not row.size):  # `[]` is an empty row of whatever
+        if row.shape[1:] != rest and not (row.ndim == 1 and not row.size):  # `[]` is an empty row of any shape
             raise PositionalAxisError(
                 f"{op}: row {i} has shape {row.shape}, but after the first axis rows have the shape {rest}."
             )
@@ -77,7 +77,7 @@ def from_rows(
     size = max(total, 1) if size is None else as_integer(op, "size", size, 1)
     if total > size:
         raise AxisSizeError(
-            f"{op}: the rows have {total} tokens together, but size={size}. Give a longer buffer, or fewer rows."
+            f"{op}: the rows have {total} tokens in total, but size={size}. Give a longer buffer, or fewer rows."
         )
     xp: Any = jnp if any(isinstance(row, jax.Array) for row in entries) else np
     tail = xp.zeros((size - total, *rest), dtype)
@@ -86,14 +86,14 @@ def from_rows(
 
 
 def to_rows(op: str, r: Any) -> list[np.ndarray]:
-    """The rows as NumPy's arrays."""
+    """Return the rows as NumPy arrays."""
     values, segments = known(r.values), known(r.segments)
     if values is None or segments is None:
         raise ArgumentError(
-            f"{op}: the values of {format_value(r)} are not known while the function is traced. Call it outside, or use r.padded()."
+            f"{op}: the values of {format_value(r)} are not known during tracing. Call it outside of the traced function, or use r.padded()."
         )
     if len(r.segments.dims) > 1:
-        raise ArgumentError(f"{op}: {format_value(r)} has batches, each with rows of its own. Take one of them first.")
+        raise ArgumentError(f"{op}: {format_value(r)} has batches with separate rows. Select one batch first.")
     values = np.moveaxis(values, r.values.dims.index(r.tokens), 0)
     return [values[segments == row] for row in range(r.count)]
 
@@ -110,10 +110,10 @@ def _require(op: str, array: Any, names: Sequence[Hashable], what: str) -> None:
 def from_padded(
     op: str, x: Any, rows: Hashable, column: Hashable, tokens: Hashable, lengths: Any, mask: Any, size: int | None
 ) -> tuple[Any, Any]:
-    """The tokens of padded rows, and the lengths."""
+    """Return the tokens of padded rows, and the lengths."""
     _require(op, x, (rows, column), "the array")
     if (lengths is None) == (mask is None):
-        raise ArgumentError(f"{op}: give lengths=, or mask=, and not both.")
+        raise ArgumentError(f"{op}: pass either lengths= or mask=.")
     if tokens in dims_of(x) or not is_name(tokens):
         raise AxisNameError(f"{op}: tokens={format_value(tokens)} must be the name of a new axis of {type_text(x)}.")
     columns = x.named_shape[column]
@@ -122,7 +122,7 @@ def from_padded(
         mask = as_array(mask)
         _require(op, mask, (rows, column), "the mask")
         if mask.dtype != jnp.bool_:
-            raise ArgumentTypeError(f"{op}: the mask is {type_text(mask)}; it must be of truth values.")
+            raise ArgumentTypeError(f"{op}: the mask must be boolean, got {type_text(mask)}.")
         lengths = REDUCTIONS["sum"](mask, (column,))
         order = SORTING["argsort"](~mask, (column,), stable=True)  # tokens first, in their order
     lengths = as_array(lengths)
@@ -152,26 +152,26 @@ def from_padded(
 
 
 def padded(op: str, r: Any, column: Hashable, size: int | None, fill: Any) -> Any:
-    """An array by row and position."""
+    """Build an array with an axis of rows and an axis of positions."""
     if not is_name(column) or column in (*dims_of(r.values), r.rows):
         raise AxisNameError(f"{op}: column={column!r} must be the name of a new axis of {format_value(r)}.")
     if size is None:
         numbers = known(r.lengths)
         if numbers is None:
-            raise ArgumentError(f"{op}: the length of the longest row is not known while the function is traced. Give size=.")
+            raise ArgumentError(f"{op}: the length of the longest row is not known during tracing. Pass size=.")
         size = max(int(numbers.max()), 1)
     position = global_index(op, column, as_integer(op, "size", size, 1))
     return _read(op, r, lambda lengths: (position, position < lengths), "clip", None, fill)
 
 
 def pick(op: str, r: Any, position: Any, fill_value: Any) -> Any:
-    """One token of each row."""
+    """Read one token of each row."""
     position = as_array(position)
     if not jnp.issubdtype(position.dtype, jnp.integer):
-        raise ArgumentTypeError(f"{op}: the position is {type_text(position)}; it must be of integers.")
+        raise ArgumentTypeError(f"{op}: the position must contain integers, got {type_text(position)}.")
     if dims_of(position).count(None):
         raise PositionalAxisError(
-            f"{op}: the position is {type_text(position)}; it has names only, {r.rows!r} among them, or none."
+            f"{op}: the position, {type_text(position)}, must be a scalar, or have named axes only, such as {r.rows!r}."
         )
 
     def at(lengths: Any) -> tuple[Any, Any]:
@@ -185,7 +185,7 @@ def pick(op: str, r: Any, position: Any, fill_value: Any) -> Any:
 
 
 def _read(op: str, r: Any, at: Any, mode: str, fill_value: Any, fill: Any) -> Any:
-    """Tokens by their position in a row: `at(lengths)` gives the position, and whether there is a token."""
+    """Read tokens by their position in a row: `at(lengths)` returns the position, and a mask of existing tokens."""
     apart = clash(r.rows, r.tokens)
     ends, lengths = ends_of(r.lengths, r.rows), whole(r.lengths, r.rows)
     starts = ends - lengths
@@ -202,12 +202,12 @@ def _read(op: str, r: Any, at: Any, mode: str, fill_value: Any, fill: Any) -> An
 
 
 def take_rows(op: str, r: Any, index: Any, size: int | None) -> tuple[Any, Any, Hashable]:
-    """The tokens of some rows, their lengths, and the name of these rows."""
+    """Return the tokens of some rows, their lengths, and the axis name of these rows."""
     index = as_array(index)
     if not jnp.issubdtype(index.dtype, jnp.integer):
-        raise ArgumentTypeError(f"{op}: the index is {type_text(index)}; it must be of integers.")
+        raise ArgumentTypeError(f"{op}: the index must contain integers, got {type_text(index)}.")
     if len(dims_of(index)) != 1:
-        raise PositionalAxisError(f"{op}: the index is {type_text(index)}; it has one axis, positional or named.")
+        raise PositionalAxisError(f"{op}: the index, {type_text(index)}, must have exactly one axis, positional or named.")
     (rows,) = dims_of(index)
     rows = r.rows if rows is None else rows
     index = index if isinstance(index, NamedArray) else named(index, [rows])
@@ -226,12 +226,12 @@ def take_rows(op: str, r: Any, index: Any, size: int | None) -> tuple[Any, Any, 
 
 
 def _tokens_of(op: str, r: Any, starts: Any, lengths: Any, rows: Hashable, size: int) -> Any:
-    """Tokens for a buffer of `size`, of rows that begin at `starts`."""
+    """Return tokens for a buffer of `size`, from rows that begin at `starts`."""
     numbers = known(lengths)
     if numbers is not None and numbers.astype(np.int64).sum(dims_of(lengths).index(rows)).max() > size:
         total = numbers.sum(dims_of(lengths).index(rows)).max()
         raise AxisSizeError(
-            f"{op}: the rows have {total} tokens together, but size={size}. Give a longer buffer (size=), or fewer rows."
+            f"{op}: the rows have {total} tokens in total, but size={size}. Give a longer buffer (size=), or fewer rows."
         )
     segments = at_rows(segments_of(op, lengths, rows, r.tokens, size))
     ends = ends_of(lengths, rows)
@@ -241,7 +241,7 @@ def _tokens_of(op: str, r: Any, starts: Any, lengths: Any, rows: Hashable, size:
 
 
 def index_of_tokens(r: Any) -> Any:
-    """The number of every token; that of the last real one for all behind it."""
+    """Return the number of every token, and the number of the last real token for all unused ones."""
     size = r.segments.named_shape[r.tokens]
     last = ends_of(r.lengths, r.rows)[every(r.rows), -1] - 1
     return _minimum(global_index("Ragged", r.tokens, size), _maximum(last, 0))

@@ -1,7 +1,7 @@
-"""`Ragged`: rows of different lengths, stored one after the other without padding.
+"""`Ragged`: rows of different lengths, concatenated without padding.
 
-Names make this simple: tokens are an axis, rows are another one, and which row a token is of is an array of integers over the tokens.
-What is computed for every token needs no new operation, what is computed by row is a segment reduction, and both know how to be sharded.
+Names make this simple: tokens are one axis, rows are another, and an integer array over the tokens contains the row of each
+token. Computations per token need no new operation, and computations per row are segment reductions. Both support sharding.
 """
 
 from __future__ import annotations
@@ -38,54 +38,58 @@ _maximum, _minimum = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"]
 
 
 def _said(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that says its name in programs, as an operation."""
+    """Register a method as an operation, so that its name appears in programs."""
     return operation(lambda self, *_, **__: (self.tokens, self.rows), name=f"Ragged.{function.__name__}", scope=True)(function)
 
 
 class _Type(type):
-    # JAX's functions say of an argument that they do not take which type it has.
+    # Errors of JAX about invalid arguments show the type of the argument.
     def __repr__(cls) -> str:
-        return f"<class 'namedax.{cls.__name__}', which functions of arrays do not take: {_REMEDY}>"
+        return f"<class 'namedax.{cls.__name__}', which functions of arrays do not accept: {_REMEDY}>"
 
 
-_REMEDY = "call a function of single tokens with r.map(function), and reduce by row with a method, as r.sum()"
+_REMEDY = "call a function of single tokens with r.map(function), and reduce by row with a method, such as r.sum()"
 
 
 @jax.tree_util.register_pytree_with_keys_class
 class Ragged(metaclass=_Type):
-    """Rows of different lengths, one after the other in one array without padding. Immutable; a pytree.
+    """Rows of different lengths, concatenated in one array without padding: an immutable pytree.
 
-    Two names say all: `tokens`, the axis of the entries of all rows, and `rows`. Any other name of `values` belongs to every token
-    (`embed`), and names that `lengths` has besides `rows` are batches, each with rows of its own.
+    Two axis names define the structure: `tokens`, the axis of the tokens of all rows, and `rows`. Any other axis of `values`
+    belongs to every token (`embed`), and further axes of `lengths` are batches with separate rows.
 
-    Why this form: `values` is a named array like any other, so that all functions of one token (`nx.dot(r.values, w, "embed")`) work on it
-    as they are, and whether tokens are sharded is decided in `axis_resources`. Offsets alone would have to be searched by every operation;
-    an array of segments, which travels with the tokens, is read where the token is. So a row may cross devices. And with
-    the names of rows and tokens stored beside the data, an operand that has `rows` meets every token of its row: `r - r.mean()`.
+    `values` is an ordinary named array, so all functions of one token (`nx.dot(r.values, w, "embed")`) apply to it.
+    `axis_resources` determines the sharding of tokens. Every operation would have to search offsets. Instead, an array of
+    segments has the sharding of the tokens and is read in place. So a row may cross devices. The object stores the names of
+    rows and tokens, so an operand with `rows` aligns with every token of its row: `r - r.mean()`.
 
-    **Unused tokens.** The buffer may be longer than all rows together, so that programs are compiled once. The tokens behind the last row are of
-    no row: `segments` is negative there. They hold a copy of the last real token, never zeros, so that a function of tokens is
-    finite there with its derivative, if it is at the real ones. No reduction, softmax, attention or contraction by row counts them, and their
-    gradient is zero. A reduction of `r.values` over `tokens` does count them: mask it with `r.is_token`, or say `r.sum()`.
+    **Unused tokens.** The buffer may be longer than all rows in total, so that programs are compiled once. The tokens after
+    the last row belong to no row: `segments` is negative there. They are copies of the last real token, never zeros. So a
+    function of tokens and its derivative are finite there if they are finite for real tokens. No reduction, softmax,
+    attention or contraction by row counts them, and their gradient is zero. A reduction of `r.values` over `tokens` does
+    count them: mask it with `r.is_token`, or use `r.sum()`.
 
     Args:
       values: a named array with `tokens`.
-      lengths: integers, named by `rows`, and by batches.
-      tokens: the name of the axis of all tokens.
-      rows: the name of the rows.
+      lengths: integers, with the axis `rows`, and batch axes.
+      tokens: the axis name of all tokens.
+      rows: the axis name of the rows.
 
-    Along sharded `tokens` this sends one token, which fills the unused end; over sharded `rows` it gathers the lengths. Rows that are longer
-    together than the buffer are an error where the lengths are known. Under a trace rows are cut then, and `is_cut` is true: all values, all
-    reductions by row and their gradients are NaN, of rows that are cut wholly too, and what is made of integers (an embedding of words) by
-    `replace` or `map`. Only integers and truth values themselves have no NaN: look at `is_cut`. A negative length counts as 0 under a trace.
+    Communication: along sharded `tokens`, one token, which fills the unused end; over sharded `rows`, an all-gather of the
+    lengths.
 
-    `jax.jit`, `jax.lax.scan`, `nx.xmap` and optax take it as any pytree. Lengths and segments are integers, so differentiate by the values,
-    `jax.grad(lambda v: loss(r.replace(v)))(r.values)`, or with `allow_int=True`.
+    Rows that exceed the buffer in total are an error if the lengths are known. Under a trace rows are truncated instead, and
+    `is_cut` is true. Then all values, all reductions by row and their gradients are NaN, also for rows that are lost
+    completely. The same holds for the results of `replace` or `map` on integers (an embedding of words). Only integers and
+    booleans themselves have no NaN: check `is_cut`. A negative length counts as 0 under a trace.
+
+    `jax.jit`, `jax.lax.scan`, `nx.xmap` and optax accept it like any pytree. Lengths and segments are integers, so
+    differentiate with respect to the values, `jax.grad(lambda v: loss(r.replace(v)))(r.values)`, or use `allow_int=True`.
 
     Raises:
-      AxisNameError: the names are not two names, or `values` has `rows`.
-      AxisNotFoundError: `values` has no `tokens`, or `lengths` no `rows`, or `values` lacks a batch.
-      AxisSizeError: the rows are longer than the buffer, or there is no row, or no token.
+      AxisNameError: the names are not two different axis names, or `values` has `rows`.
+      AxisNotFoundError: `values` has no `tokens`, or `lengths` has no `rows`, or `values` lacks a batch axis.
+      AxisSizeError: the rows exceed the buffer, or there is no row, or no token.
       ArgumentError: a length is negative.
       ArgumentTypeError: the lengths are not integers.
 
@@ -139,21 +143,21 @@ class Ragged(metaclass=_Type):
     # --- a pytree ---------------------------------------------------------------------------------------------------------
 
     def tree_flatten_with_keys(self) -> Any:
-        """The arrays, and the names."""
+        """Return the arrays, and the names."""
         key = jax.tree_util.GetAttrKey
         children = tuple((key(name), getattr(self, name)) for name in ("values", "lengths", "segments", "is_cut"))
         return children, (self.tokens, self.rows)
 
     @classmethod
     def tree_unflatten(cls, names: Any, children: Any) -> Ragged:
-        """From the arrays and the names."""
+        """Build a `Ragged` from the arrays and the names."""
         made = object.__new__(cls)
         made._set(*children, *names)
         return made
 
     @property
     def _names_kept(self) -> tuple[Hashable, ...]:
-        # Beside the arrays, where `nx.rename` of a tree does not change them.
+        # Static fields, so that `nx.rename` of a tree does not change them.
         return self.tokens, self.rows
 
     def __reduce__(self) -> Any:
@@ -166,7 +170,9 @@ class Ragged(metaclass=_Type):
             return f"Ragged({self.values!r}, {self.lengths!r}, {self.segments!r}, {self.is_cut!r})"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise ArgumentTypeError(f"Ragged: {self!r} is no array; {_REMEDY}. Its arrays are r.values, r.lengths and r.segments.")
+        raise ArgumentTypeError(
+            f"Ragged: {self!r} is not an array; {_REMEDY}. Its arrays are r.values, r.lengths and r.segments."
+        )
 
     # --- conversions ------------------------------------------------------------------------------------------------------
 
@@ -180,14 +186,14 @@ class Ragged(metaclass=_Type):
         axes: Sequence[Hashable | None] = (),
         size: int | None = None,
     ) -> Ragged:
-        """Of a list of rows: lists, NumPy's or JAX's arrays, along whose first axis the tokens are.
+        """Build a `Ragged` from a list of rows: lists, NumPy or JAX arrays, with the tokens along their first axis.
 
         Args:
           arrays: the rows. They differ in the size of the first axis only; an empty list is an empty row.
-          rows: the name of the rows.
-          tokens: the name of the tokens.
-          axes: names of the axes after the first, `None` for positional ones.
-          size: how many tokens the buffer has; default: as many as the rows have, and at least one.
+          rows: the axis name of the rows.
+          tokens: the axis name of the tokens.
+          axes: the names of the axes after the first, `None` for positional ones; by default all are positional.
+          size: the number of tokens in the buffer; by default the number of tokens in the rows, and at least one.
 
         Raises:
           AxisSizeError: the rows have more tokens than `size`, or there is no row.
@@ -208,24 +214,26 @@ class Ragged(metaclass=_Type):
         mask: Any = None,
         size: int | None = None,
     ) -> Ragged:
-        """Of an array in which every row is padded.
+        """Build a `Ragged` from an array in which every row is padded.
 
         Args:
           x: a named array with `rows` and `column`.
-          rows: the name of the rows.
-          column: the name of the positions within a row, of which the result has none.
-          tokens: the name of the tokens.
-          lengths: integers, named by `rows`: how many tokens each row has, at its beginning. Under a trace a length beyond the columns counts as
-            their number.
-          mask: or else truth values, named by `rows` and `column`: which entries are tokens. They keep their order.
-          size: how many tokens the buffer has; default: those of `x`, whatever their number under a trace; fewer if lengths are known.
+          rows: the axis name of the rows.
+          column: the axis name of the positions within a row, which the result lacks.
+          tokens: the axis name of the tokens.
+          lengths: integers, with the axis `rows`: the number of tokens at the beginning of each row; by default `None`. Under
+            a trace a length is limited to the number of columns.
+          mask: alternatively booleans, with the axes `rows` and `column`, that mark the tokens; by default `None`. Tokens
+            keep their order.
+          size: the number of tokens in the buffer. By default the number of tokens if lengths are known, and the number of
+            elements of `x` under a trace.
 
-        Over sharded rows: one all-reduce of the tokens, or one reduce-scatter, if the tokens are on the mesh axis of the rows. Over a
-        sharded `column` `x` is gathered.
+        Communication: over sharded rows, one all-reduce of the tokens, or one reduce-scatter if the tokens are sharded over
+        the mesh axis of the rows. Over a sharded `column`, `x` is gathered.
 
         Raises:
-          AxisNotFoundError: an array lacks a name.
-          ArgumentError: there are lengths and a mask, or neither.
+          AxisNotFoundError: an array lacks an axis.
+          ArgumentError: both lengths and a mask are given, or neither.
           AxisSizeError: there are more tokens than `size`.
         """
         values, lengths = packing.from_padded("Ragged.from_padded", x, rows, column, tokens, lengths, mask, size)
@@ -233,64 +241,66 @@ class Ragged(metaclass=_Type):
 
     @_said
     def padded(self, column: Hashable, size: int | None = None, *, fill: Any = 0) -> Any:
-        """An array with `rows` and `column`, in which every row is padded at its end.
+        """Return an array with `rows` and `column`, in which every row is padded at its end.
 
         Args:
-          column: the name of the positions within a row.
-          size: their number; default: that of the longest row, where it is known. Tokens beyond it are cut off.
-          fill: what stands behind a row.
+          column: the axis name of the positions within a row.
+          size: the number of positions; by default the length of the longest row, if it is known. Tokens beyond it are
+            dropped.
+          fill: the padding value, by default 0.
 
-        Over sharded tokens: one all-reduce of the result, or one reduce-scatter, if the rows are on their mesh axis.
+        Communication: over sharded tokens, one all-reduce of the result, or one reduce-scatter if the rows are sharded over
+        their mesh axis.
 
         Raises:
-          AxisNameError: `column` is not a name, or a name of this.
+          AxisNameError: `column` is not an axis name, or is an axis of this `Ragged`.
           ArgumentError: `size` is not given, and the lengths are not known.
         """
         return packing.padded("Ragged.padded", self, column, size, fill)
 
     def to_rows(self) -> list[np.ndarray]:
-        """The rows, each a NumPy array with the tokens along its first axis. Outside of programs, without batches.
+        """Return the rows as NumPy arrays with the tokens along their first axis, outside of traces and without batches.
 
         Raises:
           ArgumentError: the values are not known.
         """
         return packing.to_rows("Ragged.to_rows", self)
 
-    # --- what tokens and rows have --------------------------------------------------------------------------------------
+    # --- properties of tokens and rows ----------------------------------------------------------------------------------
 
     @property
     def dtype(self) -> Any:
-        """The element type of the values."""
+        """Return the dtype of the values."""
         return self.values.dtype
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return int(self.lengths.named_shape[self.rows])
 
     @property
     def is_token(self) -> Any:
-        """Whether a token is of a row, for all tokens. Sends nothing."""
+        """Return a mask of the tokens that belong to a row, without communication."""
         return self.segments >= 0
 
     @property
     def starts(self) -> Any:
-        """The number of each row's first token. Over sharded rows one all-gather of the lengths."""
+        """Return the number of each row's first token; over sharded rows, one all-gather of the lengths."""
         return rename(ends_of(self.lengths, self.rows), {every(self.rows): self.rows}) - self.lengths
 
     @property
     def positions(self) -> Any:
-        """The position of every token in its row, from 0. Over sharded rows one all-gather of the lengths."""
+        """Return the position of every token in its row, from 0; over sharded rows, one all-gather of the lengths."""
         starts = ends_of(self.lengths, self.rows) - whole(self.lengths, self.rows)
         first = take(starts, at_rows(self.segments), every(self.rows), mode="clip")
         return packing.index_of_tokens(self) - first
 
     @_said
     def spread(self, x: Any) -> Any:
-        """What `x` has for each row, for every token: its `rows` become `tokens`. Over sharded rows one all-gather of `x`.
+        """Repeat `x` for each row over the tokens of the row: `rows` becomes `tokens`. Over sharded rows, one all-gather of `x`.
 
         Raises:
-          AxisNotFoundError: `x` has no rows.
+          AxisNotFoundError: `x` lacks `rows`.
         """
         self._check_operand("Ragged.spread", x)
         if self.rows not in dims_of(x):
@@ -300,51 +310,56 @@ class Ragged(metaclass=_Type):
     # --- token by token --------------------------------------------------------------------------------------------------
 
     def replace(self, values: Any) -> Ragged:
-        """The same rows with other values, which have `tokens`, in the same order.
+        """Return the same rows with other values, which have `tokens`, in the same order.
 
         Raises:
-          AxisNotFoundError: the values have no tokens.
-          AxisSizeError: there are more or fewer of them.
+          AxisNotFoundError: the values lack `tokens`.
+          AxisSizeError: they have a different number of tokens.
         """
         op = "Ragged.replace"
         if isinstance(values, Ragged):
-            raise ArgumentTypeError(f"{op}: the values are {format_value(values)}. Give its values: r.replace(other.values).")
+            raise ArgumentTypeError(
+                f"{op}: the values must be an array, got {format_value(values)}. Pass its values: r.replace(other.values)."
+            )
         if self.tokens not in dims_of(values):
             raise_not_found(op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None])
         size, given = self.segments.named_shape[self.tokens], values.named_shape[self.tokens]
         if size != given:
-            raise AxisSizeError(f"{op}: axis {self.tokens!r} has size {given} in {type_text(values)}, and {size} in {self!r}.")
+            raise AxisSizeError(f"{op}: axis {self.tokens!r} has size {given} in {type_text(values)}, but {size} in {self!r}.")
         if self.rows in dims_of(values):
-            raise AxisNameError(f"{op}: the values {type_text(values)} have the axis {self.rows!r} of the rows too. Rename it.")
-        # Numbers of words could not be NaN where rows are cut; what is made of them can.
+            raise AxisNameError(
+                f"{op}: the values {type_text(values)} also have the axis {self.rows!r} of the rows. Rename it."
+            )
+        # Integers, such as words, cannot be NaN for truncated rows; floats computed from them can.
         is_first = not jnp.issubdtype(self.values.dtype, jnp.inexact)
         return self._made(spoiled(values, self.is_cut) if is_first else values, self)
 
     def map(self, function: Callable[..., Any], *others: Any) -> Ragged:
-        """`function` of the values, and of others: what has `rows` meets every token of its row.
+        """Apply `function` to the values and to other arrays; an array with `rows` aligns with every token of its row.
 
         Args:
-          function: of named arrays; it acts on every token by itself. `r.map(nx.nn.gelu)`, or `r.map(lambda v: nx.dot(v, w, "embed"))`.
+          function: a function of named arrays that acts on every token independently, such as `r.map(nx.nn.gelu)` or
+            `r.map(lambda v: nx.dot(v, w, "embed"))`.
           others: a `Ragged` with the same rows, or arrays.
 
         Raises:
           ArgumentError: another `Ragged` may have other rows.
-          AxisNotFoundError: the result has no tokens.
+          AxisNotFoundError: the result lacks `tokens`.
         """
         return self.replace(function(self.values, *(self._operand("Ragged.map", other) for other in others)))
 
     def astype(self, dtype: Any) -> Ragged:
-        """With another element type."""
+        """Convert the values to another dtype."""
         return self.replace(self.values.astype(dtype))
 
     def _check_operand(self, op: str, x: Any) -> None:
         if self.rows in dims_of(x) and self.tokens in dims_of(x):
             raise AxisNameError(
-                f"{op}: {type_text(x)} has both axes {self.rows!r} and {self.tokens!r}, but a token is of one row. Rename one of them."
+                f"{op}: {type_text(x)} has both axes {self.rows!r} and {self.tokens!r}, but a token belongs to one row. Rename one of them."
             )
 
     def _operand(self, op: str, other: Any) -> Any:
-        """What meets the values: numbers of rows are spread over their tokens."""
+        """Align an operand with the values: elements per row are repeated for their tokens."""
         if isinstance(other, Ragged):
             self._check_same_rows(op, other)
             return other.values
@@ -355,26 +370,24 @@ class Ragged(metaclass=_Type):
         names = [(r.tokens, r.rows) for r in (self, other)]
         if names[0] != names[1]:
             raise AxisNameError(
-                f"{op}: {self!r} has tokens {self.tokens!r} and rows {self.rows!r}, and {other!r} has tokens {other.tokens!r} and rows "
-                f"{other.rows!r}. Rename those of one."
+                f"{op}: {self!r} has tokens {self.tokens!r} and rows {self.rows!r}, but {other!r} has tokens {other.tokens!r} and rows "
+                f"{other.rows!r}. Rename the axes of one of them."
             )
         if self.segments.data is other.segments.data:
             return
         mine, others = known(self.segments), known(other.segments)
         if mine is None or others is None:
             raise ArgumentError(
-                f"{op}: {self!r} and {other!r} come from different places, and while the function is traced it is not known that their "
-                "rows have the same lengths. If they do, say so: r.replace(other.values)."
+                f"{op}: {self!r} and {other!r} have separate lengths, which cannot be compared during tracing. If their "
+                "rows have the same lengths, write r.replace(other.values)."
             )
         if self.segments.dims != other.segments.dims or not np.array_equal(mine, others):
-            raise ArgumentError(
-                f"{op}: {self!r} and {other!r} have rows of different lengths, so that their tokens do not meet."
-            )
+            raise ArgumentError(f"{op}: {self!r} and {other!r} have rows of different lengths, so their tokens do not align.")
 
     # --- row by row ------------------------------------------------------------------------------------------------------
 
     def _reduce(self, kind: str, values: Any, rows: Hashable | None = None) -> Any:
-        """Over the tokens, in a type in which many may be added up, and then in that of `jnp`."""
+        """Reduce over the tokens, in a dtype wide enough for many terms, and convert the result to the dtype of `jnp`."""
         wide = dtype = values.dtype
         if kind in ("sum", "prod"):
             dtype = jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
@@ -391,21 +404,22 @@ class Ragged(metaclass=_Type):
 
     @_said
     def sum(self) -> Any:
-        """The sum of each row; 0 for an empty one. Over sharded tokens one reduction of one number per row.
+        """Sum each row; 0 for an empty one.
 
-        That is an all-reduce, or a reduce-scatter, if the rows are on the mesh axis of the tokens. So are all of these reductions.
+        Communication over sharded tokens: one all-reduce of one number per row, or one reduce-scatter if the rows are sharded
+        over the same mesh axis. The same holds for the other reductions.
         """
         return self._reduce("sum", self.values)
 
     @_said
     def mean(self) -> Any:
-        """The mean of each row; NaN for an empty one, as in `jnp`."""
+        """Average each row; NaN for an empty one, as in `jnp`."""
         values = self._numbers()
         return self._reduce("sum", values) / self.lengths.astype(values.dtype)
 
     @_said
     def var(self) -> Any:
-        """The variance of each row, around its mean; NaN for an empty one. Two reductions."""
+        """Compute the variance of each row around its mean, with two reductions; NaN for an empty one."""
         values = self._numbers()
         every_row = every(self.rows)
         lengths = whole(self.lengths, self.rows).astype(values.dtype)
@@ -416,36 +430,36 @@ class Ragged(metaclass=_Type):
 
     @_said
     def std(self) -> Any:
-        """The standard deviation of each row; NaN for an empty one."""
+        """Compute the standard deviation of each row; NaN for an empty one."""
         return _sqrt(self.var())
 
     @_said
     def max(self) -> Any:
-        """The maximum of each row; of an empty one what `jax.ops.segment_max` gives: minus infinity, or the least integer."""
+        """Take the maximum of each row; an empty one gives minus infinity or the least integer, as in `jax.ops.segment_max`."""
         return self._reduce("max", self.values)
 
     @_said
     def min(self) -> Any:
-        """The minimum of each row; of an empty one infinity, or the largest integer."""
+        """Take the minimum of each row; an empty one gives infinity or the largest integer."""
         return self._reduce("min", self.values)
 
     @_said
     def prod(self) -> Any:
-        """The product of each row; 1 for an empty one. As `nx.segment_prod` it has no gradient."""
+        """Multiply the values of each row; 1 for an empty one. As for `nx.segment_prod`, there is no gradient."""
         return self._reduce("prod", self.values)
 
     @_said
     def any(self) -> Any:
-        """Whether a value of each row is true; false for an empty one."""
+        """Return True for each row with a true value; false for an empty one."""
         return self._reduce("sum", (self.values != 0).astype(jnp.int32)) > 0
 
     @_said
     def all(self) -> Any:
-        """Whether all values of each row are true; true for an empty one."""
+        """Return True for each row with only true values; true for an empty one."""
         return self._reduce("sum", (self.values == 0).astype(jnp.int32)) == 0
 
     def _shifted(self, values: Any) -> tuple[Any, Any]:
-        """The exponentials relative to the maximum of every row, and that maximum (0 where it is not finite), for `every` row."""
+        """Subtract the maximum of every row, and return it too (0 if it is not finite), for `every` row."""
         every_row = every(self.rows)
         largest = jax.lax.stop_gradient(self._reduce("max", jax.lax.stop_gradient(values), every_row))
         largest = _where(_isfinite(largest), largest, jnp.zeros((), values.dtype))
@@ -453,7 +467,7 @@ class Ragged(metaclass=_Type):
 
     @_said
     def logsumexp(self) -> Any:
-        """The logarithm of the sum of the exponentials of each row; minus infinity for an empty one. Two reductions."""
+        """Compute the log-sum-exp of each row, with two reductions; minus infinity for an empty one."""
         shifted, largest = self._shifted(self._numbers())
         total = self._reduce("sum", _exp(shifted))
         largest = rename(largest, {every(self.rows): self.rows})
@@ -462,7 +476,7 @@ class Ragged(metaclass=_Type):
 
     @_said
     def softmax(self) -> Ragged:
-        """The softmax of each row. Over sharded tokens two reductions of one number per row."""
+        """Compute the softmax of each row; over sharded tokens, two reductions of one number per row."""
         shifted, _ = self._shifted(self._numbers())
         terms = _exp(shifted)
         every_row = every(self.rows)
@@ -471,24 +485,24 @@ class Ragged(metaclass=_Type):
 
     @_said
     def log_softmax(self) -> Ragged:
-        """The logarithm of the softmax of each row. Over sharded tokens two reductions of one number per row."""
+        """Compute the logarithm of the softmax of each row; over sharded tokens, two reductions of one number per row."""
         shifted, _ = self._shifted(self._numbers())
         every_row = every(self.rows)
         total = self._reduce("sum", _exp(shifted), every_row)
-        total = _where(total == 0, 1, total)  # of rows that no token reads
+        total = _where(total == 0, 1, total)  # for rows that no token reads
         return self.replace(shifted - take(_log(total), at_rows(self.segments), every_row, mode="clip"))
 
     # --- networks --------------------------------------------------------------------------------------------------------
 
     @_said
     def dot(self, w: Any, axis: Any) -> Ragged:
-        """The contraction of every token with `w` over names; if `w` has the rows, with the weights of its row.
+        """Contract every token with `w` over names; if `w` has the rows, with the weights of its row.
 
-        That is what experts without capacity do, when rows are experts: `nx.nn.grouped_dot`, which says what is sent.
+        The latter applies experts without capacity if rows are experts. For the communication see `nx.nn.grouped_dot`.
 
         Args:
           w: a named array.
-          axis: the names that are contracted, one or a tuple.
+          axis: the contracted axis names, one or a tuple.
         """
         if self.rows not in dims_of(w):
             return self.replace(dot(self.values, w, axis))
@@ -497,19 +511,20 @@ class Ragged(metaclass=_Type):
 
     @_said
     def attention(self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any) -> Ragged:
-        """Attention within each row: a token attends to the tokens of its own row.
+        """Compute attention within each row: a token attends to the tokens of its own row.
 
         Args:
-          query: an array with the tokens and `features`, made of these values.
+          query: an array with the tokens and `features`, computed from these values.
           key: the same, for the keys.
           value: an array with the tokens.
-          features: the name that queries and keys are contracted over.
-          **options: of `nx.nn.dot_product_attention`: `is_causal=True`, heads, a bias, a window.
+          features: the axis name over which queries and keys are contracted.
+          **options: options of `nx.nn.dot_product_attention`: `is_causal=True`, heads, a bias, a window.
 
         Returns:
           A `Ragged` of these rows.
 
-        Over sharded tokens a ring, in which the numbers of the rows go round with the keys, and blocks without a row in common are not computed.
+        Communication: over sharded tokens, a ring in which the row numbers travel with the keys. Blocks without a row in
+        common are not computed.
         """
         segments = {"segments": at_rows(self.segments), "key_segments": self.segments}
         return self.replace(
@@ -520,31 +535,32 @@ class Ragged(metaclass=_Type):
 
     @_said
     def pick(self, position: Any, *, fill_value: Any = None) -> Any:
-        """One token of each row: `r.pick(0)` the first, `r.pick(-1)` the last.
+        """Read one token of each row: `r.pick(0)` the first, `r.pick(-1)` the last.
 
         Args:
           position: an integer, or integers by row, within the row; negative ones count from its end.
-          fill_value: for a row that has no such token; default: as `nx.take`, NaN.
+          fill_value: the value for a row without such a token; by default NaN, as in `nx.take`.
 
-        Over sharded tokens: one all-reduce of a token for each row, or one reduce-scatter, if the rows are on their mesh axis.
+        Communication: over sharded tokens, one all-reduce of a token for each row, or one reduce-scatter if the rows are
+        sharded over their mesh axis.
         """
         return packing.pick("Ragged.pick", self, position, fill_value)
 
     @_said
     def take(self, index: Any, *, size: int | None = None) -> Ragged:
-        """Some of the rows, in any order, or several times.
+        """Select some of the rows, in any order, possibly repeated.
 
         Args:
-          index: the numbers of the rows: integers with one positional axis, or with one name, which names the rows of the result. Negative
-            ones count from the end; a number out of range makes an empty row.
-          size: how many tokens the result has; default: as many as this has.
+          index: the numbers of the rows: integers with one positional or named axis. A named axis becomes the axis of the
+            rows in the result. Negative numbers count from the end; a number out of range gives an empty row.
+          size: the number of tokens in the result; by default the number of tokens in this one.
 
-        Over sharded tokens they are exchanged: one all-gather of integers, and one reduce-scatter of all tokens.
+        Communication: over sharded tokens, one all-gather of integers, and one reduce-scatter of all tokens.
 
         Raises:
           AxisSizeError: the rows have more tokens than `size`.
-          PositionalAxisError: the index has not one axis.
-          ArgumentTypeError: the index is not of integers.
+          PositionalAxisError: the index does not have exactly one axis.
+          ArgumentTypeError: the index does not contain integers.
         """
         values, lengths, rows = packing.take_rows("Ragged.take", self, index, size)
         taken = Ragged(values, lengths, tokens=self.tokens, rows=rows)

@@ -1,7 +1,8 @@
-"""What tokens have to do with their rows: which row a token is of, what is reduced by row, and what a row says to its tokens.
+"""The relation of tokens and rows: the row of each token, reductions by row, and values of rows repeated for tokens.
 
-Rows may live on the mesh axis of the tokens, where two names never meet in one array. So whatever tokens have to read of their rows
-goes under a name of its own, `every(rows)`, which is never mapped: it is the numbers of all rows, that are few, and not the tokens.
+Rows may be sharded over the mesh axis of the tokens, and two names of one mesh axis cannot be in one array. So all data that
+tokens read from their rows uses the separate name `every(rows)`, which is never mapped. It holds the numbers of all rows,
+which are few, and never the tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _where, _minimum = ELEMENTWISE["where"], ELEMENTWISE["minimum"]
 
 
 class Every(Record):
-    """The name under which all entries of an axis are on every device."""
+    """The name of an axis with all of its elements on every device."""
 
     name: Hashable
 
@@ -39,17 +40,17 @@ class Every(Record):
 
 
 def every(name: Hashable) -> Hashable:
-    """The name under which all entries of an axis are on every device."""
+    """Return the name of an axis with all of its elements on every device."""
     return Every(name)
 
 
 def whole(x: Any, rows: Hashable) -> Any:
-    """`x`, whose rows are on every device then. Over mapped rows one all-gather."""
+    """Replicate the rows of `x` on every device; for mapped rows, by one all-gather."""
     return rename(x, {rows: every(rows)})
 
 
 def known(x: Any) -> np.ndarray | None:
-    """The values of an array, where they are known while the program is traced."""
+    """Return the values of an array, if they are known during tracing."""
     data = x.data if isinstance(x, NamedArray) else jnp.asarray(x)
     if isinstance(data, jax.core.Tracer) or not data.is_fully_addressable:
         return None
@@ -57,14 +58,14 @@ def known(x: Any) -> np.ndarray | None:
 
 
 def ends_of(lengths: Any, rows: Hashable) -> Any:
-    """Where every row ends, for `every(rows)`."""
+    """Return the end of every row, for `every(rows)`."""
     return CUMULATIVE["cumsum"](whole(lengths, rows), every(rows))
 
 
 def segments_of(op: str, lengths: Any, rows: Hashable, tokens: Hashable, size: int) -> Any:
-    """The number of the row of every token; `~row` for a token behind all rows, of the row that has the last one of all.
+    """Return the row number of every token; a token after all rows has `~row` for the row of the last token.
 
-    Row-major: tokens of a row are one after the other, and rows in their order.
+    Row-major: tokens of a row are contiguous, and rows are in order.
     """
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
@@ -74,23 +75,23 @@ def segments_of(op: str, lengths: Any, rows: Hashable, tokens: Hashable, size: i
 
 
 def at_rows(segments: Any) -> Any:
-    """The row that every token reads: its own; the last token's one for those behind all rows."""
+    """Return the row that every token reads: its own, or the last token's row for tokens after all rows."""
     return _where(segments < 0, ~segments, segments)
 
 
 def spread(x: Any, segments: Any, rows: Hashable) -> Any:
-    """What `x` has for a row, for each of its tokens."""
+    """Repeat the element of `x` for a row for each of its tokens."""
     return take(whole(x, rows), at_rows(segments), every(rows), mode="clip")
 
 
 def reduce_rows(kind: str, values: Any, segments: Any, rows: Hashable, tokens: Hashable, count: int) -> Any:
-    """A segment reduction to the axis `rows`, or to `every` row. Tokens of no row are left out, and their gradient is zero."""
+    """Reduce segments to the axis `rows`, or to `every` row; tokens without a row are excluded and have zero gradients."""
     numbers = _where(segments < 0, count, segments)  # in order
     return SEGMENTS[f"segment_{kind}"](values, numbers, count, axis=tokens, out_axis=rows, indices_are_sorted=True)
 
 
 def spoiled(x: Any, is_cut: Any) -> Any:
-    """`x`, or NaN if rows were cut, in values and in gradients: what is left of rows is a wrong number. Integers stay as they are."""
+    """Replace `x` by NaN if rows were truncated, in values and gradients, because results are then wrong; keep integers."""
     numbers = known(is_cut)
     if not jnp.issubdtype(x.dtype, jnp.inexact) or (numbers is not None and not numbers.any()):
         return x
@@ -98,6 +99,6 @@ def spoiled(x: Any, is_cut: Any) -> Any:
 
 
 def clash(first: Hashable, second: Hashable) -> bool:
-    """Whether two names are on one mesh axis here."""
+    """Return True if two names are sharded over one mesh axis here."""
     region = ambient()
     return region is not None and bool(set(region.resources.get(first, ())) & set(region.resources.get(second, ())))

@@ -1,7 +1,8 @@
-"""Tokens to the devices that have the weights of their groups, and their results back, by `jax.lax.ragged_all_to_all`.
+"""Transfer of tokens to the devices with the weights of their groups, and of results back, by `jax.lax.ragged_all_to_all`.
 
-That collective wants four offsets and sizes for each other device. They all follow from one small table, how many tokens each device has for each
-other one, which is gathered. GPUs and TPUs have it; elsewhere tokens are gathered, and results reduce-scattered (`grouped`).
+That collective requires four offsets and sizes for each other device. They all follow from one small gathered table: the
+number of tokens that each device has for each other one. GPUs and TPUs support the collective; elsewhere tokens are gathered,
+and results reduce-scattered (`grouped`).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ Axes = tuple[str, ...]
 
 
 def has_ragged_exchange(platform: str) -> bool:
-    """Whether devices of a platform have `ragged_all_to_all`."""
+    """Return True if devices of a platform support `ragged_all_to_all`."""
     return platform in ("gpu", "tpu")
 
 
 def can_be_ragged(region: Region | None, axes: Axes) -> bool:
-    """Whether tokens can be exchanged so along these mesh axes: one axis, of devices that have the collective."""
+    """Return True if tokens can be exchanged along these mesh axes: a single axis, of devices with the collective."""
     mesh = None if region is None else region.mesh
     if not isinstance(mesh, Mesh) or len(axes) != 1 or isinstance(axes[0], LoopAxis):
         return False
@@ -38,14 +39,14 @@ def can_be_ragged(region: Region | None, axes: Axes) -> bool:
 
 
 def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, Any], Any]) -> Any:
-    """`multiply(rows, ids)` on the devices that have the groups, of which every device has as many.
+    """Compute `multiply(rows, ids)` on the devices that have the groups, with the same number of groups on each.
 
     Args:
       rows: the tokens of this device, `[tokens, k]`.
-      ids: the number of each token's group, among all; that of all groups for none.
-      here: how many groups a device has.
-      axes: the one mesh axis of groups and tokens.
-      multiply: of tokens and the numbers of their groups among those of the device, `here` for none.
+      ids: the number of each token's group, among all groups; the number of all groups for none.
+      here: the number of groups on a device.
+      axes: the single mesh axis of groups and tokens.
+      multiply: a function of tokens and the numbers of their groups among the groups of the device, `here` for none.
     """
     devices = lax.axis_size(axes[0])
     order = jnp.argsort(ids, stable=True)
@@ -54,11 +55,11 @@ def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, 
     edges = jnp.arange(devices, dtype=ids.dtype) * here
     owner = (ids[:, None] >= edges[None]) & (ids[:, None] < edges[None] + here)
     sent = jnp.sum(owner, 0, dtype=jnp.int32)
-    table = comm.all_gather(sent[None], 0, axes, "varying")  # from whom, to whom
+    table = comm.all_gather(sent[None], 0, axes, "varying")  # from sender, to receiver
     route = _Route(table, axes, cast_data(jnp.zeros((), jnp.int32), variance))
     buffer = rows.shape[0] * devices
     arrived = route.send(rows, buffer)
-    numbers = _exchange(ids + 1, buffer, route.there, axes)  # a place that nothing arrives at has 0
+    numbers = _exchange(ids + 1, buffer, route.there, axes)  # an unused row of the buffer has 0
     own = numbers - 1 - comm.block_index(axes).astype(ids.dtype) * here
     results = multiply(arrived, jnp.where((numbers > 0) & (own >= 0) & (own < here), own, here))
     back = route.back(results, rows.shape[0])
@@ -68,30 +69,30 @@ def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, 
 
 
 def in_their_places(rows: Any, order: Any) -> Any:
-    """Rows that were taken in `order`, where they were before."""
+    """Reverse the permutation of rows that were taken in `order`."""
     numbers = cast_data(jnp.arange(order.size, dtype=order.dtype), varying(order))
     place = jnp.zeros_like(order).at[order].set(numbers, unique_indices=True, mode="promise_in_bounds")
     return jnp.take(rows, place, axis=0, mode="clip", unique_indices=True)
 
 
 class _Route:
-    """Who sends what to whom. Each way is the transpose of the other."""
+    """The offsets and sizes of the transfers between devices; each direction is the transpose of the other."""
 
     def __init__(self, table: Any, axes: Axes, zero: Any):
         self.axes = axes
         me = comm.block_index(axes)
         to, of = table[me] + zero, table[:, me] + zero
-        before = jnp.cumsum(table, 0) - table  # those of earlier devices, at the receiver
-        along = jnp.cumsum(table, 1) - table  # those for earlier devices, at the sender
+        before = jnp.cumsum(table, 0) - table  # tokens of earlier devices, at the receiver
+        along = jnp.cumsum(table, 1) - table  # tokens for earlier devices, at the sender
         self.there = (along[me] + zero, to, before[me] + zero, of)
         self.home = (before[:, me] + zero, of, along[:, me] + zero, to)
 
     def send(self, rows: Any, size: int) -> Any:
-        """Rows where their groups are, in a buffer of `size`."""
+        """Send rows to the devices of their groups, in a buffer of `size`."""
         return _both_ways(rows, size, self.there, self.home, self.axes)
 
     def back(self, rows: Any, size: int) -> Any:
-        """Rows where they came from."""
+        """Send rows back to their original devices."""
         return _both_ways(rows, size, self.home, self.there, self.axes)
 
 

@@ -1,4 +1,4 @@
-"""What is drawn along an axis that an array has: categories, permutations, entries."""
+"""Draws along an axis of an array: categories, permutations, elements."""
 
 from __future__ import annotations
 
@@ -59,26 +59,27 @@ def categorical(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int] | None = None,
 ) -> Any:
-    """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`.
+    """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
     Args:
       key: a key, or a named array of keys.
-      logits: unnormalised log probabilities, named or not.
-      axis: the axis of the categories, a position or a name.
-      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with that of `logits` without
-        `axis`.
-      replace: whether one instance can draw a category several times.
-      mode: as in `jax.random.categorical`.
-      named_shape: sizes of the names to draw along.
-      out_sharding: as in `jax.random.categorical`, for arrays without names.
+      logits: unnormalized log probabilities, named or not.
+      axis: the axis of the categories, named or positional; by default -1.
+      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with the shape of `logits` without
+        `axis`; by default that shape.
+      replace: if `True` (default), one instance can draw a category several times.
+      mode: as in `jax.random.categorical`; by default `None`.
+      named_shape: the sizes of additional axes to draw along; by default none.
+      out_sharding: as in `jax.random.categorical`, for arrays without named axes; by default `None`.
 
     Returns:
-      Integers with the names of `named_shape` and of `logits`. The numbers are those of `jax.random.categorical` for the array
-      that has the names in front (those of `named_shape` in the order given, then the others, sorted) and, if `axis` is a
-      name, the categories last.
+      Integers with the axes of `named_shape` and of `logits`. The numbers equal `jax.random.categorical` for an array with
+      the named axes in front and, if `axis` is a name, the categories last. The names of `named_shape` come first in the
+      given order, then the others, sorted.
 
-    Sharded: every device adds its block of the noise to its block of the logits, and offers its best category: two all-reduces
-    of the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and offers its best category. Over
+    sharded categories this costs two all-reduces of the result, otherwise nothing. Without replacement the logits are
+    gathered.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -147,7 +148,7 @@ def _categorical_without_replacement(
         whole = tuple(n for i, n in enumerate(logits.shape) if i != logits.ndim - 1)
         return jax.random.categorical(key, logits, -1, (*(sizes[n] for n in samples), *prefix, *whole), False, mode)
 
-    # One dimension after the other: names of the logits, their positional axes, the categories.
+    # Transpose the dimensions: names of the logits, their positional axes, the categories.
     if name is not None:
         logits = make_in_region(*gather_last(logits, name)) if isinstance(logits, NamedArray) else logits
     else:
@@ -170,21 +171,22 @@ def _categorical_without_replacement(
 
 @operation(scope=True)
 def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
-    """Permutes `x` at random along an axis.
+    """Permute `x` randomly along an axis.
 
     Args:
       key: a key, or a named array of keys: one permutation for each.
       x: an array, named or not, or an integer `n` for the numbers below `n`.
-      axis: a position or a name. For an integer `x`, a name is that of the result's axis.
-      independent: whether every slice along `axis` is permuted by itself, as in `jax.random.permutation`; then the array that
-        is permuted has the names in front, sorted.
-      out_sharding: as in `jax.random.permutation`, for arrays without names.
+      axis: a positional or named axis, by default 0. For an integer `x`, a name becomes the axis of the result.
+      independent: if `True`, every slice along `axis` is permuted independently, as in `jax.random.permutation`. The permuted
+        array then has the named axes in front, sorted. By default `False`.
+      out_sharding: as in `jax.random.permutation`, for arrays without named axes; by default `None`.
 
     Returns:
-      An array of the same type. Unless `independent`, all instances are permuted alike, by `jax.random.permutation(key, size)`.
+      An array of the same type. Unless `independent`, all instances have the same permutation, `jax.random.permutation(key,
+      size)`.
 
-    Along a sharded name the permutation is not known when the program is compiled: one reduce-scatter, of the whole axis. With
-    `independent` the array is gathered.
+    Communication: along a sharded axis the permutation is not known at compile time, so it costs one reduce-scatter of the
+    complete axis. With `independent` the array is gathered.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -210,7 +212,7 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
         raise_not_found(op, axis, type_text(x), list(sizes))
     if axis in names_of(key):
         raise AxisNotFoundError(
-            f"{op}: the key has the axis {format_value(axis)}, which is to be permuted; a permutation needs one key for all of it."
+            f"{op}: the key has the axis {format_value(axis)}, the permuted axis; a permutation needs one key for the complete axis."
         )
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
@@ -248,25 +250,25 @@ def choice(
     *,
     named_shape: Mapping[Hashable, int] | None = None,
 ) -> Any:
-    """Random entries of `a` along an axis, or random numbers below `a`.
+    """Draw random elements of `a` along an axis, or random numbers below `a`.
 
     Args:
       key: a key, or a named array of keys.
       a: an array, named or not, or an integer.
-      shape: the positional shape to draw. It stands where `axis` stood, or in front of the positional axes of `a` if that is a
-        name.
-      replace: whether an entry can be drawn several times.
-      p: probabilities along `axis`, with that name or one positional axis; default: all equal.
-      axis: a position or a name.
-      mode: as in `jax.random.choice`.
-      named_shape: sizes of the names to draw along. It may contain `axis`: a resampled axis.
+      shape: the positional shape to draw, by default `()`. It replaces a positional `axis`, or precedes the positional axes
+        of `a` if `axis` is a name.
+      replace: if `True` (default), an element can be drawn several times.
+      p: probabilities along `axis`, with that name or one positional axis; by default all equal.
+      axis: a positional or named axis, by default 0.
+      mode: as in `jax.random.choice`; by default `None`.
+      named_shape: the sizes of the named axes to draw along, by default none. It may contain `axis`: a resampled axis.
 
     Returns:
-      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Names of `a` that are drawn along are batch
+      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Axes of `a` in `named_shape` are batch
       axes.
 
-    Along a sharded name every device reads what it has, and one all-reduce of the result puts that together (one reduce-scatter
-    where the axis itself is drawn along); `a` is not gathered, `p` is.
+    Communication: along a sharded axis every device reads its own elements, and one all-reduce of the result combines them.
+    It is one reduce-scatter if `named_shape` contains the axis itself. `a` is not gathered, but `p` is.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -301,7 +303,7 @@ def choice(
         left = [name for name in names_of(p) if name not in names_of(key)]
         if left:
             raise NamedAxesLeftError(
-                f"{op}: the probabilities have the axes {show_names(left)}, which the key lacks. Give a key for each "
+                f"{op}: the probabilities have the axes {show_names(left)}, which the key lacks. Pass a key for each "
                 "(random.split with named_shape), or use random.categorical(key, log(p), axis)."
             )
     parameters = {"p": p} if isinstance(p, NamedArray) else {}

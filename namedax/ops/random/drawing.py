@@ -1,16 +1,16 @@
-"""Drawing: whole arrays from one key on every device, cut to its block.
+"""Draws of complete arrays from one key on every device, which keeps its block.
 
-**The numbers.** What is drawn is `jax.random.f(key, sizes + shape)`, where `sizes` are those of `named_shape` in the order
-given there. Names that only parameters have follow, sorted by their text. So the numbers depend neither on the mesh nor on
-`axis_resources`, nor on the physical order of any array. A key that has names itself is one key per instance: each draws on
-its own, as under `jax.vmap`, and its names belong to the result.
+**The numbers.** A draw is `jax.random.f(key, sizes + shape)`, with the sizes of `named_shape` in the given order. Names that
+only parameters have follow, sorted by their text. So the numbers depend neither on the mesh nor on `axis_resources`, nor on
+the physical order of any array. A key with named axes is one key per instance: each instance draws independently, as under
+`jax.vmap`, and the result has these axes.
 
-**What it costs.** Nothing is sent for the draw itself: in a mapped body every device draws the whole array from the same key,
-and keeps its block. XLA does not cut the generator down to the block (not on CPUs, where a draw of 16384 x 64 numbers on eight
-devices takes 8.7 times the operations and ten times the memory of a block). For arrays that are too large for that, draw with
-one key per instance, of which every device has only its own: `normal(split(key, named_shape={"batch": 128}), shape)`. A
-*parameter* with a sharded name is gathered for the draw (its gradient is a reduce-scatter), because some samplers depend on
-all parameters at once; those of `bernoulli` and `categorical` are not.
+**The cost.** The draw itself does not communicate. In a mapped body every device draws the complete array from the same key,
+and keeps its block. XLA does not restrict the generator to the block. On eight CPU devices, a draw of 16384 x 64 numbers
+takes 8.7 times the operations and ten times the memory of a block. For larger arrays, draw with one key per instance, so that
+every device has only its own keys: `normal(split(key, named_shape={"batch": 128}), shape)`. A *parameter* with a sharded axis
+is gathered for the draw (its gradient is a reduce-scatter), because some samplers depend on all parameters at once. The
+parameters of `bernoulli` and `categorical` are not gathered.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Sizes = dict[Hashable, int]
 
 
 def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Sizes:
-    """`named_shape`, checked; empty if there is none."""
+    """Validate `named_shape`; `None` gives an empty dict."""
     return {} if named_shape is None else named_sizes(op, named_shape)
 
 
 def names_of(value: Any) -> list[Hashable]:
-    """The names of an array, in their physical order."""
+    """Return the names of an array, in their physical order."""
     return [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
 
 
 def global_sizes(op: str, value: Any) -> Sizes:
-    """The global size of each name of an array."""
+    """Return the global size of each named axis of an array."""
     region = ambient()
     block = to_local(value, op, region)
     if not isinstance(block, NamedArray):
@@ -64,7 +64,7 @@ def global_sizes(op: str, value: Any) -> Sizes:
 
 
 def place_of(name: Hashable) -> tuple[str, ...]:
-    """The mesh axes on which the blocks of `name` live; what is drawn is whole, and cut with its padding."""
+    """Return the mesh axes of the blocks of `name`; a complete draw is sliced to them, with padding."""
     region = ambient()
     return region.place(name) if region is not None and region.manual and name is not None else ()
 
@@ -81,21 +81,21 @@ def draw(
     last: Hashable | None = None,
     rank: int | None = None,
 ) -> Any:
-    """Draws whole arrays and cuts them to the blocks of this device.
+    """Draw complete arrays, and slice them to the blocks of this device.
 
     Args:
       op: the function, for messages.
-      call: `call(key, shape, **parameters)` draws a positional array, whose first dimensions are `shape`.
+      call: `call(key, shape, **parameters)` draws a positional array with `shape` as its first dimensions.
       key: a key, or a named array of keys: one draw for each.
-      sizes: global sizes of the names to draw, in the order that decides the numbers.
+      sizes: the global sizes of the names to draw, in the order that determines the numbers.
       shape: the positional shape to draw.
-      parameters: named arrays; their names that neither the key has nor `sizes` follow, sorted.
-      events: how many dimensions at the end of a parameter belong to one draw; default 0.
-      last: a name for the last dimension drawn.
-      rank: the rank of `shape` as parameters see it, if it is not that of `shape`.
+      parameters: named arrays; their names that neither the key nor `sizes` has follow, sorted.
+      events: the number of dimensions at the end of a parameter that belong to one draw; by default 0.
+      last: a name for the last dimension of the draw.
+      rank: the rank of `shape` for parameters, if it differs from the rank of `shape`.
 
     Returns:
-      A named array, or a plain one if there are no names.
+      A named array, or a plain one if there are no named axes.
     """
     given = (op, call, key, sizes, shape, parameters, events, last, rank)
     if not is_worth_saying((key, *(parameters or {}).values())):
@@ -122,9 +122,7 @@ def _draw(
     extra = sorted(named - set(sizes) - set(of_key), key=lambda name: (str(name), repr(name)))
     wanted = [*(name for name in sizes if name not in of_key), *extra]
     if last in (*of_key, *wanted) and last is not None:
-        raise AxisSizeError(
-            f"{op}: the axis {last!r} is drawn along already; choose another name in named_shape or in the key."
-        )
+        raise AxisSizeError(f"{op}: the axis {last!r} already occurs in named_shape or in the key. Choose another name there.")
     region = ambient()
     if region is not None and region.resources:
         region.check_placement(op, (*of_key, *wanted))
@@ -152,10 +150,10 @@ def _draw(
 
 
 def _checked_key(op: str, key: Any) -> Any:
-    """The key as the body sees it.
+    """Return the key as seen in the body.
 
     Raises:
-      ArgumentTypeError: it is none.
+      ArgumentTypeError: it is not a key.
     """
     key = to_local(key, op, ambient())
     if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
@@ -166,10 +164,10 @@ def _checked_key(op: str, key: Any) -> Any:
 
 
 def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -> Sizes:
-    """The size of every name of a draw.
+    """Return the size of every named axis of a draw.
 
     Raises:
-      AxisSizeError: a name has two sizes.
+      AxisSizeError: an axis has two sizes.
     """
     known = global_sizes(op, key)
     for names in (*(global_sizes(op, parameter) for parameter in parameters.values()), sizes):
@@ -183,7 +181,7 @@ def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -
 
 
 def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
-    """What was drawn, of which the first `blocked` axes are blocks already, and the others whole."""
+    """Slice a draw to blocks and name it; its first `blocked` axes are blocks already, and the others are complete."""
     region = ambient()
     if region is not None and region.manual:
         old = [place_of(dim) if i < blocked else () for i, dim in enumerate(dims)]
@@ -192,7 +190,7 @@ def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
 
 
 def spread_parameter(parameter: Any, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int) -> Any:
-    """A parameter as a draw takes it: whole, with positional axes for the names that are drawn along."""
+    """Gather a parameter for a draw, with positional axes for the names to draw along."""
     region = ambient()
     block = to_local(parameter, op, region)
     dims, data = block._dims, block._data
@@ -215,7 +213,7 @@ def spread_parameter(parameter: Any, op: str, of_key: list[Hashable], wanted: li
 
 
 def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = None) -> Sizes:
-    """`sizes`, then those of the other names of `value`, sorted: what is drawn along, in the order that decides the numbers."""
+    """Return `sizes` followed by the other names of `value`, sorted: the named axes to draw, in the order of the numbers."""
     own = {
         name: n
         for name, n in global_sizes("random", value).items()
@@ -225,7 +223,7 @@ def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = Non
 
 
 def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
-    """`x` with the axis `name` whole and positional, behind all others."""
+    """Gather the axis `name` of `x`, and move it to the end as a positional axis."""
     block = to_local(x, "categorical", ambient())
     dims, data = block._dims, block._data
     i = dims.index(name)
@@ -234,15 +232,15 @@ def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
     return jnp.moveaxis(data, i, -1), (*dims[:i], *dims[i + 1 :], None)
 
 
-_SHARDED = "{op}: out_sharding is for arrays without names; axis_resources place named ones."
+_SHARDED = "{op}: out_sharding is only for arrays without named axes. Shard named arrays with axis_resources."
 
 
 def refuse_sharding(op: str, out_sharding: Any) -> None:
-    """Raises if `out_sharding` is given for arrays with names."""
+    """Raise if `out_sharding` is given for arrays with named axes."""
     if out_sharding is not None:
         raise NamedAxesLeftError(_SHARDED.format(op=op))
 
 
 def sharding_argument(out_sharding: Any) -> dict[str, Any]:
-    """As an argument, if it is given: not every release of JAX has it."""
+    """Return `out_sharding` as keyword arguments if it is given, because some releases of JAX lack it."""
     return {} if out_sharding is None else {"out_sharding": out_sharding}

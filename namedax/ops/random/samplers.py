@@ -1,4 +1,4 @@
-"""The samplers of `jax.random`, with `named_shape`, and its functions of keys and seeds, vectorised over names."""
+"""Samplers of `jax.random` with `named_shape`, and its functions of keys and seeds, vectorized over names."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from namedax.ops.random.drawing import Sizes, draw, refuse_sharding, sizes_of, w
 
 __all__ = ["key_impl", "named_version", "split"]
 
-# Dimensions at the end of a parameter that belong to one draw.
+# The number of dimensions at the end of a parameter that belong to one draw.
 _EVENT = {"multivariate_normal": {"mean": 1, "cov": 2}, "dirichlet": {"alpha": 1}, "multinomial": {"p": 1}}
 
 
 def named_version(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A function of `jax.random` for named arrays: what draws gets `named_shape`, what takes keys or seeds is vectorised over names."""
+    """Wrap a function of `jax.random` for named arrays: add `named_shape` to samplers, vectorize functions of keys or seeds."""
     parameters = inspect.signature(function).parameters
     return _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
 
 
 def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`jax.random.f` with `named_shape`, named keys and named parameters."""
+    """Wrap `jax.random.f` with `named_shape`, named keys and named parameters."""
     name = function.__name__
     signature = inspect.signature(function)
     events = _EVENT.get(name, {})
@@ -62,22 +62,22 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
     has_parameters = len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
     gathered = (
-        " A parameter with a sharded name is gathered (one all-gather)." if has_parameters and name != "bernoulli" else ""
+        " A parameter with a sharded axis is gathered (one all-gather)." if has_parameters and name != "bernoulli" else ""
     )
     sampler.__doc__ = (
         f"{inspect.getdoc(function)}\n\n"
-        "`named_shape` has the sizes of named axes, besides the positional ones of `shape`; `None` as a size is the mapped function's. The numbers\n"
-        f"do not depend on where names live.{gathered}"
+        "`named_shape` maps axis names to sizes, in addition to the positional axes of `shape`; `None` as a size takes the mapped function's. The\n"
+        f"numbers do not depend on the sharding.{gathered}"
     )
     presented: Callable[..., Any] = checks_signature(_present(sampler, signature, "named_shape"))
     return presented
 
 
 def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named: bool) -> inspect.BoundArguments:
-    """The arguments by parameter. A sampler that is told sizes by name needs no shape.
+    """Bind the arguments to parameters; a sampler with named sizes needs no shape.
 
     Raises:
-      ArgumentTypeError: one is missing, or there is no such parameter.
+      ArgumentTypeError: an argument is missing or unknown.
     """
     shape = signature.parameters.get("shape")
     if named and shape is not None and shape.default is shape.empty and len(args) < 2:
@@ -91,7 +91,7 @@ def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named
 
 
 def _shape_of(op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]) -> tuple[int, ...]:
-    """The positional shape of a draw: the one given, or what the parameters' positional axes have together."""
+    """Return the positional shape of a draw: the given shape, or the common positional shape of the parameters."""
     shape = given.get("shape", signature.parameters["shape"].default)
     if shape is not None:
         return positional_shape(op, shape)
@@ -106,7 +106,7 @@ def _shape_of(op: str, signature: inspect.Signature, given: Mapping[str, Any], e
         categories = np.shape(given["p"]) if not isinstance(given["p"], NamedArray) else given["p"].shape
         if not categories:
             raise PositionalAxisError(
-                f"{op}: p={format_value(given['p'])} has no positional axis, and the last one is that of the categories. "
+                f"{op}: p={format_value(given['p'])} has no positional axis, but its last positional axis must be the categories. "
                 "Write nx.positional(p, [..., 'category'])."
             )
         return (*batch, categories[-1])
@@ -114,9 +114,9 @@ def _shape_of(op: str, signature: inspect.Signature, given: Mapping[str, Any], e
 
 
 def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> Any:
-    # As jax.random has it, but the comparison is made on blocks, so that the probabilities stay where they are.
+    # As in jax.random, except that the comparison is made on blocks, so that the probabilities are not moved.
     if not jnp.issubdtype(p.dtype, jnp.floating):
-        raise ArgumentTypeError(f"bernoulli: the probabilities are {type_text(p)}; they must be floating-point numbers.")
+        raise ArgumentTypeError(f"bernoulli: the probabilities must be floating-point, got {type_text(p)}.")
     sizes = with_names_of(sizes, p, key)
     noise = draw("bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape)
     return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)
@@ -128,13 +128,13 @@ def _present(function: Any, signature: inspect.Signature, extra: str | None = No
         own = inspect.Parameter(extra, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Mapping[Hashable, int] | None")
         signature = signature.replace(parameters=[*parameters, own])
     function.__signature__ = signature
-    function.__module__ = "namedax.random"  # it belongs to namedax: `xmap` does not lift it again, and it pickles
+    function.__module__ = "namedax.random"  # namedax owns it: `xmap` does not lift it again, and it pickles
     function.__qualname__ = function.__name__
     return function
 
 
 def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of keys or seeds, vectorised over names."""
+    """Vectorize a function of keys or seeds over names."""
     inner = nmap(function)
 
     @functools.wraps(function)
@@ -147,12 +147,13 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @checks_signature
 def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int] | None = None) -> Any:
-    """New keys from one key, along positional axes or names.
+    """Split one key into new keys, along positional or named axes.
 
     Args:
       key: a key, or a named array of keys: each is split.
-      num: how many, or a positional shape of them; default: 2, or none where `named_shape` is given.
-      named_shape: global sizes of new names. The keys are `jax.random.split(key, sizes + num)`, sizes in the order given.
+      num: the number of keys, or a positional shape of them; by default 2, or none if `named_shape` is given.
+      named_shape: the global sizes of new named axes, by default none. The keys are `jax.random.split(key, sizes + num)`,
+        with the sizes in the given order.
 
     Returns:
       An array of keys. In a mapped body every device keeps the keys of its block.
@@ -172,5 +173,5 @@ def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapp
 
 @checks_signature
 def key_impl(keys: Any) -> Any:
-    """The generator that `keys` are for, as `jax.random.key_impl` says."""
+    """Return the generator of `keys`, as `jax.random.key_impl` does."""
     return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)

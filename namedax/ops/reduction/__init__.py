@@ -1,8 +1,8 @@
-"""Reductions of axes, and what runs along them: sums, extrema, cumulative operations, segments.
+"""Reductions and cumulative operations over axes: sums, extrema, cumulative operations, segments.
 
-Read `site` first: where a reduction takes place, on the block and over the mesh. `reductions` (sums, means, products, truth) and
-`extrema` (maximum, minimum, and where they are) are a local reduction and a collective each.
+Read `site` first: it plans a reduction on the block and over the mesh. `reductions` (sums, means, products, any and all) and
+`extrema` (maximum, minimum, and their indices) combine a local reduction with a collective.
 
-`cumulative` runs along an axis, `segments` reduces by number, and `comparison` gives one answer for two arrays. Quantiles and
-other statistics are in `namedax.ops.statistics`, above sorting.
+`cumulative` accumulates along an axis, `segments` reduces by number, and `comparison` gives one answer for two arrays.
+Quantiles and other statistics are in `namedax.ops.statistics`, which depends on sorting.
 """

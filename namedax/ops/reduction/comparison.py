@@ -1,7 +1,7 @@
-"""Whether two arrays are equal, as one answer over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
+"""Equality of two arrays as one answer over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
 
-Those of `nx.numpy` compare over the positional axes and give one answer for each element of the named axes. They reject arrays without
-positional axes.
+The functions of `nx.numpy` compare over the positional axes and give one answer for each element of the named axes. They
+reject arrays without positional axes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["FUNCTIONS", "allclose", "array_equal", "array_equiv"]
 
 
 def _everywhere(truth: Any) -> Any:
-    """Whether it holds for all entries: one all-reduce."""
+    """Return True if all elements are true, by one all-reduce."""
     rank = truth.ndim
     return REDUCTIONS["all"](truth, (*names_of(dims_of(truth)), *range(rank)))
 
@@ -33,20 +33,22 @@ def _array(x: Any) -> Any:
 
 @operation()
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    """Whether all elements are close, `|a - b| <= atol + rtol * |b|`: one answer over all axes, named and positional.
+    """Return True if all elements are close, `|a - b| <= atol + rtol * |b|`, over all named and positional axes.
 
     Args:
       a: an array, named or not.
       b: an array that broadcasts with it, by name and by position.
-      rtol: the relative tolerance.
-      atol: the absolute tolerance.
-      equal_nan: whether NaNs are close to each other.
+      rtol: the relative tolerance, by default 1e-5.
+      atol: the absolute tolerance, by default 1e-8.
+      equal_nan: if `True`, NaNs are close to each other; by default `False`.
 
     Returns:
-      A boolean scalar. Over sharded names it takes one all-reduce of that.
+      A boolean scalar.
+
+    Communication: over sharded axes, one all-reduce of that scalar.
 
     Raises:
-      AxisSizeError: a name has two sizes.
+      AxisSizeError: an axis has two sizes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0]), ["k"])
@@ -58,17 +60,19 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 
 @operation()
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether two arrays have the same axes, named and positional, and the same elements: one answer.
+    """Return True if two arrays have the same named and positional axes, and the same elements.
 
-    The physical order of names does not matter.
+    The physical order of named axes does not matter.
 
     Args:
       a1: an array, named or not.
-      a2: the other one.
-      equal_nan: whether NaNs are equal to each other.
+      a2: the other array.
+      equal_nan: if `True`, NaNs are equal to each other; by default `False`.
 
     Returns:
-      A boolean scalar. Over sharded names it takes one all-reduce of that.
+      A boolean scalar.
+
+    Communication: over sharded axes, one all-reduce of that scalar.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 3)), ["a", "b"])
@@ -83,10 +87,12 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 @operation()
 def array_equiv(a1: Any, a2: Any) -> Any:
-    """Whether two arrays are equal when they are broadcast, by name and by position: one answer.
+    """Return True if two arrays are equal after broadcasting, by name and by position.
 
     Returns:
-      A boolean scalar; false where they do not broadcast. Over sharded names it takes one all-reduce of that.
+      A boolean scalar; false if they do not broadcast.
+
+    Communication: over sharded axes, one all-reduce of that scalar.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> bool(nx.array_equiv(nx.named(jnp.ones((2, 3)), ["a", "b"]), 1.0))

@@ -1,8 +1,8 @@
 """Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax, cummin, cumlogsumexp.
 
-Along a sharded name every device scans its own block. The totals of the blocks (one entry per device and row) are gathered,
-every device combines those of the blocks before its own, and puts the result in front of its block: one all-gather of the
-totals, never of the axis. The gradient adds one reduce-scatter of the same size.
+Along a sharded axis every device scans its own block. One all-gather collects the totals of the blocks (one element per
+device and row), never the axis. Every device combines the totals of the preceding blocks, and combines the result with its
+block. The gradient adds one reduce-scatter of the same size.
 """
 
 from __future__ import annotations
@@ -35,22 +35,20 @@ __all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "cumprod", "cumsum", "flatten_positiona
 
 
 def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False) -> ReductionPlan:
-    """Where the one axis of an operation lives; `supports_padding` as for any reduction.
+    """Plan an operation along one axis; `supports_padding` as for any reduction.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      PositionalAxisError: `axis` is not one axis, or out of range.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
     """
     site = reduction_site(op, x, axis, supports_padding=supports_padding)
     if axis is None or len(site.axes) != 1:
-        raise PositionalAxisError(
-            f"{op}: axis={format_value(axis)} must be one axis, a position or a name; {op} goes along it."
-        )
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be one positional or named axis.")
     return site
 
 
 def flatten_positional(op: str, x: Any) -> Any:
-    """`x` with its positional axes as one, which is the last: what `axis=None` means in `jnp`; names stay."""
+    """Merge the positional axes of `x` into one at the end, as for `axis=None` in `jnp`; named axes remain."""
     x = to_local(x, op, ambient())
     if not isinstance(x, NamedArray):
         return jnp.ravel(x)
@@ -74,10 +72,10 @@ def _identity(op: str, dtype: Any) -> Any:
 
 
 def _cumlogsumexp(data: Any, axis: int, reverse: bool = False) -> Any:
-    """`lax.cumlogsumexp`, which begins at -inf: NaN in a type without infinity, and no integer."""
+    """Apply `lax.cumlogsumexp`, also to dtypes without infinity, for which its initial -inf is NaN; reject integers."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         raise ArgumentTypeError(
-            f"cumlogsumexp: the elements are {data.dtype}, but a logarithm is a float. Convert them first: x.astype(float)."
+            f"cumlogsumexp: the elements are {data.dtype}, not floats. Convert them first: x.astype(float)."
         )
     if jnp.issubdtype(data.dtype, jnp.complexfloating) or has_infinity(data.dtype):
         return lax.cumlogsumexp(data, axis=axis, reverse=reverse)
@@ -94,7 +92,7 @@ _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
 
 
 def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: bool) -> Any:
-    """The scan of the whole axis from the scans of the blocks, `local`."""
+    """Combine the scans of the blocks, `local`, into the scan of the complete axis."""
     scan, combine = _SCANS[kind]
     (dim,) = site.axes
     local = cast_data(local, site.mesh_axes)
@@ -103,30 +101,31 @@ def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: b
         return local
     total = lax.slice_in_dim(local, 0, 1, axis=dim) if reverse else lax.slice_in_dim(local, n - 1, n, axis=dim)
     totals = comm.all_gather(total, dim, site.mesh_axes, "varying")
-    if reverse and site.uneven:  # without those of padding alone, from which it would begin
+    if reverse and site.uneven:  # without totals of padding only, where the scan would begin
         totals = lax.slice_in_dim(totals, 0, real_blocks(site.uneven[0][1], n), axis=dim)
     totals = scan(totals, axis=dim, reverse=reverse)
     devices = totals.shape[dim]
     before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
     prefix = lax.dynamic_slice_in_dim(totals, jnp.clip(before, 0, devices - 1), 1, dim)
-    # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is no NaN.
+    # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is not NaN.
     prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
     return weak_as(jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local), local)
 
 
 def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool) -> Any:
-    """The scan of an axis whose last blocks have padding; `local` is that of one dimension of a block.
+    """Scan an axis with padding in its last blocks; `local` scans one dimension of a block.
 
-    Padding stands behind what is real, so that scanned from the beginning it is in no real result, and gets copies of the last one. From the
-    end it would be in all: there each block is turned round, its padding in front. (As the identity it would be a tie of a real infinity.)
+    Padding follows the real elements. A scan from the beginning therefore never includes it in a real result, and padding
+    gets copies of the last one. A scan from the end would always include it: there each block is rotated so that its padding
+    comes first. (As the identity, padding would tie with a real infinity.)
     """
     ((dim, place),) = site.uneven
     block = site.data.shape[dim]
     nothing = _identity(kind, site.data.dtype)
     if kind == "cumlogsumexp" and jnp.issubdtype(
         nothing.dtype, jnp.inexact
-    ):  # two identities together would have no derivative
+    ):  # two identities combined would have no derivative
         nothing = jnp.finfo(nothing.dtype).min
     data = masked(cast_data(site.data, site.mesh_axes), dim, place, nothing)
     if not reverse:
@@ -135,18 +134,18 @@ def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: Reduct
     real = real_entries(place, block)
     data = _turned(local(_turned(data, dim, real), dim), dim, block - real)
     data = _continue_over_blocks(kind, data, site, reverse)
-    # The last result is that of the last entry alone, of which padding has copies.
+    # The last result is the result of the last element alone, and padding copies it.
     alone = local(jnp.expand_dims(site.data, site.data.ndim), site.data.ndim)
     return only_real(data, lax.squeeze(alone, [site.data.ndim]), dim, place)
 
 
 def _turned(data: Any, dim: int, start: Any) -> Any:
-    """`data` turned round along a dimension, so that it begins at `start`."""
+    """Rotate `data` along a dimension, so that it begins at `start`."""
     return lax.dynamic_slice_in_dim(lax.concatenate([data, data], dim), start, data.shape[dim], dim)
 
 
 def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
-    """`local(op, data, dim, reverse, *static)` on every block, then the scan over the blocks."""
+    """Apply `local(op, data, dim, reverse, *static)` to every block, then scan over the blocks."""
     try:
         hash((reverse, static))
     except TypeError:
@@ -163,7 +162,7 @@ def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tup
         return site.finish_whole(
             _scan_with_padding(lambda data, dim: local(op, data, dim, reverse, *static), kind, site, reverse)
         )
-    # XLA's partitioner fills up what it cuts with zeros, which are not an identity of a maximum.
+    # XLA's partitioner pads shards with zeros, which are not an identity of the maximum.
     whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
     data = constrain_sharding(local(op, constrain_sharding(site.data, whole), site.axes[0], reverse, *static), whole)
     if site.mesh_axes:
@@ -195,23 +194,24 @@ def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
-    """Cumulative sum along one axis.
+    """Compute the cumulative sum along one axis.
 
     Args:
       x: an array, named or not.
-      axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`. It must be given where all axes have names.
-      dtype: element type of the result, as in `jnp.cumsum`.
-      reverse: whether to begin at the end of the axis.
+      axis: a positional or named axis; `None` (default) flattens the positional axes, as in `jnp.cumsum`. Required if every
+        axis is named.
+      dtype: the dtype of the result, as in `jnp.cumsum`; by default `None`.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
 
     Returns:
       An array with the axes of `x`.
 
-    Along a sharded name: one all-gather of the sums of the blocks, one entry per device and row. The gradient, a cumulative sum
-    from the other end, adds one reduce-scatter of the same size.
+    Communication: along a sharded axis, one all-gather of the sums of the blocks, one element per device and row. The
+    gradient, a cumulative sum from the other end, adds one reduce-scatter of the same size.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      PositionalAxisError: `axis` is not one axis, or out of range.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
@@ -223,7 +223,7 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
-    """Cumulative product along one axis; arguments and costs as for `cumsum`.
+    """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.cumprod(nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -234,7 +234,7 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
-    """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
+    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.nancumsum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -245,7 +245,7 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
-    """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
+    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.nancumprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -258,13 +258,13 @@ def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_i
     if axis is None:
         if dims_of(x).count(None) != 1:
             raise PositionalAxisError(
-                f"{op}: axis= is needed unless there is exactly one positional axis, and {type_text(x)} has {dims_of(x).count(None)}. Write a "
-                "position or a name."
+                f"{op}: axis= is required unless there is exactly one positional axis, but {type_text(x)} has {dims_of(x).count(None)}. Pass a "
+                "positional or named axis."
             )
         axis = 0
     if include_initial and site_of_one_axis(op, x, axis).named:
         raise PositionalAxisError(
-            f"{op}: include_initial=True makes axis {format_value(axis)} longer by one, and a name has one size. "
+            f"{op}: include_initial=True makes axis {format_value(axis)} longer by one, but a name has one size. "
             "Leave it out, or use a positional axis."
         )
     return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
@@ -275,12 +275,12 @@ def _cumulative_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any, in
 
 
 def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """The cumulative sum, longer by one along positional axes only; along names it is in `namespaces.forms`, which users see."""
+    """Compute the cumulative sum with an initial element on positional axes only; see `namespaces.extended_signatures` for names."""
     return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """The cumulative product, as `cumulative_sum`."""
+    """Compute the cumulative product, as `cumulative_sum`."""
     return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
 
 
@@ -289,23 +289,25 @@ def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_i
 
 @operation(explicit=Explicit.KEPT)
 def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Cumulative maximum along one axis, as `lax.cummax`.
+    """Compute the cumulative maximum along one axis, as `lax.cummax`.
 
     Args:
       operand: an array, named or not.
-      axis: a position or a name.
-      reverse: whether to begin at the end of the axis.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
 
     Returns:
       An array with the axes of `operand`.
 
-    Along a sharded name: one all-gather of the maxima of the blocks, one entry per device and row; the gradient adds one
-    reduce-scatter of the same size. Equal maxima share the gradient. With more than two of them the shares follow the tree
-    in which they are compared, in JAX too, and that tree depends on the blocks.
+    Communication: along a sharded axis, one all-gather of the maxima of the blocks, one element per device and row. The
+    gradient adds one reduce-scatter of the same size.
+
+    Equal maxima share the gradient. With more than two of them the shares follow the comparison tree, also in JAX, and that
+    tree depends on the blocks.
 
     Raises:
       AxisNotFoundError: `operand` has no axis of that name.
-      PositionalAxisError: `axis` is not one axis, or out of range.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.cummax(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -316,7 +318,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
 
 @operation(explicit=Explicit.KEPT)
 def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
+    """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.cummin(nx.named(jnp.array([2.0, 1.0, 3.0]), ["pos"]), "pos"), ["pos"])
@@ -327,7 +329,7 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
 
 @operation(explicit=Explicit.KEPT)
 def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`.
+    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> round(float(nx.max(nx.cumlogsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["pos"]), "pos"), "pos")), 3)
@@ -338,26 +340,26 @@ def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArgu
 
 @operation(name="cumsum")
 def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
+    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`."""
     return _run_lax("cumsum", operand, axis, reverse)
 
 
 @operation(name="cumprod")
 def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
+    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`."""
     return _run_lax("cumprod", operand, axis, reverse)
 
 
 for _name, _function in (("cumsum", _lax_cumsum), ("cumprod", _lax_cumprod)):
     _function.__name__ = _function.__qualname__ = _name
-    _function.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
+    _function.__module__ = "namedax.lax"  # where pickle finds it by its name
 
 
-#: The functions of `jax.lax`; its cumsum and cumprod differ from those of `jax.numpy`.
+#: The functions of `jax.lax`; its cumsum and cumprod differ from the functions of `jax.numpy`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (_lax_cumsum, _lax_cumprod, cummax, cummin, cumlogsumexp)
 }
-#: The functions of `jax.numpy`, and those of `jax.lax` that have no namesake there.
+#: The functions of `jax.numpy`, and the functions of `jax.lax` without a namesake there.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f
     for f in (

@@ -1,4 +1,4 @@
-"""Extrema and where they stand: `max`, `min`, `argmax`, `argmin`, and both together (`max_with_index`)."""
+"""Extrema and their indices: `max`, `min`, `argmax`, `argmin`, and both at once (`max_with_index`)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ __all__ = ["WITH_INDEX", "argmax", "argmin", "max", "min"]
 
 @functools.lru_cache(maxsize=1024)
 def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]) -> Callable[..., Any]:
-    """Maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`, with `jnp`'s gradient: ties share it equally.
+    """Build the maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`; ties share the gradient, as in `jnp`.
 
-    It takes the data, in which padding has the least (or greatest) value, and a mask without padding or `None`, by which padding is no tie.
-    The forward pass is one all-reduce. The tangent adds two: the number of ties, and the sum of the tangents.
+    Its arguments are the data, with the least (or greatest) value in padding, and a mask of real elements or `None`. The mask
+    excludes padding from the ties. The forward pass is one all-reduce. The tangent adds two: for the number of ties, and for
+    the sum of the tangents.
     """
     combine = comm.pmax if largest else comm.pmin
     reduce = functools.partial(cpu_workarounds.extremum, axes=axes, largest=largest)
@@ -44,7 +45,7 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     def extremum(data: Any, real: Any) -> Any:
         if mesh_axes:
             return combine(reduce(data), mesh_axes)
-        # Without mesh axes it is XLA's partitioner that may reduce between devices.
+        # Without mesh axes, XLA's partitioner may reduce between devices.
         return comm.in_order(data, largest, reduce) if comm.is_partitioned() else reduce(data)
 
     @extremum.defjvp
@@ -59,7 +60,7 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
             count, wins = among_steps(best, count, loops, lambda best: combine(best, devices), largest)
             hits = hits & (wins > 0)
         count = comm.psum(count, devices)
-        # Where the extremum is NaN nothing equals it, and each share is NaN: 0 / 0, as in `jnp`, of which XLA may make 0.
+        # If the extremum is NaN, no element equals it and each share is NaN: 0 / 0, as in `jnp`, which XLA may turn into 0.
         others = jnp.where(count > 0, jnp.zeros((), count.dtype), jnp.asarray(jnp.nan, count.dtype))
         shares = jnp.where(hits, 1 / count, others)
         return result, comm.psum(jnp.sum(shares * tangent, axes, keepdims=True), mesh_axes)
@@ -68,14 +69,14 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
 
 
 def among_steps(best: Any, count: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool) -> tuple[Any, Any]:
-    """The number of ties in all steps that have the extremum, and 1 if this step is one of them, else 0.
+    """Return the number of ties in all steps that have the extremum, and 1 if this step is one of them, else 0.
 
     Args:
       best: the extremum of this step.
-      count: how often this step has it.
+      count: the number of elements of this step that equal it.
       loops: the axes of the loops.
-      combine: makes the extremum of all steps, with a leading axis, that of all devices.
-      largest: whether it is a maximum.
+      combine: combines the extremum of all steps, with a leading axis, over all devices.
+      largest: `True` for a maximum.
     """
     offers = comm.of_all_steps(best, loops)
     wins = (offers == combine((jnp.max if largest else jnp.min)(offers, 0, keepdims=True))).astype(count.dtype)
@@ -87,7 +88,7 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
         whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
         mask = None if site.where is None else constrain_sharding(site.where, whole)
         site = site.replace(data=constrain_sharding(site.data, whole), where=mask)
-    # Of no elements there is nothing to lose.
+    # An empty array has no NaN to lose.
     may_lose = (
         site.data.size > 0
         and jnp.issubdtype(site.data.dtype, jnp.floating)
@@ -101,9 +102,9 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
     if initial is not None:
         initial = jnp.asarray(initial, data.dtype)
     if site.where is not None:
-        # Not `initial`, which an entry may equal: what the mask leaves out would share that entry's gradient.
+        # Not `initial`, which may equal an element: masked elements would then share that element's gradient.
         data = jnp.where(site.where, data, extreme(data.dtype, largest))
-    if initial is not None and data.size == 0:  # of nothing there is no extremum, and no gradient
+    if initial is not None and data.size == 0:  # an empty array has no extremum, and no gradient
         shape = [1 if i in site.axes else n for i, n in enumerate(data.shape)]
         result = cast_data(jnp.broadcast_to(initial, shape), varying(data).difference(site.mesh_axes))
         return result if site.keepdims else lax.squeeze(result, site.axes)
@@ -116,14 +117,14 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
 def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Any:
     if where is not None and initial is None:
         raise ArgumentError(
-            f"{op}: where= may leave out all elements, and {op} of none has no value. Give one, initial=; it takes part in the {op}."
+            f"{op}: where= may exclude all elements, and the {op} of no elements is undefined. Pass initial=, which takes part in the {op}."
         )
     return run_reduction(op, _extremum, x, axis, keepdims, where, largest, initial=initial)
 
 
 def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
-    # A NaN wins, and the first of equals. Each device offers its winner and where it stands in the whole axis: the best value
-    # by one all-reduce, then the least index among those who have it. A NaN offers an index below zero.
+    # NaN precedes all values, and the first of equal elements wins. Each device offers its winner and its index in the
+    # complete axis. One all-reduce finds the best value, one the least index of it. A NaN offers an index below zero.
     if not site.mesh_axes and len(site.axes) == 1:
         return (jnp.argmax if largest else jnp.argmin)(site.data, site.axes[0], keepdims=site.keepdims)
     value, winner = _local_winner(_without_padding(site, largest), largest)
@@ -133,13 +134,13 @@ def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
 
 
 def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
-    """The site, in which padding comes behind everything: it stands after all that is equal to it."""
+    """Replace padding in the plan by the least (or greatest) value: it follows all elements, so an equal real one wins."""
     real = site.real()
     return site if real is None else site.replace(data=jnp.where(real, site.data, extreme(site.data.dtype, largest)))
 
 
 def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
-    """The extremum of the block over the axes of the site (kept, with size 1), and where it stands in the whole of them, row-major."""
+    """Return the extremum of the block over the axes of the plan (kept, with size 1), and its global row-major index."""
     find = jnp.argmax if largest else jnp.argmin
     if len(site.axes) == 1:
         (axis,) = site.axes
@@ -169,7 +170,7 @@ def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 
 
 def _winner(value: Any, index: Any, site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
-    """The extremum of what all devices offer, and its index."""
+    """Return the extremum of the offers of all devices, and its index."""
     devices, loops = comm.loops_among(site.mesh_axes)
     values, indices = (comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index))
     best = (comm.pmax if largest else comm.pmin)((jnp.max if largest else jnp.min)(values, 0, keepdims=True), devices)
@@ -182,7 +183,7 @@ def _winner(value: Any, index: Any, site: ReductionPlan, largest: bool) -> tuple
 def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     value, index = _local_winner(_without_padding(site, largest), largest)
     if site.mesh_axes:
-        mesh_axes = site.mesh_axes  # the rule must not hold the site, which has arrays
+        mesh_axes = site.mesh_axes  # the rule must not hold the plan, which has arrays
 
         @jax.custom_jvp
         def attach(best: Any, winner: Any, value: Any, index: Any) -> Any:
@@ -193,7 +194,7 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
             best, winner, _, index = primals
             return best, comm.psum(jnp.where(index == winner, tangents[2], 0), mesh_axes)
 
-        # To JAX the extremum is a function of the values that were offered, without the collectives that found it.
+        # For JAX the extremum is a function of the offered values, without the collectives that found it.
         best, winner = _winner(lax.stop_gradient(value), index, site, largest)
         value, index = attach(lax.stop_gradient(best), winner, value, index), winner
     return lax.squeeze(weak_as(value, site.data), site.axes), lax.squeeze(index, site.axes)
@@ -201,10 +202,16 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
-    """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
+    """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
-    Args beyond those of `sum`:
-      initial: a scalar that takes part in the maximum; needed with `where`.
+    A NaN is the maximum.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`, all positional axes.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+      initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.max(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -215,7 +222,7 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
-    """Minimum over positional and named axes; see `max`.
+    """Take the minimum over positional and named axes; see `max`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.min(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -227,11 +234,9 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
     refuse_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} has no order for the index to count by; write a tuple.")
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} has no order for the index. Write a tuple.")
     if isinstance(axis, (tuple, list)) and not axis:
-        raise PositionalAxisError(
-            f"{op}: axis={format_value(axis)} must be at least one axis, a position or a name; the index is along it."
-        )
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must contain at least one positional or named axis.")
     if axis is not None:
         return run_reduction(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
@@ -250,17 +255,17 @@ def _flatten_positional(x: NamedArray) -> NamedArray:
 
 
 def _append_positional(x: Any, count: int) -> Any:
-    """`x` with `count` positional axes of size 1 behind the others."""
+    """Append `count` positional axes of size 1 to `x`."""
     data = x._data if isinstance(x, NamedArray) else x
     return make_result(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
+    """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
-    Along several axes, a tuple, the index counts row-major in the order given; `...` is one axis here, since names have no order to
-    count by. Along a sharded name the index counts in the whole axis, not in the block.
+    Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a single axis, since named
+    axes have no order. Along a sharded axis the index refers to the complete axis, not to the block.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -271,7 +276,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """Index of the first minimum along one axis; see `argmax`.
+    """Return the index of the first minimum along one axis; see `argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmin(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -281,7 +286,7 @@ def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 class WithIndex(NamedTuple):
-    """An extremum and where it stands."""
+    """An extremum and its index."""
 
     values: Any
     indices: Any
@@ -290,9 +295,7 @@ class WithIndex(NamedTuple):
 def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
     several = axis is ... and isinstance(x, NamedArray) and len(x._dims) > 1
     if axis is None or several or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
-        raise PositionalAxisError(
-            f"{op}: axis={format_value(axis)} must be one axis, a position or a name; the index is along that axis."
-        )
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be one positional or named axis.")
     with explain_type_errors:
         site = reduction_site(op, x, axis, supports_padding=True)
         values, indices = _extremum_with_index(site, largest)
@@ -301,21 +304,21 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
 
 @operation(explicit=Explicit.KEPT)
 def max_with_index(x: Any, axis: Axis) -> WithIndex:
-    """Maximum along one axis, a position or a name, and the index of the first entry that has it.
+    """Return the maximum along one positional or named axis, and the index of the first element that has it.
 
     Args:
       x: an array, named or not.
-      axis: a position or a name.
+      axis: a positional or named axis.
 
     Returns:
-      `values` and `indices`, both without the axis. The gradient of a value goes to the entry at the index; `nx.max` divides it
-      among equals.
+      `values` and `indices`, both without the axis. The gradient of a value goes to the element at the index; `nx.max`
+      divides it among equal elements.
 
-    Costs over a sharded name: two all-reduces of the result's size, as `argmax` alone does; the gradient adds none.
+    Communication: over a sharded axis, two all-reduces of the result's size, as for `argmax` alone; the gradient adds none.
 
     Raises:
-      PositionalAxisError: `axis` is not one axis.
-      AxisNotFoundError: `x` lacks the name.
+      PositionalAxisError: `axis` is not a single axis.
+      AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> value, index = nx.max_with_index(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k")
@@ -327,7 +330,7 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
 
 @operation(explicit=Explicit.KEPT)
 def min_with_index(x: Any, axis: Axis) -> WithIndex:
-    """Minimum along one axis and the index of the first entry that has it; see `max_with_index`.
+    """Return the minimum along one axis and the index of the first element that has it; see `max_with_index`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> value, index = nx.min_with_index(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k")

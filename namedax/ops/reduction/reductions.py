@@ -1,12 +1,13 @@
-"""Reductions over axes, named or positional: the local reduction, then one collective for the names that are sharded.
+"""Reductions over axes, named or positional: the local reduction, then one collective for sharded axes.
 
-`axis` takes an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict); `None` means all
-positional axes, as in JAX, where names are batch axes, and `...` all axes, named and positional. An array without positional axes
-needs an axis (`requires_axis`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. Reductions on one device are `jnp`'s own.
+`axis` is an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict). `None` selects all
+positional axes, as in JAX, so that named axes are batch axes; `...` selects all axes, named and positional. An array without
+positional axes requires an axis (`requires_axis`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. On
+one device, reductions call `jnp` directly.
 
-Costs over a name on mesh axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax, argmin,
-var, std and logsumexp; prod, for which XLA offers no all-reduce, gathers one partial product per device. The gradients add none,
-but for max and min: they count their ties, one all-reduce more.
+Communication over sharded axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax,
+argmin, var, std and logsumexp. XLA has no all-reduce for prod, which gathers one partial product per device. The gradients
+add none, except for max and min: they count their ties with one more all-reduce.
 """
 
 from __future__ import annotations
@@ -61,27 +62,28 @@ def _prod(site: ReductionPlan, dtype: Any = None, promote_integers: bool = True,
 
 
 def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
-    """The element types that `jnp.mean` and `jnp.var` compute in, and that of the mean."""
+    """Return the dtypes in which `jnp.mean` and `jnp.var` compute, and the dtype of the mean."""
     result = inexact_type(data.dtype)
     result = result if dtype is None else jnp.empty(0, dtype).dtype
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
 def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
-    """Refuses the element types asked for that `jnp` refuses, in its words, wherever names live."""
+    """Raise for the dtypes that `jnp` rejects, with its message, for every sharding."""
     if dtype is not None:
         jax.eval_shape(functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype))
 
 
 def _divided(total: Any, count: Any) -> Any:
-    """The quotient in the type of both, as in `jnp`: of integers, where they are asked for, without its fraction."""
+    """Return the quotient in the dtype of both, as in `jnp`: for requested integers, without its fraction."""
     return lax.div(total, jnp.broadcast_to(count, total.shape))
 
 
 def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, Any]:
-    """The mean, and the number of elements that it takes in: one all-reduce for both.
+    """Return the mean, and the number of elements in it, with one all-reduce for both.
 
-    What is summed has the same form whoever asks, without the axes: XLA sends what is equal once, the mean and that of a variance.
+    The operand of the sum always has the same form, without the axes, because XLA merges equal all-reduces. So the mean and
+    the mean within a variance cost one all-reduce.
     """
 
     def kept(data: Any) -> Any:
@@ -92,9 +94,9 @@ def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, A
         count = jnp.asarray(site.count, wide)
         if not jnp.issubdtype(wide, jnp.inexact):
             return kept(_divided(comm.psum(local, site.mesh_axes), count)), count
-        # Divided first: the sum of a narrow type might overflow, and travels as what it is.
+        # Divided first: the sum of a narrow dtype might overflow, and is sent in that dtype.
         return kept(comm.psum((local / count).astype(result), site.mesh_axes)), count
-    # Of the same element type, so that XLA puts them into one.
+    # In the same dtype, so that XLA combines both.
     count = comm.psum(cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes)
     return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
 
@@ -107,10 +109,10 @@ def _mean(site: ReductionPlan, dtype: Any = None) -> Any:
 
 
 def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
-    """Variance, by one all-reduce for the mean and one for the squares. The gradient adds none.
+    """Compute the variance by one all-reduce for the mean and one for the squares; the gradient adds none.
 
-    The derivative needs no derivative of the mean, since the deviations from it add up to zero. Automatic differentiation would
-    not see that, and send the zeros.
+    The derivative needs no derivative of the mean, since the deviations sum to zero. Automatic differentiation would send
+    these zeros.
     """
     wide, result = _mean_dtypes(site.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
@@ -126,7 +128,7 @@ def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
         return _sum(kept.replace(data=product, where=mask)) / divisor
 
     def of_some(value: Any, divisor: Any, otherwise: float) -> Any:
-        # As in jnp: of too few entries the variance is NaN, a constant.
+        # As in jnp: with too few elements the variance is NaN, a constant.
         return jnp.where(divisor > 0, value, jnp.asarray(otherwise, value.dtype))
 
     @jax.custom_jvp
@@ -144,7 +146,7 @@ def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     data = site.data.astype(wide)
     if jnp.issubdtype(wide, jnp.inexact):
         data = variance(data, site.where).astype(result)
-    else:  # of integers, where they are asked for: `jnp` divides them as such, and NaN makes floats of them
+    else:  # requested integers: `jnp` divides them as integers, and NaN converts them to floats
         centred, divisor = parts(data, site.where)
         total = _sum(kept.replace(data=centred * centred, where=site.where), wide)
         data = jnp.where(divisor > 0, _divided(total, divisor), jnp.nan)
@@ -165,7 +167,7 @@ def _std(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     return jnp.sqrt(_sharded_var(site, dtype, ddof))
 
 
-# --- truth ----------------------------------------------------------------------------------------------------------
+# --- any, all and counts --------------------------------------------------------------------------------------------
 
 
 def _any(site: ReductionPlan) -> Any:
@@ -185,18 +187,18 @@ def _count_nonzero(site: ReductionPlan) -> Any:
 
 
 def sharded_maximum(site: ReductionPlan, data: Any) -> Any:
-    """The maximum of `data` over the axes of the site, which are kept, without a gradient; `data` stands for that of the site."""
+    """Take the maximum of `data`, which replaces the plan's data, over the axes of the plan (kept), without a gradient."""
     return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
 
 
 def local_maximum(data: Any, axes: Any) -> Any:
-    """The maximum of floats over `axes`, which are kept: of none it is the least value."""
+    """Take the maximum of floats over `axes` (kept); for no elements it is the least value."""
     return jnp.max(data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True))
 
 
 def _logsumexp(site: ReductionPlan) -> Any:
     data = as_inexact(site.data)
-    # JAX's own function begins its maximum at -inf, which is NaN in a type without infinity.
+    # JAX's own function initializes its maximum with -inf, which is NaN in a dtype without infinity.
     if not site.mesh_axes and has_infinity(jnp.finfo(data.dtype).dtype):
         return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
     if site.where is not None:
@@ -226,16 +228,16 @@ def sum(
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. For an array that has
-        names and no positional axis it must be given.
-      dtype: element type of the result, as in `jnp.sum`.
-      keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
-      initial: a number to begin with.
-      where: a boolean array, named or not; elements where it is false are left out.
-      promote_integers: whether narrow integers are added up as `int`, as in `jnp.sum`.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None` (default) all positional ones.
+        Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.sum`; by default `None`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+      initial: the initial value of the sum, by default `None`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
+      promote_integers: if `True` (default), narrow integers are summed as `int`, as in `jnp.sum`.
 
     Returns:
-      An array with the remaining axes; a plain `jax.Array` if no name remains.
+      An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -250,7 +252,7 @@ def sum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
-    """Mean over positional and named axes. Arguments as for `sum`.
+    """Average over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.mean(nx.named(jnp.arange(4.0), ["batch"]), "batch"))
@@ -261,13 +263,13 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False
 
 @operation(explicit=Explicit.AS_JAX)
 def var(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """The variance; `mean` and `correction` are in `namespaces.reduction_forms`, which users see."""
+    """Compute the variance; `mean` and `correction` are in the public form, in `namespaces.reduction_forms`."""
     return run_reduction("var", _var, x, axis, keepdims, where, dtype, ddof)
 
 
 @operation(explicit=Explicit.AS_JAX)
 def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """The standard deviation, as `var`."""
+    """Compute the standard deviation, as `var`."""
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
@@ -282,9 +284,10 @@ def prod(
     where: Any = None,
     promote_integers: bool = True,
 ) -> Array:
-    """Product over positional and named axes. Arguments as for `sum`.
+    """Multiply over positional and named axes; arguments as for `sum`.
 
-    Over a sharded name the partial products, one per device, are gathered: XLA has no all-reduce for products.
+    Communication: over a sharded axis, one all-gather of the partial products, one per device, because XLA has no all-reduce
+    for products.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.prod(nx.named(jnp.array([2.0, 3.0, 4.0]), ["k"]), "k"))
@@ -295,7 +298,7 @@ def prod(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
-    """Whether any element is true, over positional and named axes. Arguments as for `sum`.
+    """Return True if any element is true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.any(nx.named(jnp.array([False, True]), ["k"]), "k")
@@ -306,7 +309,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
-    """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
+    """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.all(nx.named(jnp.array([False, True]), ["k"]), "k")
@@ -317,7 +320,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The number of elements that are not zero, over positional and named axes.
+    """Count the nonzero elements over positional and named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.count_nonzero(nx.named(jnp.array([0, 3, 4]), ["k"]), "k"))
@@ -328,7 +331,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array
 
 @operation(explicit=Explicit.AS_JAX)
 def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
-    """`log(sum(exp(x)))`; factors and signs are in `namespaces.reduction_forms`, which users see."""
+    """Compute `log(sum(exp(x)))`; factors and signs are in the public form, in `namespaces.reduction_forms`."""
     return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
 
 
@@ -337,7 +340,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }
 REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]
-#: Those of `jax.numpy`; `var` and `std`, which take more, are in `namespaces.reduction_forms`.
+#: The functions of `jax.numpy`; `var` and `std`, which take more arguments, are in `namespaces.reduction_forms`.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f.__name__: f for f in (sum, mean, prod, max, min, any, all, count_nonzero, argmax, argmin)},
     "amax": max,

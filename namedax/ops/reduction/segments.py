@@ -1,8 +1,8 @@
-"""Segment reductions: the entries of an axis, added up (or multiplied, or compared) by the number of their segment.
+"""Segment reductions: the elements of an axis, summed (or multiplied, or compared) by the number of their segment.
 
-Along a sharded axis every device reduces its own entries, and one collective puts these together: an all-reduce, or a
-reduce-scatter where the axis of the segments is on the same mesh axis. Where only the axis of the segments is sharded nothing
-is sent: each device takes the entries of its own segments. Padding of an axis that does not divide is in no segment.
+Along a sharded axis every device reduces its own elements, and one collective combines the results. It is an all-reduce, or a
+reduce-scatter if the axis of the segments is sharded over the same mesh axis. If only the axis of the segments is sharded,
+there is no communication: each device takes the elements of its own segments. Padding of an axis is in no segment.
 """
 
 from __future__ import annotations
@@ -56,29 +56,29 @@ def segment_sum(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> Array:
-    """Sums of the entries along an axis that belong to the same segment.
+    """Sum the elements along an axis that belong to the same segment.
 
     Args:
       data: an array, named or not.
-      segment_ids: integers along `axis`; their other names are batch axes, which the result has too. Numbers out of range,
-        negative ones too, are left out.
-      num_segments: the size of the new axis. A name may leave it out: its size in the mapped function is used.
-      axis: the axis that is summed, a name, or a position among the positional axes.
-      out_axis: the name of the axis of the segments; `None`: a positional axis, where the positional `axis` stood, and in front
-        of the others if `axis` is a name.
-      indices_are_sorted: whether `segment_ids` is known to be sorted.
-      mode: `"drop"` (the default), or `"clip"`, which counts numbers out of range for the first or the last segment.
+      segment_ids: integers along `axis`; their other axes are batch axes, which the result has too. Numbers out of range,
+        including negative ones, are dropped.
+      num_segments: the size of the new axis. Optional for a named axis, which takes its size in the mapped function.
+      axis: the axis to sum over, a name or a positional axis; by default 0.
+      out_axis: the axis name of the segments. `None` (default) gives a positional axis, which replaces a positional `axis`,
+        and precedes the others if `axis` is a name.
+      indices_are_sorted: `True` if `segment_ids` is known to be sorted; by default `False`.
+      mode: `"drop"` (default), or `"clip"`, which assigns numbers out of range to the first or the last segment.
 
     Returns:
-      The axes of `data` and `segment_ids` without `axis`, and that of the segments.
+      The axes of `data` and `segment_ids` without `axis`, and the axis of the segments.
 
-    Costs along a sharded `axis`: one all-reduce of the result; one reduce-scatter if `out_axis` is on the same mesh axis. A
-    sharded `out_axis` alone costs nothing. The gradients are `jnp`'s.
+    Communication: along a sharded `axis`, one all-reduce of the result, or one reduce-scatter if `out_axis` is sharded over
+    the same mesh axis. A sharded `out_axis` alone costs nothing. The gradients are the same as in `jnp`.
 
     Raises:
-      AxisNotFoundError: `data` or `segment_ids` lack the axis, or the segments have no number.
+      AxisNotFoundError: `data` or `segment_ids` lack the axis, or the number of segments is not known.
       AxisSizeError: an axis has two sizes, or does not divide over its mesh axes.
-      PlacementConflictError: `out_axis` and another axis of the result are on one mesh axis.
+      PlacementConflictError: `out_axis` and another axis of the result are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["token"])
@@ -100,10 +100,10 @@ def segment_prod(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> Array:
-    """Products of the entries along an axis that belong to the same segment; 1 for an empty one. See `segment_sum`.
+    """Multiply the elements along an axis that belong to the same segment; 1 for an empty one. See `segment_sum`.
 
-    Along a sharded axis the partial products, one per device, are gathered, since XLA has no all-reduce for products; if
-    `out_axis` is on the same mesh axis, one all-to-all. As in JAX there is no gradient.
+    Communication: along a sharded axis, an all-gather of the partial products, one per device, since XLA has no all-reduce
+    for products. If `out_axis` is sharded over the same mesh axis, one all-to-all. As in JAX, there is no gradient.
     """
     return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
@@ -119,9 +119,11 @@ def segment_max(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> Array:
-    """Maxima of the entries along an axis that belong to the same segment; the least value for an empty one. See `segment_sum`.
+    """Take the maximum of the elements along an axis in each segment; the least value for an empty one. See `segment_sum`.
 
-    Ties share the gradient equally, as in `jnp`. If `out_axis` is on the mesh axes of `axis`, one all-to-all takes the place of
+    Ties share the gradient equally, as in `jnp`.
+
+    Communication: as for `segment_sum`, but if `out_axis` is sharded over the mesh axes of `axis`, one all-to-all replaces
     the reduce-scatter. The gradient costs one more reduction, to count the ties.
     """
     return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
@@ -138,7 +140,7 @@ def segment_min(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> Array:
-    """Minima of the entries along an axis that belong to the same segment. See `segment_max`."""
+    """Take the minimum of the elements along an axis in each segment. See `segment_max`."""
     return _segment("min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
 
 
@@ -147,7 +149,7 @@ def _segment(
 ) -> Any:
     op = f"segment_{kind}"
     if mode not in (None, "drop", "fill", "clip"):
-        raise PositionalAxisError(f"{op}: mode={format_value(mode)} is neither 'drop' nor 'clip'.")
+        raise PositionalAxisError(f"{op}: mode must be 'drop' or 'clip', got {format_value(mode)}.")
     region = ambient()
     data, ids = to_local(data, op, region), to_local(ids, op, region)
     data, ids = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (data, ids))
@@ -162,20 +164,20 @@ def _segment(
     if id_axes != [name]:
         raise PositionalAxisError(
             f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes; they need "
-            f"{'exactly one, along the positional axis' if name is None else 'none besides the name'} {format_value(axis)}."
+            f"{'exactly one, along the positional axis' if name is None else 'none, only the named axis'} {format_value(axis)}."
         )
     if out_axis is not None and not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={format_value(out_axis)} is not a name; None makes a positional axis.")
-    if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
-        raise AxisSizeError(
-            f"{op}: the arguments have the axis {format_value(out_axis)} already, which is to be the new one. Choose another name."
+        raise PositionalAxisError(
+            f"{op}: out_axis={format_value(out_axis)} is not an axis name. Use None for a positional axis."
         )
+    if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
+        raise AxisSizeError(f"{op}: the arguments already have the new axis {format_value(out_axis)}. Choose another name.")
     known = None if region is None or out_axis is None else region.sizes.get(out_axis)
     if num_segments is None:
         num_segments = known
     if num_segments is None:
         raise AxisNotFoundError(
-            f"{op}: the number of segments is not known. Give num_segments, or the size of out_axis in axis_sizes of xmap."
+            f"{op}: the number of segments is not known. Pass num_segments, or the size of out_axis in axis_sizes of xmap."
         )
     if known is not None and known != num_segments:
         raise AxisSizeError(
@@ -221,13 +223,13 @@ def _reduce(
     numbers = ids._data if isinstance(ids, NamedArray) else ids
     if data.shape[dim] != numbers.shape[id_dims.index(name)]:
         raise AxisSizeError(
-            f"{op}: the axis that is reduced has size {data.shape[dim]} in {type_text(x)}, and "
+            f"{op}: the reduced axis has size {data.shape[dim]} in {type_text(x)}, but "
             f"{numbers.shape[id_dims.index(name)]} in the segment_ids {type_text(ids)}."
         )
     if region is not None and region.manual:
         union = varying(data) | varying(numbers) | frozenset(reduced) | frozenset(kept)
         data, numbers = cast(x, union), cast_data(numbers, union)
-    if kind != "sum":  # XLA's partitioner would combine the parts of devices by what drops NaN
+    if kind != "sum":  # XLA's partitioner would combine partial results with an operation that drops NaN
         data = constrain_sharding(data, tuple(None if i == dim else d for i, d in enumerate(dims)))
         numbers = constrain_sharding(numbers, tuple(None if d == name or d is None else d for d in id_dims))
     order = [dims.index(d) for d in shared] + [dim] + rest
@@ -238,7 +240,7 @@ def _reduce(
         numbers = _of_real(numbers, count, reduced)
     run = _Placed(kind, count, len(batch), tuple(d in shared for d in batch), plain(reduced), kept, is_sorted)
     result = run.differentiable(data, numbers) if kind in ("max", "min") and run.placed else run(data, numbers)
-    # In common with the entries the copies of the last segment are made before they are added up.
+    # If both axes share mesh axes, the copies of the last segment are made before the sum.
     result = (constant_padding if run.common else refilled)(result, len(batch), kept)
 
     # The result: batch axes, the segments, the rest.
@@ -253,9 +255,9 @@ def _reduce(
 
 
 def _of_real(numbers: Any, count: int, place: tuple[str, ...]) -> Any:
-    """The numbers of segments, and one that is none for padding along the last axis, and for what would count for padding of the segments.
+    """Replace the numbers of padding, on the last axis or among the segments, by a number that is no segment.
 
-    It is behind all others, so that numbers that are sorted stay so.
+    That number exceeds all others, so that sorted numbers remain sorted.
     """
     if numbers.dtype.itemsize < 4:
         numbers = numbers.astype(jnp.int32)
@@ -266,16 +268,17 @@ def _of_real(numbers: Any, count: int, place: tuple[str, ...]) -> Any:
 class _Placed:
     """One reduction on blocks.
 
-    `data` has those batch axes that it has, the axis, and the rest; `ids` all batch axes, and the axis.
+    The dimensions of `data` are its batch axes, the reduced axis, and the rest; `ids` has all batch axes, and the reduced
+    axis.
 
     Args:
       kind: sum, prod, max or min.
       count: the global number of segments.
       batch: the number of batch axes.
-      in_data: for each, whether `data` has it.
-      reduced: the mesh axes of the axis.
+      in_data: for each batch axis, `True` if `data` has it.
+      reduced: the mesh axes of the reduced axis.
       kept: the mesh axes of the segments.
-      is_sorted: whether ids are sorted.
+      is_sorted: `True` if the ids are sorted.
     """
 
     def __init__(
@@ -308,7 +311,7 @@ class _Placed:
         return self._combine(kind, local(data, ids))
 
     def _own(self, ids: Any) -> tuple[Any, int]:
-        """The numbers of the segments as they count on this device, and how many it has before anything is sent."""
+        """Return the local numbers of the segments on this device, and the number of segments before communication."""
         if not self.kept or self.common:
             return ids, self.count
         size = block_of(self.count, math.prod(lax.axis_size(axis) for axis in self.kept))
@@ -328,14 +331,14 @@ class _Placed:
         return (comm.pmax if kind == "max" else comm.pmin)(partial, rest)
 
     def _padded(self, partial: Any, dim: int) -> Any:
-        """All segments, and copies of the last one up to a number that divides; of tangents too, so that these are transposed with it."""
+        """Append copies of the last segment up to a size that divides, also to tangents, so that they transpose with it."""
         if not isinstance(self.kept, Uneven):
             return partial
         last = lax.slice_in_dim(partial, self.count - 1, self.count, axis=dim)
         return lax.concatenate([partial, *[last] * (padded_size(self.kept) - self.count)], dim)
 
     def _cut(self, partial: Any, dim: int) -> Any:
-        """This device's segments along the mesh axes of the segments that the entries are not on."""
+        """Slice this device's segments along those mesh axes of the segments that do not shard the elements."""
         if self.common == self.kept:
             return partial
         before, after = partial.shape[:dim], partial.shape[dim + 1 :]
@@ -356,10 +359,10 @@ class _Placed:
         return jnp.prod(blocks, dim) if kind == "prod" else lax.squeeze(extremum(blocks, (dim,), kind == "max"), (dim,))
 
     def differentiable(self, data: Any, ids: Any) -> Any:
-        """A maximum or minimum with `jnp`'s gradient, which ties share."""
+        """Compute a maximum or minimum with the gradient of `jnp`, which ties share."""
         extremum = jax.custom_jvp(self)
         devices, loops = comm.loops_among(self.reduced)
-        kept = () if self.common else self.kept  # all segments in each step, and the block of them at last
+        kept = () if self.common else self.kept  # all segments in each step, and their block at the end
         in_step = _Placed(self.kind, self.count, self.batch, self.in_data, devices, kept, self.is_sorted)
 
         @extremum.defjvp
@@ -386,7 +389,7 @@ class _Placed:
                 ties = self._reduce("sum", hits, ids, every)
                 return result, self._reduce("sum", shares, ids, every) / jnp.maximum(ties, 1)
             count, share = (in_step._reduce("sum", part, ids, every) for part in (hits, shares))
-            # What the devices have found is in `best` already.
+            # `best` already includes the results of all devices.
             ties, wins = among_steps(best, count, loops, lambda best: best, self.kind == "max")
             shared = comm.psum(share * wins, loops) / jnp.maximum(ties, 1)
             return result, comm.cut(self._padded(shared, self.batch), self.batch, plain(self.kept)) if self.common else shared

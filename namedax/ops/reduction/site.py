@@ -1,4 +1,4 @@
-"""Where a reduction takes place: which dimensions of the block, over which mesh axes, and what is left."""
+"""The plan of a reduction: the reduced dimensions of the block, the mesh axes, and the dims of the result."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ __all__ = ["ReductionPlan", "check_mask", "reduction_site", "run_reduction"]
 
 
 class ReductionPlan(Record):
-    """One reduction: what is reduced, and where it lives.
+    """One reduction: its data, the reduced axes, and their sharding.
 
     Attributes:
       data: the local block.
-      axes: the dimensions of `data` that are reduced.
-      named: those of them that have names.
-      mesh_axes: the mesh axes over which the reduced names are sharded.
-      count: the global number of elements that go into one result.
+      axes: the reduced dimensions of `data`.
+      named: the reduced dimensions that have names.
+      mesh_axes: the mesh axes over which the reduced named axes are sharded.
+      count: the global number of elements in one result.
       dims_in: the dims of `data`.
       dims: the dims of the result.
-      keepdims: whether positional axes stay, with size 1.
+      keepdims: if `True`, positional axes remain with size 1.
       where: a mask of the shape of `data`, or `None`.
-      uneven: the reduced dimensions whose last blocks have padding, with where they live.
-      is_counted: whether `where` leaves out more than padding, so that `count` is not the number of elements.
+      uneven: the reduced dimensions with padding in their last blocks, with their sharding.
+      is_counted: if `True`, `where` excludes more than padding, so that `count` is not the number of elements.
     """
 
     data: Any
@@ -62,31 +62,31 @@ class ReductionPlan(Record):
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Where the axis lives, if it is one: an `Uneven` where its last blocks have padding."""
+        """Return the sharding of a single reduced axis: an `Uneven` if its last blocks have padding."""
         return self.uneven[0][1] if self.uneven else self.mesh_axes
 
     def real(self) -> Any:
-        """A mask that leaves out padding, which broadcasts to `data`; `None` where there is none."""
+        """Return a mask of real elements that broadcasts to `data`, or `None` without padding."""
         masks = [is_real(self.data.shape, dim, place) for dim, place in self.uneven]
         return functools.reduce(operator.and_, masks) if masks else None
 
     def of_real(self) -> ReductionPlan:
-        """The site with a mask that leaves out padding too, for results that do not have the axes."""
+        """Add padding to the mask of the plan, for results without the reduced axes."""
         if not self.uneven:
             return self
         mask = jnp.broadcast_to(self.real(), self.data.shape)
         return self.replace(where=mask if self.where is None else mask & self.where)
 
     def bare(self) -> ReductionPlan:
-        """This site without its arrays, for rules of differentiation: these outlive the trace that the arrays belong to."""
+        """Drop the arrays of the plan, for differentiation rules, which outlive the trace of the arrays."""
         return self.replace(data=None, where=None)
 
     def finish_whole(self, data: Any) -> Any:
-        """Wraps `data` of the shape of the argument."""
+        """Wrap `data` of the shape of the argument."""
         return make_result(data, self.dims_in)
 
     def finish(self, data: Any) -> Any:
-        """Wraps `data`, the result of a `jnp` reduction that was called with `axes` and `keepdims`."""
+        """Wrap `data`, the result of a `jnp` reduction with `axes` and `keepdims`."""
         if self.keepdims and self.named:
             data = lax.squeeze(data, self.named)
         return make_result(data, self.dims)
@@ -95,19 +95,19 @@ class ReductionPlan(Record):
 def reduction_site(
     op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, supports_padding: bool = False
 ) -> ReductionPlan:
-    """Resolves the axes of a reduction and finds out where they are sharded.
+    """Resolve the axes of a reduction and their sharding.
 
     Args:
       op: the operation, for messages.
       x: an array, named or not.
-      axis: what is reduced.
-      keepdims: whether positional axes stay, with size 1.
-      where: a mask, or `None`.
-      supports_padding: whether the operation leaves out what `real` says.
+      axis: the axes to reduce.
+      keepdims: if `True`, positional axes remain with size 1; by default `False`.
+      where: a mask, or `None` (default).
+      supports_padding: if `True`, the operation excludes padding by `real`; by default `False`.
 
     Raises:
       PositionalAxisError: the mask has positional axes that `x` lacks.
-      UnevenAxisError: a reduced name has padding, and the operation knows none.
+      UnevenAxisError: a reduced axis has padding, and the operation does not support it.
     """
     region = ambient()
     if where is not None:
@@ -121,8 +121,8 @@ def reduction_site(
         data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     if comm.is_keys(data):
         raise ArgumentTypeError(
-            f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum. Take what is drawn with them, or their words, "
-            "nx.random.key_data(keys)."
+            f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum. Reduce the numbers drawn with them, or "
+            "their words, nx.random.key_data(keys)."
         )
     axes = resolve_axis(op, x, axis)
     named = tuple(i for i in axes if dims[i] is not None)
@@ -142,10 +142,10 @@ def reduction_site(
 
 
 def check_mask(op: str, x: Any, where: Any) -> None:
-    """Raises where a mask has positions that the array lacks: it selects entries, and would repeat the array. By name it broadcasts.
+    """Raise if a mask has positional axes that the array lacks: it would repeat the array. By name it broadcasts.
 
     Raises:
-      PositionalAxisError: it has.
+      PositionalAxisError: the mask has such axes.
     """
     own, mask = (_positional_shape(value) for value in (x, where))
     fits = len(mask) <= len(own) and all(n in (1, of_x) for n, of_x in zip(mask[::-1], own[::-1], strict=False))
@@ -154,7 +154,7 @@ def check_mask(op: str, x: Any, where: Any) -> None:
     names = _names_that_fit(x, mask)
     remedy = f" Name the mask: nx.named(mask, {format_value(names)})." if names else ""
     raise PositionalAxisError(
-        f"{op}: a mask only selects, and where= is {type_text(where)}, which does not broadcast to the positional axes of {type_text(x)}.{remedy}"
+        f"{op}: where= is {type_text(where)}, which does not broadcast to the positional axes of {type_text(x)}.{remedy}"
     )
 
 
@@ -164,7 +164,7 @@ def _positional_shape(x: Any) -> tuple[int, ...]:
 
 
 def _names_that_fit(x: Any, shape: tuple[int, ...]) -> list[Hashable]:
-    """Names of the array for axes of these sizes; none where one fits none."""
+    """Return axis names of the array for axes of these sizes, or none if a size fits no axis."""
     names: list[Hashable] = []
     sizes = dict(x.named_shape) if isinstance(x, NamedArray) else {}
     for n in shape:
@@ -185,10 +185,10 @@ def run_reduction(
     *static: Hashable,
     initial: Any = None,
 ) -> Any:
-    """Runs one reduction.
+    """Run one reduction.
 
-    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the site; `initial` is handed on only if the
-    caller gave one.
+    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the plan; it receives `initial` only if
+    the caller passed one.
     """
     try:
         hash((keepdims, static))
@@ -207,7 +207,7 @@ def run_reduction(
 def _reduce(
     op: str, axis: Axis, reduce: Callable[..., Any], keepdims: bool, has_mask: bool, has_initial: bool, *more: Any
 ) -> Any:
-    """`more`: what `reduce` is given besides the site, then the operands."""
+    """Run `reduce` on a plan; `more` has its further arguments, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]
     site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True).of_real()

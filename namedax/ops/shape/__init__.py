@@ -1,10 +1,10 @@
-"""Names and shapes: what changes, joins or makes axes.
+"""Operations that change, join or create axes.
 
-Names: `conversion` (`named`, `positional`, `shard`), `rename`, which is how data moves, `rearrange`, whose `patterns` are parsed
-and whose `moves` are executed.
+Names: `conversion` (`named`, `positional`, `shard`), `rename`, which reshards, and `rearrange`, with its `patterns` and the
+`moves` that execute them.
 
-Axes: `joining`, `splitting`, `repeating`, `unit_axes`, `broadcast_to`. New arrays: `creation`, `grids`, `triangles`. What types
-answer alone: `inspection`.
+Axes: `joining`, `splitting`, `repeating`, `unit_axes`, `broadcast_to`. New arrays: `creation`, `grids`, `triangles`.
+Properties of types: `inspection`.
 
 Read `rename` first, then `rearrange` and `moves`.
 """

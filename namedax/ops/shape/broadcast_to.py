@@ -1,4 +1,4 @@
-"""Broadcasting an array to axes that it lacks: `broadcast_to`, over names and positions."""
+"""`broadcast_to`: broadcasting of an array to axes that it lacks, named or positional."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ __all__ = ["FUNCTIONS", "broadcast_to"]
 def broadcast_to(
     array: Any, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None] | None = None
 ) -> LikeArguments:
-    """Repeats an array along axes that it lacks.
+    """Repeat an array along axes that it lacks.
 
     Args:
       array: an array, named or not.
-      shape: the positional shape of the result, as in `jnp.broadcast_to`; default, with `named_shape`: that of the array.
-      out_sharding: as in `jnp.broadcast_to`.
-      named_shape: names and sizes of the result; `None` for the size of the mapped function. Names of the array that are
-        not mentioned stay.
+      shape: the positional shape of the result, as in `jnp.broadcast_to`; by default, with `named_shape`, the shape of the
+        array.
+      out_sharding: as in `jnp.broadcast_to`; by default `None`.
+      named_shape: names and sizes of the result, by default none; `None` as a size takes the size in the mapped function.
+        Axes of the array that it does not mention are kept.
 
     Returns:
-      The array with the axes that it lacked in front. Sends nothing: of a sharded name every device makes its block. The gradient is
-      the sum over the new axes, one all-reduce for those that are sharded.
+      The array with the new axes in front.
+
+    Communication: none, because every device makes its own block of a sharded axis. The gradient is the sum over the new
+    axes, with one all-reduce for sharded ones.
 
     Raises:
-      AxisSizeError: the array has one of the names with a different size, or the mapped function does.
-      AxisNotFoundError: a new name has no size.
+      AxisSizeError: the array or the mapped function has one of the axes with a different size.
+      AxisNotFoundError: a new axis has no size.
       PositionalAxisError: there is neither a shape nor a named shape.
-      PlacementConflictError: two names of the result are on one mesh axis.
+      PlacementConflictError: two axes of the result are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(3), ["k"])
@@ -56,18 +59,21 @@ def broadcast_to(
     refuse_names(op, array)
     if isinstance(shape, str):
         raise ArgumentTypeError(
-            f"{op}: shape={format_value(shape)} is a name; write its size with it, nx.broadcast_to(x, named_shape={{{format_value(shape)}: size}})."
+            f"{op}: shape={format_value(shape)} is an axis name. Write it with its size, nx.broadcast_to(x, "
+            f"named_shape={{{format_value(shape)}: size}})."
         )
     if isinstance(shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: shape={format_value(shape)} has names, and shape is that of the positional axes; write nx.broadcast_to(x, "
+            f"{op}: shape={format_value(shape)} has axis names, but shape is for positional axes. Write nx.broadcast_to(x, "
             f"named_shape={format_value(dict(shape))})."
         )
     if shape is not None:
         options = {} if out_sharding is None else {"out_sharding": out_sharding}
         array = Lifted(lambda data: jnp.broadcast_to(data, shape, **options), op)(array)
     elif named_shape is None:
-        raise PositionalAxisError("broadcast_to: give a shape for positional axes, or named_shape={'name': size}.")
+        raise PositionalAxisError(
+            "broadcast_to: neither shape nor named_shape is given. Pass shape for positional axes, or named_shape={'name': size}."
+        )
     if not named_shape:
         return array
     region = ambient()
@@ -78,8 +84,8 @@ def broadcast_to(
     for name, size in sizes.items():
         if known.get(name, size) != size:
             raise AxisSizeError(
-                f"{op}: axis {name!r} of {type_text(array)} has size {known[name]}, and named_shape says {size}; an axis is repeated only "
-                "where the array lacks it."
+                f"{op}: axis {name!r} of {type_text(array)} has size {known[name]}, but named_shape has {size}; only axes that the array "
+                "lacks are repeated."
             )
     new = [name for name in sizes if name not in known]
     result = (*new, *dims)

@@ -1,4 +1,4 @@
-"""Between positional and named: `named`, `positional`, `shard`, `order_like`."""
+"""Conversion between positional and named axes: `named`, `positional`, `shard`, `order_like`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Tree = TypeVar("Tree")
 
 
 def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
-    """`function(leaf, mapping, path)` over the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
+    """Apply `function(leaf, mapping, path)` to the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
 
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
@@ -67,7 +67,7 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
 
 
 def leaves_with_mappings(tree: Any, axes: Any, op: str) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
-    """The leaves of `tree`, named arrays among them, each with its mapping and its path; and its structure. Raises as `map_with_mappings`."""
+    """Return the leaves of `tree` (named arrays are leaves) with mapping and path, and its structure; see `map_with_mappings`."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
         return [(leaf, None, path) for path, leaf in leaves], structure
@@ -80,9 +80,9 @@ def leaves_with_mappings(tree: Any, axes: Any, op: str) -> tuple[list[tuple[Any,
         )
     except ValueError as error:
         raise AxisMappingError(
-            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure that they are for, "
+            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure "
             f"{jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and a dict with string keys are "
-            f"containers; each entry stands for one value. ({error})"
+            f"containers; each element corresponds to one value. ({error})"
         ) from None
     boxes = jax.tree.leaves(full)
     return [(leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)], structure
@@ -93,7 +93,7 @@ def _is_parsed(node: Any) -> bool:
 
 
 class _Box:
-    """Holds a mapping (or `None`, which is not a leaf by itself) as a leaf."""
+    """A leaf that holds a mapping (or `None`, which is not a leaf by itself)."""
 
     def __init__(self, mapping: AxisMapping | None):
         self.mapping = mapping
@@ -104,7 +104,7 @@ def _tree_text(axes: Any) -> str:
 
 
 def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -> tuple[Any, Dims]:
-    """The data of `array` and its dims with names for the positional axes that the mapping names. Global data."""
+    """Return the global data of `array` and its dims, with the mapping's names for positional axes."""
     dims = dims_of(array)
     data = array._data if isinstance(array, NamedArray) else array
     if mapping is None:
@@ -116,7 +116,7 @@ def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -
 
 
 def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
-    """Raises where the mapping asserts axes of an array that has them, with names."""
+    """Raise if the mapping counts axes of the array that already have names."""
     own, free = [dim for dim in dims if dim is not None], dims.count(None)
     if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
         return
@@ -124,12 +124,12 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None
     if mapping.rank == len(dims):
         pairs = zip(dims, mapping.place(len(dims), op, what), strict=True)
         renamed = {dim: name for dim, name in pairs if None not in (dim, name) and dim != name}
-    remedy = f"Give these other names by nx.rename(x, {renamed!r})." if renamed else "It has these names already."
+    remedy = f"Rename its axes with nx.rename(x, {renamed!r})." if renamed else "It already has these names."
     if op == "xmap":
-        remedy = "What has names already needs no mapping: leave in_axes out, or write None for this argument."
-        remedy += f" To give these other names call nx.rename(x, {renamed!r}) first." if renamed else ""
+        remedy = "A named array needs no mapping: leave out in_axes, or write None for this argument."
+        remedy += f" To rename its axes, call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has {free}, besides those that have names, "
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has {free} positional axes, and the named axes "
         f"{show_names(own)}. {remedy}"
     )
 
@@ -137,15 +137,15 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None
 def detach_names(
     array: Any, mapping: AxisMapping, op: str, what: What, carried: frozenset[Hashable] = frozenset()
 ) -> tuple[Any, Dims]:
-    """The data of `array` in the order that the mapping asks for, and its dims in that order, with `None` for positional axes.
+    """Transpose `array` to the order of the mapping; return its data and its dims, with `None` for positional axes.
 
-    A name that the mapping places and the array lacks is broadcast along its size in the mapped function. Names in `carried`
-    that the mapping does not place stay, in front of the others.
+    A name that the mapping places and the array lacks is broadcast to its size in the mapped function. Names in `carried`
+    that the mapping does not place are kept in front of the others.
 
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
-      AxisMappingError: the mapping's rank is not that of the result, or places a name of unknown size.
-      PlacementConflictError: it places a name that the array lacks, and whose mesh axis another name of the array holds.
+      AxisMappingError: the rank of the mapping differs from the rank of the result, or it places a name of unknown size.
+      PlacementConflictError: it places a name that the array lacks, over a mesh axis of another axis of the array.
     """
     region = ambient()
     array = to_local(array, op, region)
@@ -157,7 +157,7 @@ def detach_names(
         sizes = {} if region is None else region.sizes
         meant = {name: closest(name, left) for name in placed if name not in dims and name not in sizes}
         right = [dim if (dim := meant.get(name)) is not None else name for name in placed]
-        remedy = f"Reduce them in the function, or give them a position, as in {placed + left}."
+        remedy = f"Reduce them in the function, or place them in the mapping, as in {placed + left}."
         if set(left) <= set(right) and len(set(right)) == len(right):
             remedy = "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
         raise NamedAxesLeftError(
@@ -191,20 +191,20 @@ def named(array: ArrayLike, axes: Any) -> NamedArray: ...
 def named(array: Any, axes: Any) -> Any: ...
 @checks_signature
 def named(array: Any, axes: Any) -> Any:
-    """Gives names to positional axes.
+    """Name positional axes.
 
     Args:
       array: an array, or a pytree of arrays.
-      axes: an axis mapping, or a pytree prefix of mappings: a dict from positions to names, a list with one entry per axis, or
-        a list that ends with `...`.
+      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional axes to names, a list with
+        one element per axis, or a list that ends with `...`.
 
     Returns:
-      Named arrays; a plain array where the mapping names nothing. In a mapped body a positional array is the same on every
-      device, and of a mapped name each device keeps its block.
+      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array is the same on every
+      device, and each device keeps its block of a mapped axis.
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
-      AxisSizeError: the name has a different size in the mapped function.
+      AxisSizeError: the axis has a different size in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.named(jnp.ones((2, 5, 3)), {0: "batch", 2: "k"}).dims
@@ -214,8 +214,8 @@ def named(array: Any, axes: Any) -> Any:
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is not None and mapping.names and path and isinstance(leaf, (int, float, complex)):
             raise AxisMappingError(
-                f"named: lists, tuples and dicts are containers of arrays, and the number {format_value(leaf)} in one has no axis that "
-                f"{mapping.text} could name. Make one array of all the numbers first, with jnp.array or np.array."
+                f"named: the number {format_value(leaf)} in a list, tuple or dict is a separate array without an axis that "
+                f"{mapping.text} could name. Convert all the numbers to one array first, with jnp.array or np.array."
             )
         own = None
         if is_foreign_type(type(leaf)):
@@ -227,8 +227,8 @@ def named(array: Any, axes: Any) -> Any:
         data, dims = attach_names(leaf, mapping, op, lambda: f"the array {type_text(leaf)}")
         if own is not None and own != dims:
             raise AxisMappingError(
-                f"{op}: the array has the dims {show_names(own)} of its own, and {mapping.text if mapping else 'None'} gives its axes other "
-                "names. Convert it first, nx.from_xarray(x), and give new names with nx.rename."
+                f"{op}: the array already has the dims {show_names(own)}, but {mapping.text if mapping else 'None'} gives its axes other "
+                "names. Convert it first with nx.from_xarray(x), then rename its axes with nx.rename."
             )
         if all(dim is None for dim in dims):
             return data
@@ -238,7 +238,7 @@ def named(array: Any, axes: Any) -> Any:
 
 
 def _enter(array: NamedArray, before: Dims, op: str) -> Any:
-    """Cuts the axes that got a name just now to their blocks: so far they were whole on every device."""
+    """Slice newly named axes, which are complete on every device, to their blocks."""
     region = ambient()
     if region is None:
         return array
@@ -250,7 +250,7 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
         if known != size:
             raise AxisSizeError(
                 f"{op}: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
-                "size, and a positional array is whole on every device. Choose another name."
+                "size, and a positional array is complete on every device. Choose another name."
             )
         region.block_size(dim, size, op, supports_padding=True)
     if not region.manual:
@@ -261,7 +261,7 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
 
 
 def _names_placed(x: Any, axes: Any) -> list[Hashable]:
-    """The names in a pytree of axis mappings: what stands in the scope of the operation."""
+    """Return the names in a pytree of axis mappings, for the scope of the operation."""
     if isinstance(axes, Mapping):
         return _names_placed(x, list(axes.values()))
     return [name for part in axes for name in _names_placed(x, part)] if isinstance(axes, (list, tuple)) else [axes]
@@ -273,15 +273,17 @@ def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
 def positional(x: Any, axes: Any) -> Any: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
 def positional(x: Any, axes: Any) -> Any:
-    """Gives positions to all named axes.
+    """Convert all named axes to positional axes.
 
     Args:
       x: a named array, or a pytree of them.
       axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count in the result.
 
     Returns:
-      Plain `jax.Array`s. In a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
-      all-gather).
+      Plain `jax.Array`s.
+
+    Communication: in a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
+    all-gather).
 
     Raises:
       NamedAxesLeftError: a name is not placed.
@@ -312,17 +314,18 @@ def untag(x: ArrayLike, axes: Any) -> Array: ...
 def untag(x: Any, axes: Any) -> Any: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
 def untag(x: Any, axes: Any) -> Any:
-    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
+    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
-      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings; positions count among the
-        positional axes of the result.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings. Positions count
+        among the positional axes of the result.
 
     Returns:
-      Arrays with the names that the mapping does not place, in front. In a mapped body a positional axis is whole on every device, so a
-      sharded axis that becomes one is gathered (one all-gather); its gradient is a reduce-scatter where the result was combined with
-      values that vary over the same mesh axes.
+      Arrays with the remaining named axes in front.
+
+    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis is gathered (one
+    all-gather). The gradient is a reduce-scatter if the result was combined with values that vary over the same mesh axes.
 
     Raises:
       AxisNotFoundError: an array lacks a name that the mapping places.
@@ -356,26 +359,27 @@ def untag(x: Any, axes: Any) -> Any:
 
 @checks_signature
 def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None) -> Tree:
-    """Places named arrays on a mesh, outside of mapped functions.
+    """Shard named arrays over a mesh, outside of mapped functions.
 
-    In a program of many processes each gives the whole values, and JAX compares them; `nx.from_process_local` takes parts.
+    In a program of many processes each process passes the global values, and JAX compares them; `nx.from_process_local` takes
+    local blocks.
 
     Args:
-      x: a named array, or a pytree of arrays, of which those without names are replicated.
-      axis_resources: as in `xmap`. A single array has all names; the arrays of a pytree are placed as one program maps them, so it may
-        map names that none of them has.
-      mesh: a mesh; default: that of `jax.set_mesh`.
+      x: a named array, or a pytree of arrays, in which arrays without named axes are replicated.
+      axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are sharded as one program maps
+        them, so it may map names that none of them has.
+      mesh: a mesh; by default the mesh of `jax.set_mesh`.
 
     Returns:
-      The same values, each name on its mesh axes. An axis that does not divide over its mesh axes is whole on every device, as where a
-      mapped function takes or returns it. Where there is no mesh and nothing is mapped, `x` as it is. Under `jax.jit` the same holds; if one axis
-      is mapped to Auto and Explicit mesh axes together, the Explicit ones are the major ones there.
+      The same values, with each named axis sharded over its mesh axes. An axis that does not divide over its mesh axes is
+      replicated, as an argument or result of a mapped function is. Without a mesh and with nothing mapped, `x` unchanged. The
+      same holds under `jax.jit`; there, if one axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      AxisNotFoundError: `x` is one array, and lacks a name; or no array of the pytree has any name.
+      AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
-      PlacementConflictError: two names of one array are on one mesh axis.
+      PlacementConflictError: two axes of one array are sharded over one mesh axis.
       ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -386,13 +390,13 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
-            "shard: arrays are placed outside of mapped functions; inside, their names say where they live. Move an axis with "
+            "shard: arrays are sharded outside of mapped functions; inside, their axis names determine the sharding. Reshard an axis with "
             "nx.rename, or call nx.shard before the mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
     _check_leaves(x)
     _check_names_placed(x, resources)
-    assignment = on_devices(with_loops(resources))  # time is not a place
+    assignment = on_devices(with_loops(resources))  # loops are no devices
     if not assignment and mesh is None and concrete_mesh(mesh) is None:
         return x
     mesh = mesh_with_devices(mesh, "shard")
@@ -424,7 +428,7 @@ def _array(op: str, leaf: Any) -> Any:
         if isinstance(error, NamedaxError):
             raise
         raise ArgumentTypeError(
-            f"{op}: {format_value(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None stands for no array."
+            f"{op}: {format_value(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None means no array."
         ) from None
 
 
@@ -446,9 +450,9 @@ def _check_leaves(tree: Any) -> None:
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
-    """Raises where an assignment can place nothing: the one array lacks a name, or no array of a tree has names at all.
+    """Raise if an assignment shards nothing: the one array lacks a name, or no array of a tree has named axes.
 
-    Arrays of which none has these names are another matter: the assignment of a whole program places its parameters too.
+    Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a program.
     """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)
@@ -458,29 +462,29 @@ def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
                 extra = f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
                 if names:
                     extra = (
-                        "Correct the name or remove the entry; a whole tree of arrays may be placed at once, by the "
-                        "assignment of its program."
+                        "Correct the name or remove the entry. To use the axis_resources of a complete program, "
+                        "pass all of its arrays as one tree."
                     )
                 raise_not_found("shard", name, type_text(x), names, extra)
         return
     leaves = jax.tree.leaves(x, is_leaf=is_named)
     if resources and any(map(np.ndim, leaves)) and not any(map(is_named, leaves)):
         raise AxisNotFoundError(
-            f"shard: axis_resources maps {show_names(resources)}, and none of the arrays of the tree has a named axis, so "
-            "nothing would be placed. Name the axes first: nx.named(tree, axes)."
+            f"shard: axis_resources maps {show_names(resources)}, but no array of the tree has a named axis, so "
+            "nothing would be sharded. Name the axes first: nx.named(tree, axes)."
         )
 
 
 def _naming(name: Hashable, rank: int) -> str:
-    """The mapping that names the first of so many axes."""
+    """Return the mapping that names the first of `rank` axes."""
     return f"[{', '.join([format_value(name), *['None'] * (rank - 1)])}]"
 
 
 @checks_signature
 def order_like(tree: Tree, like: Any) -> Tree:
-    """`tree` with the axes of every named array in the physical order that they have in `like`.
+    """Transpose every named array of `tree` to the physical order of its counterpart in `like`.
 
-    Raw JAX compares tree structures, which include the order; this makes them equal. The named shapes must agree.
+    JAX compares tree structures, which include the order; this makes them equal. The named shapes must agree.
 
     Raises:
       NamedAxesLeftError: two arrays have different names.
@@ -495,7 +499,7 @@ def order_like(tree: Tree, like: Any) -> Tree:
             f"nx.order_like(x, y), or nx.positional(x, {format_value(list(like))}) for an array without names in this order"
         )
         raise ArgumentTypeError(
-            f"order_like: {format_value(like)} stands where an array is expected, whose order is taken. Write {example}."
+            f"order_like: expected an array that defines the order, got {format_value(like)}. Write {example}."
         )
 
     def one(x: Any, target: Any) -> Any:
@@ -507,7 +511,7 @@ def order_like(tree: Tree, like: Any) -> Tree:
             )
         if not isinstance(x, NamedArray):
             return x
-        # Positional axes keep their number, which may differ; the leading ones of `like` stand for all in front.
+        # Positional axes keep their number, which may differ; the leading ones of `like` correspond to all axes in front.
         order = list(wanted)
         extra = dims.count(None) - wanted.count(None)
         if extra > 0:

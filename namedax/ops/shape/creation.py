@@ -1,4 +1,4 @@
-"""Making arrays along names: `zeros` and its like, `arange` and `one_hot`."""
+"""Creation of arrays with named axes: `zeros` and similar functions, `arange` and `one_hot`."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ __all__ = ["arange", "array", "asarray", "empty", "full", "one_hot", "ones", "ze
 
 @operation(explicit=Explicit.AS_JAX)
 def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hashable | None = None, dtype: Any = None) -> Array:
-    """Evenly spaced values, along a name if `axis` is given.
+    """Create evenly spaced values, along a named axis if `axis` is given.
 
     Args:
-      start: as in `jnp.arange`; with one number it is the end. A name here is taken for `axis`.
-      stop: as in `jnp.arange`.
-      step: as in `jnp.arange`.
-      axis: the name of the result's axis. Without a stop its size is that of the mapped function's axis.
-      dtype: element type.
+      start: as in `jnp.arange`; a single number is the stop. A name here is used as `axis`.
+      stop: as in `jnp.arange`; by default `None`.
+      step: as in `jnp.arange`; by default `None`.
+      axis: the name of the result's axis, by default `None`. Without a stop, it has its size in the mapped function.
+      dtype: the dtype, by default as in `jnp.arange`.
 
     Returns:
-      An array with the one named axis (every device makes its own block), or `jnp.arange(...)` if there is no name.
+      An array with the one named axis (every device makes its own block), or `jnp.arange(...)` without a name.
 
     Raises:
-      AxisNotFoundError: neither a stop nor the mapped function gives the axis a size.
-      AxisSizeError: they give different ones.
+      AxisNotFoundError: neither a stop nor the mapped function defines the size of the axis.
+      AxisSizeError: they define different sizes.
 
     >>> import namedax as nx
     >>> nx.arange(5, axis="k").named_shape["k"]
@@ -64,7 +64,7 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
     for what, value in (("stop", stop), ("step", step)):
         if isinstance(value, str):
             raise ArgumentTypeError(
-                f"arange: {what}={format_value(value)} is no number. The name of the axis goes by keyword, axis={format_value(value)}."
+                f"arange: {what}={format_value(value)} is not a number. Pass the axis name by keyword, axis={format_value(value)}."
             )
     if axis is None:
         return jnp.arange(start, stop, step, dtype=dtype)
@@ -84,21 +84,22 @@ def arange(start: Any = None, stop: Any = None, step: Any = None, *, axis: Hasha
 
 @operation(explicit=Explicit.AS_JAX)
 def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
-    """One-hot encoding along a new axis, which may have a name.
+    """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
       x: an integer array, named or not.
-      num_classes: the size of the new axis. A name may leave it out: its size in the mapped function is used.
-      axis: the name of the new axis, or its position among the positional axes of the result.
-      dtype: element type; default: the default float.
+      num_classes: the size of the new axis. Optional for a named axis, which takes its size in the mapped function.
+      axis: the name of the new axis, or its index among the positional axes of the result; by default -1.
+      dtype: the dtype; by default the default float.
 
     Returns:
-      1 where the new axis's index equals `x`, else 0; an `x` out of range gives zeros. A sharded new axis is never whole on
-      one device, and nothing is sent.
+      1 where the index along the new axis equals `x`, else 0; an `x` out of range gives zeros.
+
+    Communication: none; a sharded new axis is never complete on one device.
 
     Raises:
       AxisNotFoundError: the new axis has no size.
-      AxisSizeError: `num_classes` is not the size that the name has.
+      AxisSizeError: `num_classes` differs from the size of the axis in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> labels = nx.named(jnp.array([2, 0]), ["batch"])
@@ -110,16 +111,16 @@ def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: An
     if is_name(axis):
         check_name(axis, "one_hot")
         if isinstance(x, NamedArray) and axis in x.dims:
-            raise AxisSizeError(
-                f"one_hot: the argument has the axis {format_value(axis)} already, which is to be the new one. Choose another name."
-            )
+            raise AxisSizeError(f"one_hot: the argument already has the new axis {format_value(axis)}. Choose another name.")
         if num_classes is not None:
             num_classes = as_integer("one_hot", "num_classes", num_classes, 0)
         size = size_of("one_hot", axis, num_classes, "num_classes")
         index = global_index("one_hot", axis, size)
         return apply_elementwise("one_hot", lambda labels, i: (labels == i).astype(dtype), x, index)
     if num_classes is None:
-        raise AxisNotFoundError("one_hot: a positional axis needs num_classes; only a name has a size of its own.")
+        raise AxisNotFoundError(
+            "one_hot: a positional axis requires num_classes. Pass it; only a named axis can take its size from the mapped function."
+        )
     classes = as_integer("one_hot", "num_classes", num_classes, 0)
     return Lifted(lambda labels: jax.nn.one_hot(labels, classes, dtype=dtype, axis=axis), "one_hot")(x)
 
@@ -132,8 +133,8 @@ def _filled(
         return function(shape, *options) if device is None else function(shape, *options, device=device)
     if device is not None:
         raise UnsupportedArgumentError(
-            f"{op}: device={device} is not supported for arrays with names. Where a named array lives follows from its names: "
-            "nx.shard(x, axis_resources, mesh) places it."
+            f"{op}: device={device} is not supported for named arrays. Shard the array over devices with "
+            "nx.shard(x, axis_resources, mesh)."
         )
     sizes = named_sizes(op, named_shape)
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
@@ -153,20 +154,21 @@ def _filled(
 def zeros(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
-    """Zeros, with named axes in addition to the positional ones.
+    """Create an array of zeros, with named axes in addition to the positional ones.
 
     Args:
-      shape: sizes of the positional axes.
-      dtype: element type; default: the default float.
-      named_shape: sizes by name, global ones; `None` for a size means that of the mapped function.
-      device: of an array without names, as in JAX.
+      shape: the sizes of the positional axes, by default `()`.
+      dtype: the dtype; by default the default float.
+      named_shape: the global sizes of the named axes, by default none; `None` as a size takes the size in the mapped
+        function.
+      device: for an array without named axes, as in JAX; by default `None`.
 
     Returns:
       An array stored in the order of `named_shape`, then `shape`; every device makes its own block.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      AxisSizeError: a name has a different size in the mapped function.
+      AxisNotFoundError: an axis has no size.
+      AxisSizeError: an axis has a different size in the mapped function.
 
     >>> import namedax as nx
     >>> nx.zeros(3, named_shape={"batch": 2}).dims
@@ -179,7 +181,7 @@ def zeros(
 def ones(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
-    """Ones, with named axes in addition to the positional ones; arguments as for `zeros`.
+    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.ones(3, named_shape={"batch": 2}).dims
@@ -192,7 +194,7 @@ def ones(
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None] | None = None, device: Any = None
 ) -> Array:
-    """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
+    """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.empty(3, named_shape={"batch": 2}).dims
@@ -210,27 +212,27 @@ def full(
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
 ) -> Array:
-    """An array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
+    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
 
     Args:
-      shape: sizes of the positional axes.
-      fill_value: the value; an array without names broadcasts with the positional axes. It must be given.
-      dtype: element type; default: that of the value.
-      named_shape: sizes by name.
-      device: of an array without names, as in JAX.
+      shape: the sizes of the positional axes, by default `()`.
+      fill_value: the value, required; an array without named axes broadcasts with the positional axes.
+      dtype: the dtype; by default the dtype of the value.
+      named_shape: the sizes of the named axes, by default none.
+      device: for an array without named axes, as in JAX; by default `None`.
 
     Raises:
-      ArgumentTypeError: there is no value, or it has names.
-      ArgumentError: it is an integer beyond those of the element type.
+      ArgumentTypeError: the value is missing, or has named axes.
+      ArgumentError: the value is an integer out of range for the dtype.
 
     >>> import namedax as nx
     >>> nx.full(3, 7.0, named_shape={"batch": 2}).dims
     ('batch', None)
     """
     if fill_value is None or isinstance(fill_value, NamedArray):
-        what = "missing" if fill_value is None else f"{type_text(fill_value)}, which has names"
+        what = "missing" if fill_value is None else f"{type_text(fill_value)}, which has named axes"
         raise ArgumentTypeError(
-            f"full: fill_value is {what}. Give a number, or an array without names: nx.full(shape, 0.0, named_shape=...)."
+            f"full: fill_value is {what}. Pass a number, or an array without named axes: nx.full(shape, 0.0, named_shape=...)."
         )
     check_fits("full", "fill_value", fill_value, dtype)
     return _filled("full", jnp.full, shape, named_shape, device, fill_value, dtype)
@@ -238,19 +240,19 @@ def full(
 
 @operation(explicit=Explicit.AS_JAX)
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> LikeArguments:
-    """`a` as an array: a named array stays one, and so does a sequence that holds some.
+    """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
 
     Args:
       a: an array, a number, or a nested sequence of them. A sequence becomes the first positional axis.
-      dtype: element type; default: that of the values.
-      order: as in JAX, which takes `"C"` and `"K"`.
-      copy: whether a named array is copied.
+      dtype: the dtype; by default the dtype of the values.
+      order: as in JAX, which accepts `"C"` and `"K"`; by default `None`.
+      copy: if `True`, a named array is copied; by default `None`.
 
     Returns:
-      A named array if `a` has names, otherwise `jnp.asarray(a)`.
+      A named array if `a` has named axes, otherwise `jnp.asarray(a)`.
 
     Raises:
-      ArgumentError: the order is another one.
+      ArgumentError: the order is not supported.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.arange(3.0), ["k"])
@@ -262,7 +264,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
 
 @operation(explicit=Explicit.AS_JAX)
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0) -> LikeArguments:
-    """A new array: as `asarray`, and with at least `ndmin` positional axes.
+    """Create a new array as `asarray` does, with at least `ndmin` positional axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.array(nx.named(jnp.arange(3.0), ["k"]), ndmin=1).shape
@@ -279,7 +281,7 @@ def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None,
         return as_jax(op, a, dtype, copy=bool(copy), order=order or "K", ndmin=ndmin)
     if order not in (None, "C", "K"):
         raise ArgumentError(
-            f"{op}: order={format_value(order)} is not supported; a named array has no order in memory but that of its dims."
+            f"{op}: order={format_value(order)} is not supported for named arrays, which are stored in the order of their dims. Leave it out."
         )
     result = a if isinstance(a, NamedArray) else _stacked(a)
     if copy or (dtype is not None and jnp.zeros((), dtype).dtype != result.dtype):

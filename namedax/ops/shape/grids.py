@@ -1,4 +1,4 @@
-"""Evenly spaced numbers and frequencies along a name: `linspace`, `fftfreq`, `rfftfreq`. Every device makes its own block."""
+"""Evenly spaced numbers and frequencies along an axis, in blocks: `linspace`, `fftfreq`, `rfftfreq`."""
 
 from __future__ import annotations
 
@@ -35,24 +35,26 @@ def linspace(
     *,
     device: Any = None,
 ) -> Array | tuple[Array, Array]:
-    """Evenly spaced numbers between two ends, along a new axis that may have a name.
+    """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
     Args:
       start: the first value: a number or an array, named or not.
-      stop: the last value, or the end that is left out; it broadcasts with `start` by name.
-      num: how many there are.
-      endpoint: whether `stop` is one of them.
-      retstep: whether the distance is returned too.
-      dtype: element type.
-      axis: the name of the new axis, or its position.
-      device: as in `jnp.linspace`; for a positional axis.
+      stop: the last value, or the excluded end; it broadcasts with `start` by name.
+      num: the number of values, by default 50.
+      endpoint: if `True` (default), `stop` is the last value.
+      retstep: if `True`, the distance is returned too; by default `False`.
+      dtype: the dtype, by default as in `jnp.linspace`.
+      axis: the name of the new axis, or its index among the positional axes; by default 0.
+      device: as in `jnp.linspace`, for a positional axis; by default `None`.
 
     Returns:
-      The values, with the axes of `start` and `stop` and the new one; with `retstep` a pair of these and the distance. Sends nothing.
+      The values, with the axes of `start` and `stop` and the new axis; with `retstep`, a pair of the values and the distance.
+
+    Communication: none.
 
     Raises:
-      AxisSizeError: `num` is not the size that the name has in the mapped function.
-      ArgumentTypeError: `num` is not an integer, or a device is given with a name.
+      AxisSizeError: `num` differs from the size of the axis in the mapped function.
+      ArgumentTypeError: `num` is not an integer, or a device is given with a named axis.
 
     >>> import namedax as nx
     >>> nx.positional(nx.linspace(0.0, 1.0, 5, axis="k"), ["k"])
@@ -65,11 +67,11 @@ def linspace(
         return Lifted(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options), op)(start, stop)
     if device is not None:
         raise ArgumentTypeError(
-            f"{op}: device= is for a positional axis; where the axis {format_value(axis)} lives, axis_resources says."
+            f"{op}: device= is only for a positional axis. Shard the axis {format_value(axis)} with axis_resources."
         )
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
         raise ArgumentTypeError(
-            f"{op}: num={format_value(num)} must be an integer from 0, the number of values along {format_value(axis)}."
+            f"{op}: num, the number of values along {format_value(axis)}, must be a nonnegative integer, got {format_value(num)}."
         )
     count = size_of(op, axis, int(num), "num")
     ends = [data_of(end) if hasattr(end, "dtype") else end for end in (start, stop)]
@@ -104,20 +106,22 @@ def _frequencies(op: str, n: Any, d: Any, dtype: Any, device: Any, axis: Any) ->
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Array:
-    """The frequencies of `nx.numpy.fft.fft`, along a name if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
 
     Args:
       n: the number of samples.
-      d: their distance.
-      dtype: element type.
-      device: as in `jnp.fft.fftfreq`.
-      axis: the name of the result's axis.
+      d: the distance of samples, by default 1.0.
+      dtype: the dtype, by default as in `jnp.fft.fftfreq`.
+      device: as in `jnp.fft.fftfreq`; by default `None`.
+      axis: the name of the result's axis, by default `None`, a positional axis.
 
     Returns:
-      An array with the one axis. Sends nothing; every device keeps its block.
+      An array with the one axis.
+
+    Communication: none; every device keeps its block.
 
     Raises:
-      AxisSizeError: in the mapped function the name has a different size.
+      AxisSizeError: the axis has a different size in the mapped function.
 
     >>> import namedax as nx
     >>> nx.numpy.fft.fftfreq(4, axis="f").named_shape["f"]
@@ -127,7 +131,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Array:
-    """The frequencies of `nx.numpy.fft.rfft`, along a name if `axis` is given; see `fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`.
 
     >>> import namedax as nx
     >>> nx.numpy.fft.rfftfreq(4, axis="f").named_shape["f"]

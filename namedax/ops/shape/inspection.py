@@ -1,4 +1,4 @@
-"""Questions about arrays that their types answer: shape, rank, size, element type. Nothing is computed."""
+"""Properties of arrays that follow from their types: shape, rank, size, dtype. Nothing is computed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from namedax.operands.pytree_leaves import data_of
 __all__ = ["FUNCTIONS"]
 
 _COUNTED = AxisRequirement(
-    "without an axis only the entries of those are counted. Pass axis=... for all of its axes, or choose from {names}."
+    "without an axis only the elements along those are counted. Pass axis=... for all of its axes, or choose from {names}."
 )
 
 
 @checks_signature
 def shape(x: Any) -> tuple[int, ...]:
-    """Sizes of the positional axes.
+    """Return the sizes of the positional axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.numpy.shape(nx.named(jnp.ones((2, 5)), ["batch", ...]))
@@ -35,19 +35,19 @@ def shape(x: Any) -> tuple[int, ...]:
 
 @checks_signature
 def ndim(x: Any) -> int:
-    """The number of positional axes."""
+    """Return the number of positional axes."""
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
 @operation(requires_axis=_COUNTED, explicit=Explicit.AS_JAX)
 def size(x: Any, axis: Any = None) -> int:
-    """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
+    """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
 
-    Sizes of names are global ones.
+    Sizes of named axes are global.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range, or no axis is given and every axis of `x` is named.
+      AxisNotFoundError: `x` lacks a named axis.
+      PositionalAxisError: a positional axis is out of range, or no axis is given and every axis of `x` is named.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 5)), ["batch", ...])
@@ -65,25 +65,25 @@ def size(x: Any, axis: Any = None) -> int:
 
 @checks_signature
 def result_type(*args: Any) -> Any:
-    """The element type that JAX's promotion gives these arrays and types together."""
+    """Return the common dtype of these arrays and types under JAX's promotion."""
     return jnp.result_type(*(data_of(arg) for arg in args))
 
 
 @checks_signature
 def iscomplexobj(x: Any) -> bool:
-    """Whether the element type is complex."""
+    """Return True if the dtype is complex."""
     return jnp.iscomplexobj(data_of(x))
 
 
 @checks_signature
 def isrealobj(x: Any) -> bool:
-    """Whether the element type is not complex."""
+    """Return True if the dtype is not complex."""
     return jnp.isrealobj(data_of(x))
 
 
 @checks_signature
 def isscalar(x: Any) -> bool:
-    """Whether `x` is a scalar; a named array is not, however few positional axes it has."""
+    """Return True if `x` is a scalar; a named array is not, for any number of positional axes."""
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 
@@ -91,7 +91,7 @@ def isscalar(x: Any) -> bool:
 def array_repr(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """`repr(x)` of a named array, `jnp.array_repr` of others."""
+    """Return `repr(x)` for a named array, `jnp.array_repr` for others."""
     return (
         repr(x)
         if isinstance(x, NamedArray)
@@ -103,7 +103,7 @@ def array_repr(
 def array_str(
     x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
 ) -> str:
-    """`str(x)` of a named array, `jnp.array_str` of others."""
+    """Return `str(x)` for a named array, `jnp.array_str` for others."""
     return (
         str(x)
         if isinstance(x, NamedArray)

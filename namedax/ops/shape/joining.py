@@ -1,8 +1,8 @@
 """Joining along an axis: `concatenate`, `append` and `stack`.
 
-Along a sharded name, blocks of the result are made of rows of a few blocks of the operands; only these rows move (see
-`namedax.resources.row_moves.move_rows`). In a mapped function a name keeps the size that it has there: what has a different
-size needs another name, `out_axis=`. A name that was created in the body has no fixed size.
+Along a sharded axis, blocks of the result consist of rows of a few blocks of the operands; only these rows move (see
+`namedax.resources.row_moves.move_rows`). In a mapped function a name keeps its size there, so a result of a different size
+needs another name, `out_axis=`. A name that was created in the body has no fixed size.
 """
 
 from __future__ import annotations
@@ -38,21 +38,25 @@ Axes = tuple[str, ...]
 
 @operation(explicit=Explicit.KEPT)
 def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array:
-    """Joins arrays along an axis that they all have.
+    """Join arrays along an axis that all of them have.
 
     Args:
-      arrays: arrays, named or not; other names broadcast. Along a name, positional axes broadcast as in arithmetic.
-      axis: a position or a name (`None`: the flattened positional axes, as in `jnp.concatenate`).
-      dtype: element type of the result.
-      out_axis: the name of the joined axis; default: `axis`. Needed in a mapped function in which `axis` has a fixed size.
+      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes broadcast as in
+        arithmetic.
+      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in `jnp.concatenate`).
+      dtype: the dtype of the result, by default the common dtype.
+      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in which `axis` has a fixed
+        size.
 
     Returns:
-      The joined array; the sizes of the axis add up. Along a sharded name, whose result is sharded too, rows move to the blocks
-      where they belong, by collective-permutes; if the result's name is not sharded, the operands are gathered.
+      The joined array; its size along the axis is the sum of the sizes.
+
+    Communication: along a sharded axis with a sharded result, rows move to their blocks by collective-permutes. If the axis
+    of the result is not sharded, the operands are gathered.
 
     Raises:
-      AxisNotFoundError: an array lacks the name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+      AxisNotFoundError: an array lacks the axis.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
         axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -65,17 +69,17 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
     axis = unwrap_single(axis, dims_of(arrays[0]))
     if not is_name(axis):
         if axis is not None:
-            position_of("concatenate", arrays[0], axis)  # which says what it is, if it is none
+            position_of("concatenate", arrays[0], axis)  # raises for an invalid axis
         return Lifted(lambda *xs: jnp.concatenate(xs, axis, dtype=dtype), "concatenate")(*arrays)
     return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
 
 
 def _list_of(op: str, arrays: Any) -> list[Any]:
     if isinstance(arrays, NamedArray) or not (isinstance(arrays, Sequence) or hasattr(arrays, "ndim")):
-        raise PositionalAxisError(f"{op}: the first argument is a list of arrays; got {type_text(arrays)}.")
+        raise PositionalAxisError(f"{op}: the first argument must be a list of arrays, got {type_text(arrays)}.")
     several = list(arrays)
     if not several:
-        raise PositionalAxisError(f"{op}: the list of arrays is empty; at least one is needed.")
+        raise PositionalAxisError(f"{op}: the list of arrays is empty. Pass at least one array.")
     return several
 
 
@@ -98,7 +102,7 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)
         if blocked:
-            # The blocks of all operands, one behind the other, are one block of a longer axis.
+            # The concatenated blocks of all operands are one block of a longer axis.
             return joined.moved(lax.concatenate(datas, dim), rows_of_parts(sizes, count), new, keep)
         whole = [joined.relaid(data, old, (), keep) for data in datas]
         return joined.relaid(lax.concatenate(whole, dim), (), new, keep)
@@ -107,7 +111,7 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
 
 
 def rows_of_parts(sizes: Sequence[int], count: int) -> np.ndarray:
-    """Where, in blocks that hold a block of every part, each row of the concatenation is."""
+    """Return the index of each row of the concatenation within blocks that contain a block of every operand."""
     blocks = -(-np.asarray(sizes) // count)
     offsets = np.concatenate([[0], np.cumsum(blocks)])
     rows = []
@@ -123,10 +127,10 @@ def _labels(dims: Dims) -> list[Hashable]:
 
 
 def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) -> tuple[list[Any], Dims, int]:
-    """Data of all operands with the same dims, equal in size but along the axis of `sites`; the dims, and where the axis is."""
+    """Broadcast all operands to equal dims and sizes except along the axis of `sites`; return data, dims and that dimension."""
     region = ambient()
     thin = []
-    for site in sites:  # `align` broadcasts, and complains about, all other axes
+    for site in sites:  # `align` broadcasts all other axes, and raises for invalid ones
         shape = [n for i, n in enumerate(site.data.shape) if i != site.dim]
         thin.append(make_in_region(jnp.zeros(shape, bool), tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)))
     aligned, rest = align(op, *thin)
@@ -156,9 +160,9 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
-    """Joins two arrays, as `concatenate([arr, values], axis)` does.
+    """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
-    `axis=None` flattens the positional axes first; it must be given where all axes have names.
+    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is named.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
@@ -171,19 +175,21 @@ def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None
 
 @operation(explicit=Explicit.KEPT)
 def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Array:
-    """Joins arrays along a new axis.
+    """Join arrays along a new axis.
 
     Args:
       arrays: arrays, named or not; they broadcast, by name and by position.
-      axis: the name of the new axis, or its position among the positional axes of the result.
+      axis: the name of the new axis, or its index among the positional axes of the result; by default 0.
       out: must be `None`, as in `jnp.stack`.
-      dtype: element type of the result.
+      dtype: the dtype of the result, by default the common dtype.
 
     Returns:
-      The stacked array. Along a sharded new axis every device keeps its block; nothing is sent.
+      The stacked array.
+
+    Communication: none; along a sharded new axis every device keeps its block.
 
     Raises:
-      AxisNameError: an array has the new axis already.
+      AxisNameError: an array already has the new axis.
       AxisSizeError: the new axis has a different size in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -210,12 +216,14 @@ def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
 
 
 def new_place(op: str, axis: Any, dims: Dims) -> int:
-    """The physical dimension at which a new positional axis is placed."""
+    """Return the physical dimension for a new positional axis."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} is neither a position nor a name.")
+        raise PositionalAxisError(f"{op}: axis must be a positional axis or an axis name, got {format_value(axis)}.")
     if not -len(places) - 1 <= axis <= len(places):
-        raise PositionalAxisError(f"{op}: position {axis} is out of range for a result with {len(places) + 1} positional axes.")
+        raise PositionalAxisError(
+            f"{op}: positional axis {axis} is out of range for a result with {len(places) + 1} positional axes."
+        )
     place = int(axis) % (len(places) + 1)
     if place < len(places):
         return places[place]
@@ -223,7 +231,7 @@ def new_place(op: str, axis: Any, dims: Dims) -> int:
 
 
 def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
-    """Names the leading dimension of `data`, which every device has whole; `dims` are those of the others."""
+    """Name the leading dimension of `data`, which is complete on every device; `dims` are the dims of the others."""
     check_dims((name, *dims), op)
     region = ambient()
     if region is not None:

@@ -1,12 +1,12 @@
-"""A rearrangement whose pattern is known, executed on blocks.
+"""Execution of a parsed rearrangement on blocks.
 
-Every axis of the array is a product of *elementary* axes, and so is every axis of the result. The array is cut into its
-elementary axes, those that vanish are reduced, new ones are broadcast, and the others are put together again.
+Every axis of the array is a product of *elementary* axes, and so is every axis of the result. The array is split into its
+elementary axes. Then the missing ones are reduced, new ones are broadcast, and the others are merged again.
 
-On a mesh the pipeline begins with the question where the shards of an elementary axis are. A row-major split keeps them where
-they are: the mesh axes of the whole go to the major elementary axes first, as many as each can hold. The result's axes say the
-same about where they should be, and one `relayout` of elementary axes leads from the one to the other. Where both agree,
-nothing moves.
+On a mesh the first step is to find the sharding of each elementary axis. A row-major split keeps the shards: the major
+elementary axes take the mesh axes of the product, as many as each can divide over. The axes of the result define the target
+shardings in the same way, and one `relayout` of elementary axes converts the one to the other. If both agree, there is no
+communication.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Axes = tuple[str, ...]
 
 
 def _factor(placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]) -> tuple[list[Axes], Axes]:
-    """Where the blocks of a row-major product stand: mesh axes for each of its axes, and those that fit none of them."""
+    """Distribute the mesh axes of a row-major product over its axes; return them per axis, and the ones that fit none."""
     rest = list(sizes)
     held: list[list[str]] = [[] for _ in sizes]
     i = 0
@@ -58,7 +58,7 @@ def _factor(placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]
 def _solve(
     op: str, x: Any, terms: Sequence[tuple[Term, int]], known: dict[Hashable, int], fallback: Mapping[Hashable, int], text: str
 ) -> None:
-    """Completes `known`, the sizes of elementary axes, by those of the array's axes."""
+    """Complete `known`, the sizes of elementary axes, from the sizes of the array's axes."""
     for term, n in terms:
         missing = [label for label in term.axes if label not in known]
         if len(missing) > 1:
@@ -69,8 +69,8 @@ def _solve(
         what = f"axis {term.name!r}" if term.name is not None else f"positional axis ({' '.join(map(str, term.axes))})"
         if len(missing) > 1:
             raise RearrangeError(
-                f"{op}: {what} of size {n} in {type_text(x)} is made of {show_names(term.axes)}, of which "
-                f"{show_names(missing)} have no size{text}. Give all but one of them, as in {missing[0]}=2."
+                f"{op}: {what} of size {n} in {type_text(x)} is a product of {show_names(term.axes)}, but "
+                f"{show_names(missing)} have no size{text}. Pass all but one of them, as in {missing[0]}=2."
             )
         product = math.prod(known[label] for label in term.axes if label not in missing)
         if missing and product and n % product == 0:
@@ -84,7 +84,7 @@ def _solve(
 
 
 def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int], uneven: frozenset[Hashable]) -> None:
-    """Raises if the result's names do not fit the mapped function; those that are carried, and have padding, do."""
+    """Raise if the names of the result do not fit the mapped function; unmentioned names with padding are valid."""
     check_dims(dims, op)
     if region is None:
         return
@@ -113,7 +113,7 @@ def execute(
     reduction: Any = None,
     text: str = "",
 ) -> Any:
-    """Runs a pattern. `left` has one term for every positional axis of `x`, in order, and for some of its names."""
+    """Run a pattern; `left` has one term for every positional axis of `x`, in order, and for some of its named axes."""
     region = ambient()
     x = to_local(x, op, region)
     terms, right = _all_terms(op, x, left, right, text)
@@ -131,7 +131,7 @@ def execute(
 
 
 def _all_terms(op: str, x: Any, left: Sequence[Term], right: Sequence[Term], text: str) -> tuple[list[Term], list[Term]]:
-    """One term for every dimension of `x`, and of the result. Names that the pattern does not mention are carried, in front."""
+    """Return one term per dimension of `x` and of the result; names that the pattern omits are kept in front."""
     dims = dims_of(x)
     by_name = {term.name: term for term in left if term.name is not None}
     in_order = iter([term for term in left if term.name is None])
@@ -150,7 +150,7 @@ def _all_terms(op: str, x: Any, left: Sequence[Term], right: Sequence[Term], tex
 def _all_sizes(
     op: str, x: Any, terms: Sequence[Term], right: Sequence[Term], sizes: Mapping[Hashable, int], text: str
 ) -> dict[Hashable, int]:
-    """The size of every elementary axis: those given, those of the axes of `x`, and those of the mapped function."""
+    """Return the size of every elementary axis: given sizes, sizes of the axes of `x`, and sizes of the mapped function."""
     region, dims = ambient(), dims_of(x)
     shape = np.shape(x._data if isinstance(x, NamedArray) else x)
     placement = _placements(region, _carried_uneven(region, terms, right))
@@ -163,24 +163,24 @@ def _all_sizes(
     for label in (label for term in right for label in term.axes):
         if label not in size:
             if label not in fallback:
-                raise RearrangeError(f"{op}: the new axis {label!r} has no size{text}. Give it, as in {label}=2.")
+                raise RearrangeError(f"{op}: the new axis {label!r} has no size{text}. Pass it, as in {label}=2.")
             size[label] = fallback[label]
     return size
 
 
 class _Move(Record):
-    """A pattern whose sizes and placements are known. Of pairs the first entry is of the array, the second of the result.
+    """A pattern with known sizes and shardings; in pairs the first item belongs to the array, the second to the result.
 
     Attributes:
       region: the ambient region.
       data: the local block.
       left: the terms of the array, one for each dimension.
-      right: those of the result.
+      right: the terms of the result, one for each dimension.
       size: the sizes of elementary axes.
       places: the mesh axes of each dimension.
-      held: those of each elementary axis.
-      stuck: for each dimension those that fit none of its elementary axes.
-      reduction: over elementary axes that the result lacks.
+      held: the mesh axes of each elementary axis.
+      stuck: for each dimension, the mesh axes that fit none of its elementary axes.
+      reduction: the reduction over elementary axes that the result lacks.
     """
 
     region: Region | None
@@ -204,7 +204,7 @@ class _Move(Record):
 
     @property
     def gathered(self) -> frozenset[str]:
-        """The mesh axes that the array is gathered over, for good."""
+        """Return the mesh axes over which the array is gathered permanently."""
         (labels, kept), (here, there) = self._labels, self.held
         gathered = {axis for axes in self.stuck[0] for axis in axes} | {axis for k in kept for axis in here.get(k, ())}
         return frozenset(gathered - self._final - {axis for k in labels if k not in there for axis in here[k]})
@@ -213,7 +213,7 @@ class _Move(Record):
         return self.size[label] // math.prod(map(_devices_along(self.region), held[label]))
 
     def compute(self, keep: frozenset[str]) -> Any:
-        """The result, varying over `keep` too."""
+        """Compute the result, which also varies over `keep`."""
         (old, new), (here, there), (stuck, late), (order, kept) = self.places, self.held, self.stuck, self._labels
         keep |= self._final
         value = self.data
@@ -240,12 +240,12 @@ class _Move(Record):
 
 
 def _devices_along(region: Region | None) -> Callable[[str], int]:
-    """The number of devices along a mesh axis."""
+    """Return a function for the number of devices along a mesh axis."""
     return lambda mesh_axis: region.mesh_axis_size((mesh_axis,))  # type: ignore[union-attr]
 
 
 def _carried_uneven(region: Region | None, left: Sequence[Term], right: Sequence[Term]) -> frozenset[Hashable]:
-    """Names that stay what they are and do not divide over their mesh axes: they are moved as they are, with their padding."""
+    """Return unchanged names that do not divide over their mesh axes: they keep their padding."""
     if region is None or not region.uneven:
         return frozenset()
     after = {term.name: term.axes for term in right}
@@ -253,7 +253,7 @@ def _carried_uneven(region: Region | None, left: Sequence[Term], right: Sequence
 
 
 def _placements(region: Region | None, uneven: frozenset[Hashable]) -> Callable[[Hashable | None], Axes]:
-    """The mesh axes over which the blocks of a dim are spread, in this body; those of `uneven` names have padding."""
+    """Return a function for the mesh axes of a dim in this body; names in `uneven` have padding."""
     if region is None or not region.manual:
         return lambda dim: ()
     return lambda dim: () if dim is None else plain(region.place(dim)) if dim in uneven else region.placement(dim)
@@ -262,7 +262,7 @@ def _placements(region: Region | None, uneven: frozenset[Hashable]) -> Callable[
 def _factor_all(
     terms: Sequence[Term], places: Sequence[Axes], size: Mapping[Hashable, int], devices: Callable[[str], int]
 ) -> tuple[dict[Hashable, Axes], list[Axes]]:
-    """Mesh axes of all elementary axes, and for every term those that fit none of its axes."""
+    """Return the mesh axes of all elementary axes, and for every term the mesh axes that fit none of its axes."""
     held: dict[Hashable, Axes] = {}
     left_over = []
     for term, axes in zip(terms, places, strict=True):
@@ -273,7 +273,7 @@ def _factor_all(
 
 
 class Carried:
-    """The label of an axis that no pattern can name, and a name that no user can have."""
+    """A label of an axis for which patterns and users have no name."""
 
     __slots__ = ("axis",)
 
@@ -300,11 +300,11 @@ def _reduce(
     here: dict[Hashable, Axes],
     there: Mapping[Hashable, Axes],
 ) -> tuple[Any, list[Hashable]]:
-    """Reduces elementary axes; the block that is left, and its labels. `here` learns what a reduce-scatter has placed."""
+    """Reduce elementary axes, and return the block and its labels; `here` records the mesh axes of a reduce-scatter."""
     rest = [label for label in order if label not in vanishing]
     mesh_axes = tuple(axis for label in order if label in vanishing for axis in here[label])
     if mesh_axes and reduction in ("sum", "mean"):
-        # The result is wanted on the mesh axes that are summed over: one reduce-scatter.
+        # If the result is sharded over the reduced mesh axes, the sum is one reduce-scatter.
         target = next((label for label in rest if not here[label] and there[label] == mesh_axes), None)
         if target is not None:
             axes = tuple(order.index(label) for label in vanishing)
@@ -318,7 +318,7 @@ def _reduce(
     reduce_ = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
     names = tuple(map(Carried, order))
     inner = None
-    if region is not None and region.manual:  # a region in which elementary axes are names, and have their places
+    if region is not None and region.manual:  # a region in which elementary axes are names with shardings
         sizes: dict[Hashable, int] = {Carried(label): size[label] for label in order}
         inner = Region(sizes, {Carried(k): here[k] for k in order if here[k]}, region.mesh, region.mode, ("reduce", region))
     with enter(inner):
@@ -326,7 +326,7 @@ def _reduce(
         result = reduce_(named, axis=tuple(map(Carried, vanishing)))
     if set(dims_of(result)) != set(map(Carried, rest)):
         raise RearrangeError(
-            f"reduce: {reduction!r} did not reduce the axes that it was given; it is called as in nx.sum(x, axis=names)."
+            f"reduce: {reduction!r} did not reduce the given axes. It must reduce them as nx.sum(x, axis=names) does."
         )
     if not rest:
         return result, rest

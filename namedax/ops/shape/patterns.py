@@ -1,6 +1,6 @@
 """Patterns of einops with braces for names: `"{pos, embed=(heads key)} -> {pos, heads, key}"`.
 
-Einops parses what is not in braces; here is what braces add.
+Einops parses the text outside of braces; this module parses the braces.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Term(Record):
 
     Attributes:
       name: the axis name, or `None` for a positional axis.
-      axes: the labels of its elementary axes, major first; `"..."` stands for any number of positional axes.
-      is_ellipsis: whether it is a bare `...`, which is not one axis, but as many as it takes.
+      axes: the labels of its elementary axes, major first; `"..."` denotes any number of positional axes.
+      is_ellipsis: `True` for a bare `...`, which represents any number of axes, not a single one.
     """
 
     name: Hashable | None
@@ -41,7 +41,7 @@ class Term(Record):
 
 
 class Pattern(Record):
-    """A parsed pattern: the axes of the array and of the result, and the sizes that stand in it as numbers."""
+    """A parsed pattern: the axes of the array and of the result, and the sizes given as numbers in the pattern."""
 
     left: tuple[Term, ...]
     right: tuple[Term, ...]
@@ -52,11 +52,11 @@ class Pattern(Record):
         return hash(self.text)
 
     def with_sizes(self, sizes: Mapping[Hashable, int]) -> Pattern:
-        """The pattern with further sizes of elementary axes."""
+        """Add sizes of elementary axes to the pattern."""
         return self.replace(numbers=(*self.numbers, *sizes.items())) if sizes else self
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> Pattern:
-        """The pattern with `number(label)` for every name and every label, and without its text."""
+        """Replace every name and every label by `number(label)`, and drop the text."""
 
         def of_label(label: Hashable) -> Hashable:
             return label if label == ELLIPSIS else number(label)
@@ -72,21 +72,21 @@ class Pattern(Record):
 
     @functools.cached_property
     def left_labels(self) -> frozenset[Hashable]:
-        """The elementary axes of the array."""
+        """Return the elementary axes of the array."""
         return frozenset(label for term in self.left for label in term.axes)
 
     @functools.cached_property
     def right_labels(self) -> frozenset[Hashable]:
-        """The elementary axes of the result."""
+        """Return the elementary axes of the result."""
         return frozenset(label for term in self.right for label in term.axes)
 
 
 @functools.lru_cache(maxsize=2048)
 def parse_pattern(op: str, text: str) -> Pattern:
-    """Parses a pattern for one of `"rearrange"`, `"reduce"`, `"repeat"`.
+    """Parse a pattern for one of `"rearrange"`, `"reduce"`, `"repeat"`.
 
     Raises:
-      RearrangeError: it is malformed; the message has a caret under the spot.
+      RearrangeError: it is malformed; the message has a caret under the error.
 
     >>> pattern = parse_pattern("rearrange", "b h w -> b {pixels=(h w)}")
     >>> pattern.right[1].name, pattern.right[1].axes
@@ -111,7 +111,7 @@ class _Parser:
             self.fail("there is no '->'. Write the axes of the array, '->', and the axes of the result.", len(self.text))
         second = self.text.find("->", arrow + 2)
         if second >= 0:
-            self.fail("a second '->'; a pattern has one.", second)
+            self.fail("the pattern has a second '->'. Write exactly one.", second)
         left, left_at = self.side(0, arrow, is_left=True)
         right, right_at = self.side(arrow + 2, len(self.text), is_left=False)
         pattern = Pattern(tuple(left), tuple(right), tuple(self.numbers), self.text)
@@ -122,7 +122,10 @@ class _Parser:
         if self.op != "reduce":
             for label, at in left_at.items():
                 if label not in right_at:
-                    self.fail(f"{self.show(label)} stands on the left only; {self.op} drops no axis (reduce does).", at)
+                    self.fail(
+                        f"{self.show(label)} appears on the left only, but {self.op} drops no axis. Use reduce to drop an axis.",
+                        at,
+                    )
         return pattern
 
     @staticmethod
@@ -131,10 +134,10 @@ class _Parser:
 
     def unknown(self, label: Hashable, left: Mapping[Hashable, int]) -> str:
         hint = did_you_mean(label, left) if isinstance(label, str) else ""
-        return f"{self.show(label)} stands on the right only; {self.op} makes no new axis but of size 1 (repeat does).{hint}"
+        return f"{self.show(label)} appears on the right only, but {self.op} adds only axes of size 1. Use repeat to add others.{hint}"
 
     def side(self, start: int, end: int, is_left: bool) -> tuple[list[Term], dict[Hashable, int]]:
-        """The terms of one side, and where in the text each of their labels stands."""
+        """Parse one side; return its terms, and the offset of each of their labels in the text."""
         terms: list[Term] = []
         where: dict[Hashable, int] = {}
         names: set[Hashable] = set()
@@ -161,7 +164,7 @@ class _Parser:
         return end if found < 0 else found
 
     def named(self, start: int, end: int, names: set[Hashable], where: dict[Hashable, int], is_left: bool) -> Term:
-        """`name`, `name=axis` or `name=(axis axis)`."""
+        """Parse `name`, `name=axis` or `name=(axis axis)`."""
         equals = self.text.find("=", start, end)
         stop = end if equals < 0 else equals
         name = self.text[start:stop].strip()
@@ -181,7 +184,7 @@ class _Parser:
             return Term(name, (name,))
         terms = self.positions(equals + 1, end, where, is_left)
         if len(terms) != 1 or terms[0].is_ellipsis:
-            self.fail(f"after {name + '='!r} stands one axis, or several in parentheses.", equals)
+            self.fail(f"expected one axis after {name + '='!r}, or several in parentheses.", equals)
         return Term(name, terms[0].axes)
 
     def note(self, label: Hashable, at: int, where: dict[Hashable, int]) -> None:
@@ -190,14 +193,14 @@ class _Parser:
         where[label] = at
 
     def positions(self, start: int, end: int, where: dict[Hashable, int], is_left: bool) -> list[Term]:
-        """The positional part between `start` and `end`, parsed by einops; we add where a mistake is."""
+        """Parse the positional text between `start` and `end` with einops, and add the position of errors."""
         group: int | None = None
         spots: list[int] = []
         for match in re.compile(_TOKEN).finditer(self.text, start, end):
             token, at = match[0], match.start()
             if token == "(":
                 if group is not None:
-                    self.fail("parentheses within parentheses; one level is all there is.", at)
+                    self.fail("nested parentheses are not supported. Write one level.", at)
                 group = at
             elif token == ")":
                 if group is None:
@@ -205,15 +208,15 @@ class _Parser:
                 group = None
             elif token == ELLIPSIS:
                 if group is not None and is_left:
-                    self.fail("'...' stands in parentheses on the right only.", at)
+                    self.fail("'...' may be in parentheses on the right only.", at)
                 if ELLIPSIS in where or any(self.text.startswith(ELLIPSIS, spot) for spot in spots):
-                    self.fail("a second '...' on one side; there can be one.", at)
+                    self.fail("one side has a second '...'. Write at most one.", at)
                 spots.append(at)
             elif token.isdecimal():
                 if int(token) != 1:
                     if self.op == "rearrange" or (self.op == "repeat") == is_left:
                         self.fail(
-                            f"the size {token} has no place here: only 1 can be dropped or inserted; give other axes a name.",
+                            f"the size {token} is not valid here; only 1 can be dropped or inserted. Name other axes.",
                             at,
                         )
                     spots.append(at)
@@ -236,7 +239,7 @@ class _Parser:
         labels: list[Hashable] = []
         for axis in [entry] if isinstance(entry, str) else entry:
             at = next(supply)
-            if not isinstance(axis, str):  # an anonymous axis: a number, and an axis of its own wherever it stands
+            if not isinstance(axis, str):  # an anonymous axis: a number, and a separate axis for each occurrence
                 label: Hashable = ("size", int(axis.value), at)
                 self.numbers.append((label, int(axis.value)))
             else:

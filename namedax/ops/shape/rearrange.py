@@ -1,6 +1,6 @@
-"""Splitting, merging and rearranging axes: `split_axis`, `merge_axes`, and einops patterns with braces for names (`patterns`).
+"""Splitting, merging and rearranging of axes: `split_axis`, `merge_axes`, and einops patterns with braces for names.
 
-All five functions are one pipeline, which `moves` executes.
+All five functions share one pipeline, which `moves` executes; `patterns` parses the patterns.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ __all__ = ["FUNCTIONS", "merge_axes", "rearrange", "reduce", "repeat", "split_ax
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     for label, n in sizes.items():
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise RearrangeError(f"{op}: the size {label}={format_value(n)} is not an integer from 0.")
+            raise RearrangeError(f"{op}: the size {label} must be a nonnegative integer, got {format_value(n)}.")
     return {label: int(n) for label, n in sizes.items()}
 
 
 def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list[Term], list[Term]]:
-    """The terms for an array with `rank` positional axes, with `...` written out."""
+    """Return the terms for an array with `rank` positional axes, with `...` expanded."""
     positional = [term for term in pattern.left if term.name is None]
     fixed = sum(not term.is_ellipsis for term in positional)
     has_ellipsis = fixed < len(positional)
     if fixed > rank or (fixed < rank and not has_ellipsis):
         raise RearrangeError(
             f"{op}: {format_value(pattern.text)} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
-            f"{rank}. Write one entry per positional axis ('...' for those that do not matter), and names in braces."
+            f"{rank}. Write one element per positional axis ('...' for any others), and names in braces."
         )
     extra = tuple((ELLIPSIS, i) for i in range(rank - fixed))
 
@@ -74,7 +74,8 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
 def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None) -> Any:
     if not isinstance(text, str):
         raise RearrangeError(
-            f"{op}: the pattern is a string, as in '{{batch, embed=(heads key)}} -> {{batch, heads, key}}'; got {format_value(text)}.{usage(op)}"
+            f"{op}: the pattern must be a string such as '{{batch, embed=(heads key)}} -> {{batch, heads, key}}', got "
+            f"{format_value(text)}.{usage(op)}"
         )
     pattern = parse_pattern(op, text)
     given = _as_sizes(op, sizes)
@@ -83,13 +84,13 @@ def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction
         if label not in labels:
             known = [known for known in labels if isinstance(known, str)]
             raise RearrangeError(
-                f"{op}: {label}={given[label]} is the size of no axis in {text!r}.{did_you_mean(label, known)}"
+                f"{op}: {label}={given[label]} gives a size to an axis that is not in {text!r}.{did_you_mean(label, known)}"
             )
     region = ambient()
-    if region is not None:  # an axis that only the pattern mentions occurs, too
+    if region is not None:  # an axis that only the pattern mentions occurs in the region, too
         region.seen.update(label for label in labels if isinstance(label, str))
     sized = pattern.with_sizes(given)
-    if callable(reduction):  # the user's, which may depend on anything
+    if callable(reduction):  # a user function may depend on anything
         return _by_pattern(op, sized, reduction, x)
     return run(op, _by_pattern, sized, (reduction,), x)
 
@@ -105,37 +106,41 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
 
 @operation()
 def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
-    """Reorders, splits and merges axes by an einops pattern, with names in braces.
+    """Reorder, split and merge axes by an einops pattern, with names in braces.
 
     The grammar, on both sides of `->`:
 
-    - Outside of braces stand the positional axes in order, as in einops: an identifier, a product `(a b)` (row-major, `a` is
-      the major one), `...` for any number of axes, `1` for an axis of size 1.
-    - In braces stand named axes, with commas: `{batch, embed}`; their order has no meaning. `{embed=(heads key)}` is the axis
-      `embed` as a product; `{kpos=pos}` is the axis `kpos`, which the pattern calls `pos`. `{k=1}` is one of size 1.
+    - Outside of braces are the positional axes in order, as in einops. An element is an identifier or a product `(a b)`
+      (row-major, with `a` as the major axis). `...` denotes any number of axes, and `1` an axis of size 1.
+    - In braces are named axes, separated by commas: `{batch, embed}`; their order has no meaning. `{embed=(heads key)}` is
+      the axis `embed` as a product. `{kpos=pos}` is the axis `kpos`, which the pattern calls `pos`. `{k=1}` is an axis of
+      size 1.
     - An identifier is the same axis on both sides, in braces or not. So `"b c -> {batch=b} c"` names an axis, `"{batch} c ->
-      batch c"` gives one a position, and `"{pos} -> {kpos=pos}"` renames it.
-    - Names of the array that the pattern does not mention are carried along.
+      batch c"` makes one positional, and `"{pos} -> {kpos=pos}"` renames it.
+    - Named axes that the pattern does not mention are kept.
 
     Args:
       x: an array, named or not.
-      pattern: the axes of `x`, `->`, and those of the result.
-      **sizes: sizes of elementary axes, for all but one in a product. A name of the result that stands for one of them takes
-        its size from the mapped function.
+      pattern: the axes of `x`, `->`, and the axes of the result.
+      **sizes: sizes of elementary axes, for all but one in a product. A named axis of the result that equals one of them
+        takes its size from the mapped function.
 
     Returns:
-      The rearranged array. Its physical order is that of the pattern, with the carried names in front. What moves between
-      devices: nothing where the shards stay where they are, as where a name on a mesh axis is split and the major part is on
-      that mesh axis, or where such parts are merged; nothing for a name that becomes sharded; else the cheapest change of
-      layout, an all-to-all where a mesh axis goes from one axis to another. *It gathers*: a sharded name that becomes
-      positional (a positional array is whole on every device), or that becomes a name without resources, or whose blocks do not
-      consist of whole parts (of 8 devices, a major part of size 4).
+      The rearranged array. Its physical order follows the pattern, with unmentioned named axes in front.
+
+    Communication: none if the shards remain in place, and none for a name that becomes sharded. Shards remain in place if a
+    sharded axis is split and its major factor keeps the mesh axis, or if such factors are merged. Otherwise it is the
+    cheapest change of layout, such as an all-to-all if a mesh axis moves from one axis to another.
+
+    *It gathers* a sharded name that becomes positional, because a positional array is complete on every device. It also
+    gathers a sharded name that becomes a name without resources. The same holds if the blocks of an axis split a factor (on 8
+    devices, a major factor of size 4).
 
     Raises:
       RearrangeError: the pattern is malformed (with a caret under the spot), or does not fit the array.
-      AxisNotFoundError: `x` lacks a name.
-      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its mesh axes.
-      PlacementConflictError: two names of the result are on one mesh axis.
+      AxisNotFoundError: `x` lacks a named axis.
+      AxisSizeError: a new axis has a different size in the mapped function, or does not divide over its mesh axes.
+      PlacementConflictError: two axes of the result are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
@@ -155,20 +160,22 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
 
 @operation()
 def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
-    """Rearranges, and reduces the axes that stand on the left only.
+    """Rearrange an array, and reduce the axes that appear on the left only.
 
-    `nx.lax.reduce` is another function: that of JAX, which folds positional axes with a function of two values.
+    `nx.lax.reduce` is another function, from JAX, which folds positional axes with a function of two values.
 
     Args:
       x: an array, named or not.
       pattern: as in `rearrange`. The left side may have sizes: `"b (h 2) (w 2) c -> b h w c"` pools windows of 2 x 2.
       reduction: `"sum"`, `"mean"`, `"max"`, `"min"`, `"prod"`, `"any"`, `"all"`, or another reduction of `nx` by name; or a
-        function that is called as they are, `f(x, axis=names)`.
+        function with the same signature, `f(x, axis=names)`.
       **sizes: as in `rearrange`.
 
     Returns:
-      The reduced array. Along a sharded axis every device reduces its part; then comes the reduction's own collective. A sum
-      or mean whose result is wanted on the mesh axis that was reduced is one reduce-scatter.
+      The reduced array.
+
+    Communication: along a sharded axis every device reduces its block, and the collective of the reduction follows. A sum or
+    mean with a result that is sharded over the reduced mesh axis is one reduce-scatter.
 
     Raises:
       RearrangeError: as in `rearrange`, or there is no such reduction.
@@ -187,7 +194,7 @@ def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes
             )
     elif not callable(reduction):
         raise RearrangeError(
-            f"reduce: the reduction is a name such as 'mean', or a function f(x, axis=names); got {format_value(reduction)}."
+            f"reduce: the reduction must be a name such as 'mean' or a function f(x, axis=names), got {format_value(reduction)}."
         )
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
@@ -212,23 +219,27 @@ def repeat(
     out_axis: Hashable | None = None,
     **sizes: int,
 ) -> Array:
-    """Repeats an array along new axes, by a pattern, or its entries along an axis that it has.
+    """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
-    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges, and repeats the array along the axes that stand on the right
-    only, as einops does. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`. So is the method `x.repeat`.
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops. The array is repeated
+    along the axes that appear on the right only. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`, like the method
+    `x.repeat`.
 
     Args:
       x: an array, named or not.
-      repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
-        or an integer array with one for each.
-      axis: without a pattern: a position or a name; `None`: the flattened positional axes. It must be given where all axes have names.
-      total_repeat_length: as in `nx.numpy.repeat`.
-      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
-      **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
+      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w 2)"`. Otherwise the number
+        of repetitions of each element: a number, or an integer array with one for each.
+      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional axes. Required if every
+        axis is named.
+      total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
+      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
+      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped function by default.
 
     Returns:
-      The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent. Entries along an axis: see
-      `nx.numpy.repeat`.
+      The repeated array.
+
+    Communication: along a sharded new axis, none; every device makes its own block. For elements along an axis, see
+    `nx.numpy.repeat`.
 
     Raises:
       RearrangeError: as in `rearrange`, or a new axis has no size.
@@ -243,14 +254,14 @@ def repeat(
     >>> nx.positional(x.repeat(2, "k"), ["k"])
     Array([1, 1, 2, 2], dtype=int32)
     """
-    if isinstance(repeats, str):  # any word may be the name of an axis
+    if isinstance(repeats, str):  # any identifier may be the name of an axis
         if "->" not in repeats and (axis is not None or repeats in dims_of(x)):
             refuse_names("repeat", repeats, "a number of repetitions or a pattern")
         own = {"axis": axis, "total_repeat_length": total_repeat_length, "out_axis": out_axis}
         return _run_pattern("repeat", x, repeats, {**{name: size for name, size in own.items() if size is not None}, **sizes})
     if sizes:
         raise ArgumentTypeError(
-            f"repeat: {show_names(sizes)} would be sizes of a pattern, and the repeats are {format_value(repeats)}. Write a pattern, as in "
+            f"repeat: {show_names(sizes)} are sizes for a pattern, but repeats is {format_value(repeats)}. Write a pattern, as in "
             f"nx.repeat(x, '{{k}} -> {{batch, k}}', batch=3), or nx.repeat(x, 2, axis='k')."
         )
     return repeat_entries(x, repeats, axis, total_repeat_length=total_repeat_length, out_axis=out_axis)
@@ -272,23 +283,26 @@ def _require(op: str, x: Any, name: Any) -> None:
 
 @operation()
 def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
-    """Splits one named axis into several, row-major.
+    """Split one named axis into several, row-major.
 
     Args:
       x: a named array.
       axis: the axis to split.
-      sizes: sizes by new name. The order of the dict is that of the axes, major first: with `{"heads": 4, "key": 8}` neighbours along `axis`
-        are neighbours along `key`, and `{"key": 8, "heads": 4}` means other numbers. One size may be `None`: it is computed. A sequence of
-        names leaves out all sizes; they come from the mapped function, all but one.
+      sizes: sizes by new name. The order of the dict is the order of the axes, major first. With `{"heads": 4, "key": 8}`
+        adjacent elements along `axis` are adjacent along `key`. So `{"key": 8, "heads": 4}` gives a different result. One
+        size may be `None`: it is computed. A sequence of names omits all sizes; the mapped function defines all but one of
+        them.
 
     Returns:
-      `x` with the new axes in place of `axis`. Where `axis` is on mesh axes and the major new axes hold these, nothing moves.
-      Otherwise as in `rearrange`; in particular it gathers if the new axes have no resources.
+      `x` with the new axes in place of `axis`.
+
+    Communication: none if `axis` is sharded over mesh axes and the major new axes have the same mesh axes. Otherwise as for
+    `rearrange`; in particular it gathers if the new axes have no resources.
 
     Raises:
       AxisNotFoundError: `x` lacks `axis`.
-      RearrangeError: the sizes do not multiply to that of `axis`, or too few are known.
-      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its mesh axes.
+      RearrangeError: the product of the sizes differs from the size of `axis`, or too few are known.
+      AxisSizeError: a new axis has a different size in the mapped function, or does not divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
@@ -302,7 +316,7 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     _require("split_axis", x, axis)
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Mapping, Sequence)):
         raise RearrangeError(
-            f"split_axis: write the new axes as a dict of sizes, such as {{'heads': 4, 'key': 8}}; got {format_value(sizes)}."
+            f"split_axis: the new axes must be a dict of sizes, such as {{'heads': 4, 'key': 8}}, got {format_value(sizes)}."
         )
     new = tuple(sizes)
     for name in new:
@@ -328,20 +342,22 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
 
 @operation()
 def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
-    """Merges several named axes into one, row-major in the order given.
+    """Merge several named axes into one, row-major in the given order.
 
     Args:
       x: a named array.
-      axis: the names, major first.
+      axis: the names of the axes, major first.
       name: the name of the result; it may be one of them.
 
     Returns:
-      `x` with the new axis in place of the first of these that it holds. Where the major ones are on mesh axes and the new
-      axis is on the same, nothing moves; otherwise as in `rearrange`.
+      `x` with the new axis in place of the first of these axes in physical order.
+
+    Communication: none if the major ones are sharded over mesh axes and the new axis has the same mesh axes; otherwise as for
+    `rearrange`.
 
     Raises:
       AxisNotFoundError: `x` lacks one of the axes.
-      AxisSizeError: the new name has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: the new axis has a different size in the mapped function, or does not divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((4, 5, 8)), ["heads", "pos", "key"])
@@ -350,7 +366,7 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
     """
     if isinstance(axis, str) or not isinstance(axis, Sequence):
         raise RearrangeError(
-            f"merge_axes: write the axes as a tuple, such as ('heads', 'key'); got {format_value(axis)}.{usage('merge_axes')}"
+            f"merge_axes: the axes must be a tuple, such as ('heads', 'key'), got {format_value(axis)}.{usage('merge_axes')}"
         )
     axes = tuple(axis)
     for i, entry in enumerate(axes):
@@ -358,7 +374,7 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
         if entry in axes[:i]:
             raise AxisNameError(f"merge_axes: axis {format_value(entry)} appears twice in {axes}.")
     if not axes:
-        raise RearrangeError("merge_axes: there is no axis to merge. Give the axes, major first.")
+        raise RearrangeError("merge_axes: there is no axis to merge. Pass the axes, major first.")
     if not is_name(name):
         raise AxisNameError(
             f"merge_axes: {format_value(name)} is not an axis name. Use rearrange to merge axes into a positional one."

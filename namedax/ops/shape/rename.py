@@ -1,4 +1,4 @@
-"""Renaming axes, which is how data moves: a name with a different placement is another layout."""
+"""`rename`, which also reshards: a name with a different sharding is another layout."""
 
 from __future__ import annotations
 
@@ -27,39 +27,38 @@ Tree = TypeVar("Tree")
 
 
 def _renamings(x: Any, names: Any = None, /, **more: Hashable) -> list[Renaming]:
-    """What stands in the scope of the operation."""
+    """Return the renamings, for the scope of the operation."""
     return [Renaming(new, old) for old, new in {**(names or {}), **more}.items()]
 
 
 @operation(_renamings, explicit=Explicit.AS_JAX, scope=True)
 def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> Tree:
-    """Gives axes other names, all at once; where the placements differ, this is resharding.
+    """Rename axes, all at once; if their shardings differ, this reshards.
 
     Args:
-      x: a named array, or a pytree of arrays (parameters, say): each of them is renamed by the names that it has, and stays as it is if
-        it has none of them.
-      names: new names by old ones.
+      x: a named array, or a pytree of arrays (such as parameters). Each array is renamed by the names that it has; an array
+        without any of them is unchanged.
+      names: new names by old ones, by default none.
       **more: the same by keyword, for names that are identifiers: `nx.rename(x, batch="sample")`.
 
     Returns:
-      The same values under the new names. What moves, of each array: where an axis gets the placement that it had,
-      nothing. From unmapped to mapped nothing: every device keeps its block. From mapped to
-      unmapped one all-gather of the axis. Where one axis leaves mesh axes that another one goes
-      onto, one all-to-all for both. Where two axes change places on mesh axes of equal size, or one
-      axis gets its mesh axes in another order, one collective-permute. From one mesh axis to
-      another a collective-permute of a slice and an all-gather of the rest. In general the steps
-      that send the fewest bytes (`namedax.resources.layout`).
+      The same values under the new names.
 
-      The gradient of an all-gather is a reduce-scatter where the result was combined with values
-      that vary over the mesh axis, and sends nothing where it was not. That of a slice is an
-      all-gather. The others are their own gradients.
+    Communication, for each array: none if an axis keeps its sharding, or if it changes from unmapped to mapped, because every
+    device keeps its block. From mapped to unmapped, one all-gather of the axis. If one axis leaves mesh axes that another one
+    takes, one all-to-all for both. One collective-permute if two axes swap mesh axes of equal size, or if one axis takes its
+    mesh axes in another order. From one mesh axis to another, a collective-permute of a slice and an all-gather of the rest.
+    In general, the steps that send the fewest bytes (`namedax.resources.layout`).
+
+    The gradient of an all-gather is a reduce-scatter if the result was combined with values that vary over the mesh axis, and
+    otherwise costs nothing. The gradient of a slice is an all-gather. The others are their own gradients.
 
     Raises:
-      AxisNotFoundError: `x` lacks an old name; of a pytree, all of its arrays do.
-      AxisNameError: a new name is not an axis name, two axes would have one name, or a `Ragged` or a `Routing` in the tree keeps an old name.
-      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its
-        mesh axes.
-      PlacementConflictError: two of the resulting names are on one mesh axis.
+      AxisNotFoundError: `x` lacks an old name; for a pytree, all of its arrays lack it.
+      AxisNameError: a new name is not an axis name, or two axes would have one name. Also if a `Ragged` or a `Routing` in the
+        tree stores an old name.
+      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its mesh axes.
+      PlacementConflictError: two of the resulting names are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> w = nx.named(jnp.ones((2, 3)), ["a", "b"])
@@ -74,14 +73,14 @@ def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more:
 
 
 def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
-    """A pytree with all of its arrays renamed that have one of the names. Each name must be one of an array."""
+    """Rename all arrays of a pytree that have one of the names; each name must occur in some array."""
 
     def is_array(node: Any) -> bool:
         kept = [name for name in getattr(node, "_names_kept", ()) if name in names]
         if kept:
             raise AxisNameError(
-                f"rename: a {type(node).__name__} of the tree keeps the name {kept[0]!r} beside its arrays, where it cannot be renamed. Make another "
-                f"{type(node).__name__} of renamed arrays, or leave that name out of names."
+                f"rename: a {type(node).__name__} in the tree stores the name {kept[0]!r} as a static field, which cannot be renamed. Build another "
+                f"{type(node).__name__} from renamed arrays, or leave that name out of names."
             )
         return is_named(node)
 
@@ -100,10 +99,10 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
 
 
 def _turned(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
-    """What was meant where the new names are those that there are, and the old ones are not; else nothing."""
+    """Suggest the reversed mapping if only the new names exist; else return an empty string."""
     if any(old in known for old in names) or not all(new in known for new in names.values()):
         return ""
-    return f"The old name comes first: write {format_value({new: old for old, new in names.items()})}."
+    return f"The old name precedes the new one: write {format_value({new: old for old, new in names.items()})}."
 
 
 def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
@@ -143,7 +142,7 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
         )
     if any(map(is_named, names.values())):
         raise ArgumentTypeError(
-            "rename: the names are a tree of arrays, which comes first; write nx.rename(tree, {'old': 'new'})."
+            "rename: names is a tree of arrays, which must be the first argument. Write nx.rename(tree, {'old': 'new'})."
         )
     twice = [old for old in names if old in more]
     if twice:
@@ -152,7 +151,7 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
 
 
 def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, region: Region) -> None:
-    """Raises where an axis of global size `size` cannot have the name `new` in this region."""
+    """Raise if an axis of global size `size` cannot have the name `new` in this region."""
     known = region.sizes.get(new)
     if known is not None and known != size:
         raise AxisSizeError(
@@ -169,17 +168,17 @@ def move(
     dims: Dims,
     finish: Callable[[Any], Any] = lambda data: data,
 ) -> Any:
-    """The local block `source` in another layout, as an array with `dims`.
+    """Reshard the local block `source`, and return it as an array with `dims`.
 
-    Code that combines the array with values that vary over the mesh axes that it was gathered over gets a gather whose
-    transpose is a reduce-scatter; code that returns it, one whose transpose is a slice.
+    If the array is later combined with values that vary over the gathered mesh axes, the transpose of the gather is a
+    reduce-scatter. If it is returned, the transpose is a slice.
 
     Args:
-      source: the local block, or the named array that holds it.
-      old: the placement of every dimension.
-      new: the placement that every dimension is to have.
-      dims: of the result.
-      finish: what else is done to the data, without communication.
+      source: the local block, or the named array that contains it.
+      old: the current sharding of every dimension.
+      new: the new sharding of every dimension.
+      dims: the dims of the result.
+      finish: a function for the data without communication, by default the identity.
     """
     before = frozenset(axis for axes in old for axis in axes)
     gathered = before - {axis for axes in new for axis in axes}
@@ -196,19 +195,20 @@ def move(
 
 
 def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any:
-    """The local block `source` in another layout, varying over `variance` (and what else it varied over).
+    """Reshard the local block `source`, and make it vary over `variance` (and over its other mesh axes).
 
-    An axis that is gathered to meet values that vary over the same mesh axes is gathered to varying, so that its gradient is one
-    reduce-scatter. Over other mesh axes it is cast before, so that the gradient is reduced after that, when it is small; over the axis
-    of a loop it is cast after it, so that there is one reduce-scatter, behind the loop. Where it is cut into blocks it is not cast, and
-    the gradient is one all-gather, unless it was cast already, so that its gradient is reduced anyway. A named array keeps what was read,
-    so that a parameter that is read twice is gathered once, and its gradient reduced once.
+    An axis that is gathered for values that vary over the same mesh axes is gathered to varying. Its gradient is then one
+    reduce-scatter. Over other mesh axes it is cast before the gather, so that the gradient is reduced after the
+    reduce-scatter, when it is small. Over the axis of a loop it is cast after the gather, so that there is one
+    reduce-scatter, after the loop. An axis that is sliced into blocks is not cast, and its gradient is one all-gather. The
+    exception is an axis that was cast already, for which the gradient is reduced in any case. A named array caches the
+    result, so that a parameter that is read twice is gathered once, and its gradient is reduced once.
 
     Args:
       source: the local block, or the named array that holds it.
       old: the placement of every dimension.
       new: the placement that every dimension is to have.
-      variance: mesh axes over which the result is to vary; those of `new` are among them.
+      variance: the mesh axes over which the result must vary, including the mesh axes of `new`.
     """
     before = frozenset(axis for axes in old for axis in axes)
     variance = variance | (varying(source._data if isinstance(source, NamedArray) else source) - before)
@@ -225,9 +225,9 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
 
 
 def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray:
-    """`x` with its named axes in the physical order of `dims`; positional axes keep theirs.
+    """Transpose the named axes of `x` to the physical order of `dims`; positional axes keep their order.
 
-    Moves nothing between devices.
+    No communication.
     """
     places = iter([i for i, dim in enumerate(x._dims) if dim is None])
     order = [next(places) if dim is None else x._dims.index(dim) for dim in dims]

@@ -29,17 +29,20 @@ __all__ = ["FUNCTIONS", "flip", "repeat", "tile"]
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def flip(m: Any, axis: Any = None) -> LikeArguments:
-    """Reverses axes.
+    """Reverse axes.
 
     Args:
       m: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None`: all positional axes, `...`: all. It must be given where all axes have names.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes, `...` all axes.
+        Required if every axis is named.
 
     Returns:
-      An array of the same axes. Along a sharded name: one collective-permute that sends each block to its mirror image.
+      An array of the same axes.
+
+    Communication: along a sharded axis, one collective-permute that sends each block to its mirror image.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
+      AxisNotFoundError: the array lacks a named axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(flip(nx.named(jnp.arange(3), ["k"]), "k"), ["k"])
@@ -53,7 +56,7 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     places = resolve_axis(op, m, axis)
     region = ambient()
     uneven = [] if region is None else [dims[place] for place in places if dims[place] in region.uneven]
-    for name in uneven:  # their rows do not go from block to block
+    for name in uneven:  # their rows do not move as complete blocks
         site = along("flip", make_in_region(data, dims), name, supports_padding=True)
         data = site.remap(None, np.arange(site.size)[::-1], 0, lambda data: data)._data
     places = tuple(place for place in places if dims[place] not in uneven)
@@ -68,21 +71,23 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
 
 @operation("reps", explicit=Explicit.KEPT, scope=True)
 def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
-    """Repeats an array as a whole.
+    """Repeat a complete array.
 
     Args:
       A: an array, named or not.
-      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named ones a dict `{"k": 2}`.
-      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` where there is one axis; needed in a mapped
-        function in which the name has a fixed size.
+      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named axes a dict `{"k": 2}`.
+      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` for one axis; by default `None`. Required in a
+        mapped function in which the name has a fixed size.
 
     Returns:
-      The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis
-      is gathered, if its new name is not sharded).
+      The repeated array.
+
+    Communication: along a sharded axis, rows move to their blocks by collective-permutes. If the new name is not sharded, the
+    axis is gathered.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+      AxisNotFoundError: the array lacks a named axis.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
         axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -109,25 +114,27 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
 def repeat(
     a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
 ) -> Array:
-    """Repeats single elements along an axis, as `jnp.repeat` does.
+    """Repeat single elements along an axis, as in `jnp.repeat`.
 
-    `nx.repeat` does this too, and takes a pattern in place of a number.
+    `nx.repeat` does this too, and also accepts a pattern instead of a number.
 
     Args:
       a: an array, named or not.
       repeats: a number, or an integer array with one for each element.
-      axis: a position or a name; `None`: the flattened positional axes.
-      total_repeat_length: as in `jnp.repeat`.
-      out_axis: the name of the axis in the result; default: `axis`. Needed in a mapped function in which `axis` has a fixed
-        size.
+      axis: a positional or named axis; `None` (default) flattens the positional axes.
+      total_repeat_length: as in `jnp.repeat`; by default `None`.
+      out_axis: the name of the axis in the result; by default `axis`. Required in a mapped function in which `axis` has a
+        fixed size.
 
     Returns:
-      The repeated array. A number of repetitions along a sharded name, to a name on the same mesh axes, moves nothing. An array
-      of them gathers the axis, and so does a new name that is not on the same mesh axes.
+      The repeated array.
+
+    Communication: none for a number of repetitions along a sharded axis, if the new name has the same mesh axes. An array of
+    repetitions gathers the axis, and so does a new name with other mesh axes.
 
     Raises:
-      AxisNotFoundError: the array lacks the name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+      AxisNotFoundError: the array lacks the axis.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
         axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -142,17 +149,15 @@ def repeat(
         repeats = np.asarray(repeats) if np.ndim(repeats) else as_integer("repeat", "repeats", repeats, 0)
     if not known or np.ndim(repeats):
         if not jnp.issubdtype(repeats.dtype, jnp.integer):
-            raise ArgumentTypeError(
-                f"repeat: the repeats are {type_text(repeats)}; a number of repetitions must be an integer."
-            )
+            raise ArgumentTypeError(f"repeat: repeats must be integers, got {type_text(repeats)}.")
     if isinstance(repeats, NamedArray) and is_name(axis):
         raise PositionalAxisError(
-            f"repeat: repeats is {type_text(repeats)}; along the name {format_value(axis)} it is a number, or an array without names."
+            f"repeat: along the named axis {format_value(axis)}, repeats must be a number or an array without named axes, got {type_text(repeats)}."
         )
     if not known and total_repeat_length is None:
         along_ = "" if axis is None else f" along axis {format_value(axis)}"
         raise AxisSizeError(
-            f"repeat: the repeats{along_} are known at run time only. Give total_repeat_length, which is the size of the result."
+            f"repeat: the repeats{along_} are only known at run time. Pass total_repeat_length, the size of the result."
         )
     if not is_name(axis):
         if axis is not None:

@@ -1,4 +1,4 @@
-"""Taking arrays apart along an axis: `split` and `array_split`. Only rows that a device lacks move, as in `joining`."""
+"""Splitting of arrays along an axis: `split` and `array_split`. Only rows that a device lacks move, as in `joining`."""
 
 from __future__ import annotations
 
@@ -30,22 +30,24 @@ __all__ = ["FUNCTIONS", "array_split", "split"]
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
-    """Cuts an array into parts along one axis.
+    """Split an array along one axis.
 
     Args:
       ary: an array, named or not.
-      indices_or_sections: a number of equal parts, or the indices where to cut.
-      axis: a position or a name.
-      out_axis: the name of the axis in the parts, or a list with a name for each; default: `axis`. Needed in a mapped function
-        in which `axis` has a fixed size.
+      indices_or_sections: a number of equal sections, or the split indices.
+      axis: a positional or named axis, by default 0.
+      out_axis: the name of the axis in the sections, or a list with a name for each; by default `axis`. Required in a mapped
+        function in which `axis` has a fixed size.
 
     Returns:
-      A list of arrays. Along a sharded name, whose parts are sharded too, the rows of all parts move to their blocks together,
-      by collective-permutes; an axis whose parts are not sharded is gathered.
+      A list of arrays.
+
+    Communication: along a sharded axis with sharded sections, the rows of all sections move to their blocks in one exchange,
+    by collective-permutes. If the sections are not sharded, the axis is gathered.
 
     Raises:
-      AxisNotFoundError: the array lacks the name.
-      AxisSizeError: the parts are not equal, or a part does not have the size that its name has in the mapped function.
+      AxisNotFoundError: the array lacks the axis.
+      AxisSizeError: the sections are not equal, or a section does not have the size of its name in the mapped function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> first, second = split(nx.named(jnp.arange(5), ["k"]), [2], "k")
@@ -57,7 +59,7 @@ def split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = 
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def array_split(ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None) -> list[Array]:
-    """Like `split`, for a number of parts that need not be equal: the first ones are larger by one.
+    """Split an array like `split`, into sections that need not be equal: the first ones are larger by one.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> [part.named_shape["k"] for part in array_split(nx.named(jnp.arange(5), ["k"]), 2, "k")]
@@ -78,7 +80,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
         raise AxisNameError(
-            f"{op}: out_axis={format_value(out_axis)} has {len(names)} names for {len(sizes)} parts; give one for each, or one for all."
+            f"{op}: out_axis={format_value(out_axis)} has {len(names)} names for {len(sizes)} parts. Pass one for each, or one for all."
         )
     results = [site.result(name, size) for name, size in zip(names, sizes, strict=True)]
     old, count = site.old, site.blocks(site.old)
@@ -88,10 +90,10 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
         and all(new and size % count == 0 for (_, new), size in zip(results, sizes, strict=True))
     )
     if together:
-        # The blocks of all parts, one behind the other: one exchange for all of them.
+        # The blocks of all sections are concatenated: one exchange for all of them.
         rows = np.argsort(rows_of_parts(sizes, count)).reshape(count, -1)
         blocks = move_rows(site.data, site.dim, old, rows)
-    # Slices of one value that XLA's partitioner cuts, next to another reader of it, end in an internal error of XLA.
+    # Slices of one value that XLA's partitioner shards, next to another use of it, cause an internal error of XLA.
     data = constrain_sharding(site.data, tuple(None if i == site.dim else dim for i, dim in enumerate(site.dims)))
     parts = []
     at = 0
@@ -114,7 +116,7 @@ def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
     what = "indices_or_sections"
     if isinstance(indices_or_sections, NamedArray):
         raise PositionalAxisError(
-            f"{op}: {what} is {type_text(indices_or_sections)}; give a number, or a list of indices without names."
+            f"{op}: {what} must be a number or a list of indices without named axes, got {type_text(indices_or_sections)}."
         )
     if np.ndim(indices_or_sections) == 0:
         return as_integer(op, what, indices_or_sections)
@@ -125,12 +127,12 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if count <= 0:
-            raise AxisSizeError(f"{op}: {count} parts of axis {site.name!r}; the number of parts is an integer from 1.")
+            raise AxisSizeError(f"{op}: the number of parts of axis {site.name!r} must be a positive integer, got {count}.")
         part, larger = divmod(site.size, count)
         if larger and op == "split":
             raise AxisSizeError(
                 f"split: axis {site.name!r} of size {site.size} does not divide into {count} equal parts. Use array_split, or "
-                "give the indices where to cut."
+                "pass the split indices."
             )
         return [i * part + min(i, larger) for i in range(count + 1)]
     inner = [min(max(i + (site.size if i < 0 else 0), 0), site.size) for i in indices_or_sections]

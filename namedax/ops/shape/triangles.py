@@ -1,6 +1,6 @@
-"""Triangles over two axes, named or positional: `tril` and `triu`, and the index along an axis that they are made of.
+"""Triangles over two axes, named or positional: `tril` and `triu`, and the index along an axis that they use.
 
-Whether an entry is kept depends on where it is along two axes, which every device knows of its own entries. Nothing is sent.
+The mask depends on the indices along two axes, which every device has for its own block. There is no communication.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FUNCTIONS", "index_along", "tril", "triu"]
 
 
 def index_along(op: str, x: Any, axis: Any) -> Any:
-    """The global index of every entry of `x` along one axis, as an array that broadcasts with `x`."""
+    """Return the global index of every element of `x` along one axis, as an array that broadcasts with `x`."""
     region = ambient()
     (dim,) = resolve_axis(op, x, (axis,))
     dims, block = dims_of(x), (x._data if isinstance(x, NamedArray) else x).shape[dim]
@@ -40,20 +40,22 @@ def index_along(op: str, x: Any, axis: Any) -> Any:
 
 @operation()
 def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
-    """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
+    """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero.
 
     Args:
       m: an array, named or not.
-      k: the diagonal; above the main one for positive numbers. With `axis` also an integer array that broadcasts by name, for another
-        diagonal in every instance.
-      axis: a pair of axes, the rows and the columns, such as `("query", "key")`; names or positions. Default: the last two positional
-        axes.
+      k: the diagonal, by default 0; above the main diagonal for positive numbers. With `axis`, also an integer array that
+        broadcasts by name, for a different diagonal in every instance.
+      axis: a pair of axes, the rows and the columns, such as `("query", "key")`, named or positional; by default the last two
+        positional axes.
 
     Returns:
-      An array of the same axes. Sends nothing, whatever is sharded.
+      An array of the same axes.
+
+    Communication: none, for every sharding.
 
     Raises:
-      AxisNotFoundError: `m` lacks a name.
+      AxisNotFoundError: `m` lacks a named axis.
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
 
@@ -68,7 +70,7 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
 
 @operation()
 def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
-    """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`.
+    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero. See `nx.tril`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> scores = nx.named(jnp.arange(1, 7).reshape(2, 3), ["query", "key"])
@@ -83,15 +85,13 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
     kind = getattr(k, "dtype", None)
     if not (isinstance(k, int) if kind is None else jnp.issubdtype(kind, jnp.integer)):
         raise ArgumentTypeError(
-            f"{op}: k={format_value(k)} must be an integer, the number of a diagonal. Names of the two axes go into axis=, as in "
+            f"{op}: k={format_value(k)} must be an integer, the number of a diagonal. Pass the names of the two axes as axis=, as in "
             f"nx.{op}(x, axis=('query', 'key'))."
         )
     if axis is None:
         return Lifted(lambda data: getattr(jnp, op)(data, k), op)(m)
     if not isinstance(axis, (tuple, list)) or len(axis) != 2:
-        raise PositionalAxisError(
-            f"{op}: axis={format_value(axis)} must be a pair, the axis of the rows and that of the columns."
-        )
+        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be a pair of the row axis and the column axis.")
     m = to_local(m, op, ambient())
     m = m if hasattr(m, "dtype") else jnp.asarray(m)
     if len(resolve_axis(op, m, tuple(axis))) != 2:

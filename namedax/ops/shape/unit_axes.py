@@ -24,17 +24,19 @@ __all__ = ["FUNCTIONS", "expand_dims", "squeeze"]
 
 @operation(explicit=Explicit.KEPT)
 def expand_dims(a: Any, axis: Any) -> LikeArguments:
-    """Inserts axes of size 1.
+    """Insert axes of size 1.
 
     Args:
       a: an array, named or not.
-      axis: a name, a position among the positional axes of the result, or a tuple of both.
+      axis: an axis name, the index of a positional axis of the result, or a tuple of both.
 
     Returns:
-      The array with the new axes. Moves nothing.
+      The array with the new axes.
+
+    Communication: none.
 
     Raises:
-      AxisNameError: the array has the name already.
+      AxisNameError: the array already has the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> expand_dims(nx.named(jnp.ones((2, 3)), ["k", None]), (0, "batch")).dims
@@ -50,11 +52,11 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
             continue
         if isinstance(entry, bool) or not isinstance(entry, (int, np.integer)) or not -rank <= entry < rank:
             raise PositionalAxisError(
-                f"expand_dims: {format_value(entry)} is neither a name nor a position in a result with {rank} positional axes."
+                f"expand_dims: {format_value(entry)} is neither an axis name nor a positional axis of a result with {rank} positional axes."
             )
         places.append(int(entry) % rank)
     if len(set(places)) != len(places):
-        raise PositionalAxisError(f"expand_dims: a position appears twice in axis={format_value(axis)}.")
+        raise PositionalAxisError(f"expand_dims: a positional axis appears twice in axis={format_value(axis)}.")
     for place in sorted(places):
         at = new_place("expand_dims", place, dims)
         data, dims = jnp.expand_dims(data, at), (*dims[:at], None, *dims[at:])
@@ -62,24 +64,27 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
     for name in reversed(names):
         data, dims = data_and_dims("expand_dims", result)
         if name in dims:
-            raise AxisNameError(f"expand_dims: {type_text(result)} has the axis {name!r} already. Choose another name.")
+            raise AxisNameError(f"expand_dims: {type_text(result)} already has the axis {name!r}. Choose another name.")
         result = named_from_front("expand_dims", data[None], name, dims)
     return result
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def squeeze(a: Any, axis: Any = None) -> Array:
-    """Removes axes of size 1.
+    """Remove axes of size 1.
 
     Args:
       a: an array, named or not.
-      axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1. It must be given where all axes have names.
+      axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all positional axes of size 1.
+        Required if every axis is named.
 
     Returns:
-      The array without these axes. Moves nothing.
+      The array without these axes.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
+      AxisNotFoundError: the array lacks a named axis.
       AxisSizeError: an axis has a different size.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -104,16 +109,16 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 
 
 def _lax_expand_dims(array: Any, dimensions: Any) -> Array:
-    """Inserts axes of size 1, as `nx.numpy.expand_dims`: a position, a name that the array lacks, or a tuple of both."""
+    """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both."""
     return expand_dims(array, dimensions)
 
 
 _lax_expand_dims.__name__ = _lax_expand_dims.__qualname__ = "expand_dims"
 
 
-_lax_expand_dims.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
+_lax_expand_dims.__module__ = "namedax.lax"  # where pickle finds it by its name
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": expand_dims, "squeeze": squeeze}
-#: Those that have other parameters in `jax.lax`.
+#: The functions with other parameters in `jax.lax`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": _lax_expand_dims}

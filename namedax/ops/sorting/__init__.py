@@ -1,5 +1,5 @@
-"""Order along an axis, and what is found by it.
+"""Order along an axis, and functions that depend on it.
 
-Read `network` first: how an axis is sorted that is sharded. `sorting` (`sort`, `argsort`, `lexsort`, partitions), `top_k` and
-`searching` (`searchsorted`) are its uses. `selection` finds entries, in a fixed number of places: `nonzero` and `unique`.
+Read `network` first: it sorts along a sharded axis. `sorting` (`sort`, `argsort`, `lexsort`, partitions), `top_k` and
+`searching` (`searchsorted`) use it. `selection` finds elements and returns a fixed number of them: `nonzero` and `unique`.
 """

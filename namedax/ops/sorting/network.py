@@ -1,13 +1,13 @@
-"""Sorting along an axis that is sharded, by a network of pairs of devices.
+"""Sorting along a sharded axis, by a network of pairs of devices.
 
 Every device sorts its block. Then pairs of devices exchange their blocks, and one keeps the lower half of the two, the other
-the upper half, in the rounds of a sorting network over the devices (Batcher's merge exchange: 1 round for 2 devices, 3 for 4, 6
-for 8; about half of the square of the logarithm). A round is one collective-permute of the block; a device holds two blocks at
-a time, never the axis. Where ties matter the global index travels with the values and decides, so that the result is the stable
-one of `jnp`, whatever the placement.
+the upper half. This repeats in the rounds of a sorting network over the devices. Batcher's merge exchange has 1 round for 2
+devices, 3 for 4, 6 for 8; about half of the square of the logarithm. A round is one collective-permute of the block. A device
+stores two blocks at a time, never the axis. If ties matter, the global index accompanies the values and decides, so that the
+result equals the stable one of `jnp` for every sharding.
 
-Padding of a name that does not divide is behind everything, a NaN too, so it stays in the last devices, and each device knows where all have it:
-it is a first key, which is not sent.
+Padding follows all elements, including NaN, so it remains on the last devices, and each device can compute the padding of the
+others. It is the first sort key, which is not sent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "s
 
 @functools.lru_cache(maxsize=64)
 def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """The rounds of Batcher's merge exchange network for `n` inputs; in a round no input is in two pairs.
+    """Return the rounds of Batcher's merge exchange network for `n` inputs; in a round no input is in two pairs.
 
     >>> merge_exchange(2), [len(merge_exchange(n)) for n in (1, 3, 4, 8, 16)]
     ((((0, 1),),), [0, 3, 3, 6, 10])
@@ -64,9 +64,9 @@ def sort_blocks(
     num_keys: int,
     last_first: bool = False,
 ) -> list[Any]:
-    """Sorts along `dim` over all blocks, ascending; with `last_first` the first device gets the largest.
+    """Sort along `dim` over all blocks, ascending; with `last_first` the first device gets the largest elements.
 
-    Padding of the last blocks, where `axes` say that there is some, stands behind everything else; in front with `last_first`.
+    If `axes` has padding in the last blocks, it follows all elements; with `last_first` it precedes them.
     """
     operands = [cast_data(operand, axes) for operand in operands]
     block = operands[0].shape[dim]
@@ -94,7 +94,7 @@ def sort_blocks(
 
 
 def _padding_first(data: Any, dim: int, axes: tuple[str, ...], exchange: Any, last_first: bool) -> list[Any]:
-    """A key by which padding is last, or first with `last_first`, of a block; with pairs to `exchange`, of two. None without padding."""
+    """Return a key that sorts padding last, or first with `last_first`, for one block or a pair; none without padding."""
     if not isinstance(axes, Uneven):
         return []
     keys = [is_real(data.shape, dim, axes)]
@@ -104,7 +104,7 @@ def _padding_first(data: Any, dim: int, axes: tuple[str, ...], exchange: Any, la
             partner[target] = source
         at = jnp.asarray(partner)[comm.block_index(tuple(axes))]
         keys.append(is_real(data.shape, dim, axes, at))
-        if last_first:  # in blocks that are sorted already it is in front
+        if last_first:  # in sorted blocks padding comes first
             keys = [lax.rev(key, [dim]) for key in keys]
     key = jnp.concatenate([jnp.broadcast_to(key, data.shape) for key in keys], dim)
     return [cast_data(key if last_first else ~key, varying(data))]
@@ -115,7 +115,7 @@ def _sorted(operands: Sequence[Any], dim: int, num_keys: int, first: list[Any]) 
 
 
 def global_positions(site: ReductionPlan, dtype: Any) -> Any:
-    """The index along the axes of the site together (row-major, as `site.data` has them), as an array of its shape."""
+    """Return the row-major index along the axes of the plan, in the order of `site.data`, as an array of its shape."""
     region = ambient()
     index: Any = jnp.zeros((), dtype)
     for axis in sorted(site.axes):
@@ -131,10 +131,10 @@ def global_positions(site: ReductionPlan, dtype: Any) -> Any:
 
 
 def sort_local(data: Any, dim: int, stable: bool = True, descending: bool = False) -> Any:
-    """The values sorted along a dimension of the block.
+    """Sort the values along a dimension of the block.
 
-    In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map, also along other dimensions.
-    The derivative of a sort of them fails in JAX before 0.12, so they are gathered there.
+    In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map, also along other
+    dimensions. The derivative of a sort of them fails in JAX before 0.12, so they are gathered there.
     """
     if jax.__version_info__ < (0, 12) and ambient() is not None:
         data = replicated(data)
@@ -142,7 +142,7 @@ def sort_local(data: Any, dim: int, stable: bool = True, descending: bool = Fals
 
 
 def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:
-    """The values sorted over all blocks; -0.0 and 0.0, which are equal, stay in their order. The index travels only with a derivative."""
+    """Sort the values over all blocks, with -0.0 and 0.0 as equal in their order; only a derivative sends the index."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return sort_blocks((data,), dim, axes, 1, last_first)[0]
     refuse_loops(tuple(axes), data)  # the error names the type of the data, not of the keys
@@ -163,10 +163,10 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
 
 
 class _Keys(Record):
-    """Integers in the order of floats, in which every zero has a place of its own: those of `n` entries, in their order.
+    """Integers in the order of floats, in which each of the zeros among `n` elements has a separate value, in order.
 
-    Floats are ordered as their bits are (see `communication.in_order`). All NaN become one, and of the integers that this leaves
-    `2 * n` go to the zeros: to that of entry `i` goes `2 * i - n` if it is negative, and the next integer if it is not.
+    Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 * n` of the freed integers
+    represent zeros. The zero of element `i` becomes `2 * i - n` if it is negative, and the next integer if it is not.
     """
 
     dtype: Any
@@ -175,19 +175,19 @@ class _Keys(Record):
 
     @classmethod
     def of(cls, data: Any, dim: int, axes: tuple[str, ...]) -> _Keys | None:
-        """The keys of the narrowest type that has enough integers; `None` if there is none."""
+        """Return the keys of the narrowest dtype with enough integers, or `None` if there is none."""
         if not jnp.issubdtype(data.dtype, jnp.floating):
             return None
         n = data.shape[dim] * math.prod(lax.axis_size(axis) for axis in axes)
         for wide in (data.dtype, jnp.dtype(jnp.float32)):
-            # The NaN of one sign but one; 8-bit floats have none.
+            # The NaN of one sign except one; 8-bit floats have none.
             spare = 2 ** int(jnp.finfo(wide).nmant) - 2 if jnp.finfo(wide).bits >= 16 else 0
             if n <= spare:
                 return cls(data.dtype, wide, n)
         return None
 
     def encode(self, data: Any, index: Any) -> Any:
-        """The keys of floats with these positions."""
+        """Convert floats with these positions to keys."""
         bits = jnp.dtype(f"int{jnp.finfo(self.wide).bits}")
         ordered = comm.to_ordered_bits(data.astype(self.wide), bits, nan_is_last=True)
         n, last = bits.type(self.n), jnp.iinfo(bits).max
@@ -196,7 +196,7 @@ class _Keys(Record):
         return jnp.where((ordered == 0) | (ordered == -1), zero, moved)
 
     def decode(self, keys: Any) -> Any:
-        """The floats."""
+        """Convert keys to floats."""
         n, last = keys.dtype.type(self.n), jnp.iinfo(keys.dtype).max
         zero = (keys + n) % 2 - 1  # -1 are the ordered bits of -0.0
         moved = jnp.where(keys == last, keys, jnp.where(keys > 0, keys - n, keys + n))

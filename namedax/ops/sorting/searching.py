@@ -1,4 +1,4 @@
-"""Where values belong in what is sorted: `searchsorted`."""
+"""`searchsorted`: insertion indices in a sorted array."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ __all__ = ["FUNCTIONS", "search", "searchsorted"]
 
 
 def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) -> Any:
-    """`jnp.searchsorted` of positional arrays, on blocks too; among the first `real` entries of `a`, if it says so.
+    """Apply `jnp.searchsorted` to positional arrays, also to blocks, among the first `real` elements of `a` (default all).
 
-    JAX 0.10.2 refuses its own version in a `jax.shard_map` body (the type that it declares says that nothing varies over the
-    mesh).
+    JAX 0.10.2 rejects its own version in a `jax.shard_map` body, because its declared type does not vary over the mesh.
     """
     region = ambient()
     if region is None or not region.manual:
@@ -55,23 +54,25 @@ def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) ->
 def searchsorted(
     a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
 ) -> Array:
-    """Where values would go in a sorted array, so that it stays sorted.
+    """Find the indices at which values would keep a sorted array sorted.
 
     Args:
-      a: the sorted array: with one positional axis, or with the name `axis`. Its other names are batch axes.
+      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named axes are batch axes.
       v: the values, named or not.
-      side: `"left"` or `"right"` of equal elements.
-      sorter: indices that sort `a`, with its axes.
-      method: as in `jnp.searchsorted`.
-      axis: the name of the sorted axis.
+      side: the side of equal elements, `"left"` (default) or `"right"`.
+      sorter: indices that sort `a`, with its axes, by default `None`.
+      method: as in `jnp.searchsorted`; by default `"scan"`.
+      axis: the name of the sorted axis, by default `None`, for the positional axis.
 
     Returns:
-      Integers with the axes of `v` and the other names of `a`. Along a sharded name every device counts in its block, and one
-      all-reduce of the result adds that up; a `sorter` is applied before that, as by `take_along_axis`.
+      Integers with the axes of `v` and the other named axes of `a`.
+
+    Communication: along a sharded axis every device counts in its block, and one all-reduce of the result sums the counts. A
+    `sorter` is applied before, as by `take_along_axis`.
 
     Raises:
       AxisNotFoundError: `a` has no axis of that name.
-      PlacementConflictError: `v` has an axis on the mesh axis that `axis` is on.
+      PlacementConflictError: `v` has an axis that is sharded over the mesh axis of `axis`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> edges = nx.named(jnp.array([1.0, 2.0, 3.0]), ["edge"])
@@ -79,7 +80,7 @@ def searchsorted(
     Array([0, 1, 3], dtype=int32)
     """
     if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side={format_value(side)} is neither 'left' nor 'right'.")
+        raise ArgumentError(f"searchsorted: side must be 'left' or 'right', got {format_value(side)}.")
 
     def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
         return Lifted(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted")(a, v, *sorter)
@@ -92,13 +93,13 @@ def searchsorted(
     site = site_of_one_axis("searchsorted", a, axis, supports_padding=True)
     if dims_of(a).count(None) > (0 if site.named else 1):
         raise PositionalAxisError(
-            f"searchsorted: {type_text(a)} has positional axes besides axis {format_value(axis)}. Give them names."
+            f"searchsorted: {type_text(a)} has positional axes in addition to axis {format_value(axis)}. Name them."
         )
     if not site.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):
         raise AxisSizeError(
-            f"searchsorted: the values {type_text(v)} have the axis {format_value(axis)} that is searched. Rename it there."
+            f"searchsorted: the values {type_text(v)} have the searched axis {format_value(axis)}. Rename it in the values."
         )
     if region is not None and region.resources:
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)

@@ -1,7 +1,8 @@
-"""What is found along names, in a fixed number of places: `nonzero`, and `unique` over names.
+"""Selection along named axes, with a result of fixed size: `nonzero`, and `unique` over names.
 
-How many entries there are depends on data, so the result has a given size, and an axis of its own. Each device knows how many
-are found before its block (a cumulative sum), so it knows the places of those that it finds; one all-reduce puts them together.
+The number of selected elements depends on data, so the result has a given size and a separate axis. A cumulative sum gives
+each device the number of elements selected before its block, and so their indices in the result. One all-reduce combines the
+results.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _sum, _cumsum = REDUCTIONS["sum"], _SCANS["cumsum"]
 
 
 class _Found:
-    """The axis of what is found, until it has its name."""
+    """A temporary name for the axis of the result."""
 
     def __init__(self, name: Hashable):
         self.name = name
@@ -60,7 +61,7 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
     for name in axes:
         if not is_name(name):
             raise AxisNameError(
-                f"{op}: axis={format_value(axis)} must be a name or a tuple of names; positional axes need no axis= here."
+                f"{op}: axis={format_value(axis)} must be an axis name or a tuple of names. Leave out axis= for positional axes."
             )
         if name not in names:
             raise_not_found(op, name, type_text(x), names)
@@ -71,10 +72,14 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
 
 def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
     if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
-        raise ArgumentError(f"{op}: size={format_value(size)} must be an integer from 0, the number of places in the result.")
+        raise ArgumentError(
+            f"{op}: size, the number of elements in the result, must be a nonnegative integer, got {format_value(size)}."
+        )
     if out_axis is None:
         if size is None:
-            raise ArgumentError(f"{op}: give size=, the number of places in the result; how many are found depends on data.")
+            raise ArgumentError(
+                f"{op}: size= is required, because the number of selected elements depends on data. Pass size=."
+            )
         return int(size)
     return size_of(op, out_axis, None if size is None else int(size), "size")
 
@@ -87,26 +92,27 @@ def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
 def nonzero(
     a: Any, *, size: Any = None, fill_value: Any = None, axis: Any = None, out_axis: Hashable | None = None
 ) -> tuple[Array, ...]:
-    """The indices of the entries that are not zero, in row-major order.
+    """Return the indices of the nonzero elements, in row-major order.
 
     Args:
       a: an array, named or not.
-      size: how many are returned: the first ones, and after them `fill_value`. A name may leave it out: its size in the mapped function
-        is used.
-      fill_value: what stands after the last one: a number, or one for each axis; default 0.
-      axis: a name, or a tuple of names, major first: other axes are batch axes. Default: the positional axes, as in `jnp.nonzero`, where
-        names are batch axes.
-      out_axis: the name of the result's axis; default: a positional one, in front.
+      size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a named axis, which takes
+        its size in the mapped function.
+      fill_value: the value after the last index: a number, or one for each axis; by default 0.
+      axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default the positional axes, as in
+        `jnp.nonzero`, with named axes as batch axes.
+      out_axis: the name of the result's axis; by default a positional one, in front.
 
     Returns:
-      A tuple with an array of indices for every axis, each with the batch axes and that of the places. Over sharded names: a
-      number per device to count what is before it, and one all-reduce of the result for each axis. (With several names, each
-      but the last needs a table of the places before they are added up.)
+      A tuple with an array of indices for every axis, each with the batch axes and the axis of the result.
+
+    Communication: over sharded axes, one number per device to count the preceding elements, and one all-reduce of the result
+    for each axis. With several names, every axis except the last needs a table of the results before the sum.
 
     Raises:
-      AxisNotFoundError: `a` lacks a name, or the number of places is not known.
+      AxisNotFoundError: `a` lacks an axis, or the size of the result is not known.
       ArgumentError: there is no size.
-      AxisNameError: `out_axis` is a name of `a`.
+      AxisNameError: `out_axis` is an axis of `a`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([0, 3, 0, 7]), ["k"])
@@ -118,8 +124,8 @@ def nonzero(
     if axis is None:
         if isinstance(a, NamedArray) and size is None:
             raise NamedAxesLeftError(
-                f"{op}: the number of indices of {type_text(a)} would depend on data, and differ from entry to entry of its names. Give "
-                "size=, and for indices along names axis= too."
+                f"{op}: the number of indices of {type_text(a)} depends on data, and differs along its named axes. Pass "
+                "size=, and for indices along named axes also axis=."
             )
         return nmap(functools.partial(jnp.nonzero, size=size, fill_value=fill_value))(a)
     a = to_local(a, op, ambient())
@@ -127,7 +133,7 @@ def nonzero(
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
         raise ArgumentError(
-            f"{op}: fill_value={format_value(fill_value)} has {len(fills)} entries for {len(axes)} axes; give a number, or one for each."
+            f"{op}: fill_value={format_value(fill_value)} has {len(fills)} values for {len(axes)} axes. Pass a number, or one for each."
         )
     mask = a if a.dtype == jnp.bool_ else a != 0
     slot, count = _slots(mask, axes, places)
@@ -141,7 +147,7 @@ def nonzero(
 
 
 def _slots(mask: Any, axes: Sequence[Hashable], places: int) -> tuple[Any, Any]:
-    """The place of every entry that is found, `places` for the others, and how many there are."""
+    """Return the result index of every selected element, with `places` for the others, and the number of selected elements."""
     ones = mask.astype(jnp.arange(1).dtype)
     rank, count = _cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
     for name in reversed(axes[:-1]):
@@ -151,13 +157,13 @@ def _slots(mask: Any, axes: Sequence[Hashable], places: int) -> tuple[Any, Any]:
 
 
 def _gathered(values: Any, slot: Any, places: int, axes: Sequence[Hashable], out: Any) -> Any:
-    """The values at their places; those at places out of range are left out."""
+    """Scatter the values to their result indices, and drop indices out of range."""
     result = segment_sum(values, slot, places, axis=axes[-1], out_axis=out)
     return _sum(result, tuple(axes[:-1])) if len(axes) > 1 else result
 
 
 def _filled(op: str, result: Any, count: Any, places: int, fill: Any, found: _Found, out_axis: Hashable | None) -> Any:
-    """`result` with `fill` at the places behind those that are found."""
+    """Fill the result after its selected elements with `fill`."""
     if out_axis is not None:
         known = global_index(op, found, places) < count
         return _named_last(_where(known, result, fill), found, out_axis)
@@ -182,32 +188,35 @@ def unique(
     sorted: bool = True,
     out_axis: Hashable | None = None,
 ) -> Array | tuple[Array, ...]:
-    """The different values of an array, in order.
+    """Return the distinct values of an array, in order.
 
-    With `out_axis`, over names: a form that works on sharded axes. Without it this is `jnp.unique` (rows along `axis` where that is given,
-    a sharded name is gathered), and names are batch axes.
+    With `out_axis`, this is a form over named axes that supports sharding. Without it, this is `jnp.unique` (of rows along
+    `axis` if it is given; a sharded axis is gathered), and named axes are batch axes.
 
     Args:
       ar: an array, named or not.
-      return_index: whether the indices of the first entry of each value are returned too, with `out_axis`.
-      return_inverse: whether the index among the values is returned too, for every entry.
-      return_counts: whether the number of entries of each value is returned too.
-      axis: with `out_axis` a name, or a tuple of names, whose entries are taken together, major first. Other axes are batch axes.
-      equal_nan: whether NaNs are one value.
-      size: how many values are returned: the smallest ones, and after them `fill_value`. A name may leave it out.
-      fill_value: what stands after the last one; default: the smallest value.
-      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order.
-      out_axis: the name of the axis of the values.
+      return_index: with `out_axis`, if `True`, also return the index of the first element with each value; by default
+        `False`.
+      return_inverse: if `True`, also return the index of every element's value; by default `False`.
+      return_counts: if `True`, also return the number of elements with each value; by default `False`.
+      axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other axes are batch axes.
+      equal_nan: if `True` (default), NaNs are one value.
+      size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for a named axis.
+      fill_value: the value after the last one; by default the smallest value.
+      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By default `True`.
+      out_axis: the name of the axis of the values, by default `None`.
 
     Returns:
-      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked
-      for, under its name; several names must be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort
-      (`nx.sort`), a number per device, and one all-reduce of the result; the index and the inverse a sort of indices more.
+      The values, or a tuple of the values and the other requested results. The inverse has the one axis of the search, under
+      its name; merge several names first with `nx.merge_axes`.
+
+    Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce of the result. The index
+    and the inverse cost one more sort of indices.
 
     Raises:
-      AxisNotFoundError: `ar` lacks a name, or the number of values is not known.
-      ArgumentError: there is no size, or an inverse over several names is asked for.
-      AxisNameError: `out_axis` is a name of `ar`.
+      AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
+      ArgumentError: there is no size, or an inverse over several names is requested.
+      AxisNameError: `out_axis` is an axis of `ar`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[3, 1], [1, 3]]), ["a", "b"])
@@ -223,7 +232,7 @@ def unique(
     if len(axes) > 1:
         if return_inverse or return_index:
             raise ArgumentError(
-                f"{op}: an index into {axes} is not one number; merge them before, nx.merge_axes(x, {format_value(axes)}, 'flat')."
+                f"{op}: an index over several axes, {axes}, is not one number. Merge them first, nx.merge_axes(x, {format_value(axes)}, 'flat')."
             )
         name: Hashable = _Found(axes)
         ar = merge_axes(ar, axes, name)
@@ -245,7 +254,7 @@ def _unique(
     found = _Found(out_axis)
 
     def at_places(values: Any, fill: Any) -> Any:
-        """The value of the first entry of each."""
+        """Scatter the value of the first element of each group."""
         result = _gathered(values, _where(first, slot, places), places, (axis,), found)
         return _filled(op, result, count, places, fill, found, out_axis)
 
@@ -266,7 +275,7 @@ def _unique(
 
 
 def _at_first(op: str, x: Any, axis: Hashable) -> Any:
-    """The entry of `x` at index 0."""
+    """Return the element of `x` at index 0."""
     return read(op, x, {axis: 0})
 
 

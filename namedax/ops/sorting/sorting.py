@@ -1,4 +1,4 @@
-"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, and partitions. Sharded axes are sorted by `network`."""
+"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, and partitions; `network` sorts sharded axes."""
 
 from __future__ import annotations
 
@@ -37,26 +37,27 @@ def _check_kind(op: str, kind: None, order: None) -> None:
 def sort(
     x: Any, axis: Any = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False
 ) -> LikeArguments:
-    """The values in ascending order along one axis, NaN last.
+    """Sort values in ascending order along one axis, NaN last.
 
     Args:
       x: an array, named or not.
-      axis: a position or a name; `None` means the flattened positional axes, as in `jnp.sort`.
+      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.sort`.
       kind: not supported, as in `jnp.sort`.
       order: not supported, as in `jnp.sort`.
-      stable: as in `jnp.sort`: whether ties keep their order, which shows in the gradient only.
-      descending: whether to begin with the largest (and with NaN).
+      stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the gradient.
+      descending: if `True`, sort from the largest (and NaN); by default `False`.
 
     Returns:
       An array with the axes of `x`.
 
-    Along a sharded name: a sorting network over the devices, with 1, 3, 6 collective-permutes of the block over 2, 4, 8
-    devices; the axis is never gathered. With a gradient the indices travel too, and the gradient sends the blocks back in as
-    many. (16-bit floats travel as 32 bits where the axis has more than 1,022 entries, or 126 for `bfloat16`.)
+    Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6 collective-permutes of the block
+    over 2, 4, 8 devices; the axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
+    blocks back in the same number of steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements,
+    or 126 for `bfloat16`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      PositionalAxisError: `axis` is not one axis, or out of range.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.sort(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), "k"), ["k"])
@@ -90,21 +91,21 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> LikeArguments:
-    """The indices that sort along one axis; ties in their order, NaN last.
+    """Return the indices that sort along one axis; ties keep their order, NaN last.
 
     Args:
       x: an array, named or not.
-      axis: a position or a name; `None` means the flattened positional axes, as in `jnp.argsort`.
+      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.argsort`.
       kind: not supported, as in `jnp.argsort`.
       order: not supported, as in `jnp.argsort`.
-      stable: as in `jnp.argsort`; along a sharded name the order is stable anyway.
-      descending: whether to begin with the largest (and with NaN); ties are in their order then too.
-      dtype: element type of the indices.
+      stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always stable.
+      descending: if `True`, sort from the largest (and NaN), with ties still in order; by default `False`.
+      dtype: the dtype of the indices, by default the default integer.
 
     Returns:
-      Integers with the axes of `x`. Along a sharded name they count in the whole axis.
+      Integers with the axes of `x`; along a sharded axis, global indices.
 
-    Sharded: as for `sort`, of the values and as many indices.
+    Communication: as for `sort`, for the values and the same number of indices.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.argsort(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), "k"), ["k"])
@@ -122,10 +123,10 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
     (dim,) = site.axes
     if not site.mesh_axes:
         order = jnp.argsort(site.data, dim, stable=stable, descending=descending, dtype=dtype)
-        # JAX (0.10 to 0.12) says of the result that it is the same on all devices.
+        # JAX (0.10 to 0.12) declares the result as the same on all devices.
         return site.finish_whole(cast_data(order, varying(site.data)))
     index = global_positions(site, jnp.int32)
-    key = -index if descending else index  # reversed in the end, and ties with it
+    key = -index if descending else index  # reversed in the end, together with its ties
     _, key = sort_blocks((lax.stop_gradient(site.data), key), dim, site.place, 2, descending)
     index = refilled(lax.rev(-key, [dim]) if descending else key, dim, site.place)
     return site.finish_whole(index.astype(jnp.arange(0).dtype if dtype is None else dtype))
@@ -133,17 +134,17 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
 
 @operation()
 def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
-    """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
+    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
 
     Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array whose first positional axis counts
-        the keys.
-      axis: a position or a name.
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys along its first positional
+        axis.
+      axis: a positional or named axis, by default -1.
 
     Returns:
-      Integers with the axes of the keys together.
+      Integers with all axes of the keys.
 
-    Along a sharded name: as for `sort`, of all keys and the indices.
+    Communication: along a sharded axis, as for `sort`, for all keys and the indices.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> minor, major = (nx.named(jnp.array(key), ["k"]) for key in ([3, 1, 2], [1, 1, 0]))
@@ -193,10 +194,12 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
 
 @operation()
 def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
-    """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
+    """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
-    As `jnp.partition`. Along a sharded name this gathers the axis (one all-gather), since `jnp`'s order within the two parts is
-    not ascending; `nx.sort` does not gather, and its result is a partition too.
+    As `jnp.partition`.
+
+    Communication: along a sharded axis, one all-gather of the axis, since the order of `jnp` within the two groups is not
+    ascending. `nx.sort` does not gather, and its result is a partition too.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.partition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
@@ -207,7 +210,7 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
 
 @operation()
 def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
-    """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`.
+    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.argpartition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]

@@ -1,4 +1,4 @@
-"""The largest entries along an axis: `top_k`."""
+"""`top_k`: the largest elements along an axis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["FUNCTIONS", "TopK", "top_k"]
 
 
 class TopK(NamedTuple):
-    """The largest values along an axis, and where they stand."""
+    """The largest values along an axis, and their indices."""
 
     values: Any
     indices: Any
@@ -32,21 +32,20 @@ class TopK(NamedTuple):
 
 @operation(scope=True)
 def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -> TopK:
-    """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 
     Args:
       x: an array, named or not.
-      k: how many; a Python integer.
-      axis: a position or a name.
-      out_axis: the name of the result's axis of size `k`. Without it that axis is positional: it stands where a positional
-        `axis` stood, and behind the others if `axis` is a name.
+      k: the number of values, a Python integer.
+      axis: a positional or named axis, by default -1.
+      out_axis: the name of the result's axis of size `k`, by default `None`. Without it that axis is positional: it replaces
+        a positional `axis`, and follows the others if `axis` is a name.
 
     Returns:
-      Values and indices. Along a sharded name the indices count in the whole axis.
+      Values and indices; along a sharded axis, global indices. Among equal values, the smaller index comes first.
 
-    Among equal values, the one with the smaller index comes first. Along a sharded name every device finds its own `k` largest;
-    these candidates are gathered (one all-gather of `k` values per device, one of their indices), never the axis. The gradient
-    adds nothing.
+    Communication: along a sharded axis every device finds its own `k` largest values. These candidates are gathered (one
+    all-gather of `k` values per device, one of their indices), never the axis. The gradient adds nothing.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -68,7 +67,7 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
         )
     data = jnp.moveaxis(site.data, dim, -1)
     values, index = _real_top_k(data, k, site.uneven[0][1]) if site.uneven else lax.top_k(data, min(k, data.shape[-1]))
-    index = lax.convert_element_type(index, index.dtype)  # JAX's are weakly typed where the values are
+    index = lax.convert_element_type(index, index.dtype)  # JAX's indices are weakly typed if the values are
     if site.mesh_axes:
         index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[dim]
         values = comm.all_gather(values, values.ndim - 1, site.mesh_axes, "invarying")
@@ -87,25 +86,27 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
 
 
 def _real_top_k(data: Any, k: int, place: Uneven) -> tuple[Any, Any]:
-    """The `k` largest real entries of the block along the last axis, all of it if it is smaller; behind them padding, if it has fewer.
+    """Return the `k` largest real elements of the block along the last axis, followed by padding if there are fewer.
 
-    No value is behind all others for certain, so padding is not told by its value: there are as many candidates more as any block with a
-    real entry has padding.
+    If the block is smaller than `k`, the result is the complete block.
+
+    No value reliably precedes or follows all others, so a value cannot mark padding. The search therefore includes as many
+    additional candidates as the padding in any block with a real element.
     """
     block = data.shape[-1]
     values, index = lax.top_k(data, min(k + _last_padding(place, block), block))
-    # Real ones first, in their order.
+    # Real elements first, in their order.
     order = jnp.argsort(index >= real_entries(place, block), axis=-1, stable=True)[..., : min(k, block)]
     return jnp.take_along_axis(values, order, -1), jnp.take_along_axis(index, order, -1)
 
 
 def _last_padding(place: Uneven, block: int) -> int:
-    """How much padding there is in the last block that has a real entry."""
+    """Return the amount of padding in the last block with a real element."""
     return real_blocks(place, block) * block - place.size
 
 
 def _real_candidates(place: Uneven, k: int, block: int) -> int:
-    """How many of the candidates of all blocks, of which each has up to `k`, are real; they are the first."""
+    """Return the number of real candidates of all blocks, with up to `k` in each; they precede the others."""
     return (real_blocks(place, block) - 1) * min(k, block) + min(k, block - _last_padding(place, block))
 
 

@@ -1,5 +1,6 @@
-"""Statistics over axes: mostly compositions of reductions, at their costs.
+"""Statistics over axes: mostly compositions of reductions, with the same communication.
 
-`average` (weighted means, ranges), `without_nans` (`nansum` and its like), `norms` and `covariance` (`cov`, `corrcoef`) compose.
-`quantiles` sort first, and `counting` (`bincount`, `histogram`) counts on every device and adds up.
+`average` (weighted means, ranges), `without_nans` (`nansum` and similar functions), `norms` and `covariance` (`cov`,
+`corrcoef`) are compositions. `quantiles` sort first, and `counting` (`bincount`, `histogram`) counts on every device and sums
+the counts.
 """

@@ -1,6 +1,6 @@
-"""Weighted means over axes, named or positional, and their range: `average` and `ptp`.
+"""Weighted means and ranges over axes, named or positional: `average` and `ptp`.
 
-They are compositions of reductions, and cost what these cost.
+They are compositions of reductions, with the same communication.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
+    """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.ptp(nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"]), "k"))
@@ -44,20 +44,20 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 def average(
     x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
 ) -> Array | tuple[Array, Array]:
-    """Weighted mean over positional and named axes.
+    """Compute the weighted mean over positional and named axes.
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      weights: an array, named or not. Named axes meet those of `x` by name, and may be fewer. Positional axes are all those of
-        `x`, or those of the positions in `axis`, in their order.
-      returned: whether to return the sum of the weights too.
-      keepdims: whether reduced positional axes stay, with size 1.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes.
+      weights: an array, named or not, by default `None`. Its named axes align with the axes of `x` by name, and may be fewer.
+        Its positional axes are all positional axes of `x`, or the positional axes in `axis`, in their order.
+      returned: if `True`, also return the sum of the weights; by default `False`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
       The average, or a tuple of it and the sum of the weights, both with the remaining axes.
 
-    Over a sharded name: one all-reduce, which takes the sum of the weights along if they have that name.
+    Communication: over a sharded axis, one all-reduce, which includes the sum of the weights if they have that axis.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -104,13 +104,13 @@ def average(
 
 
 def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int, ...], named: Mapping[Hashable, int]) -> Any:
-    """`weights` with the positional axes of `x`, which is reduced over `positions` and the axes that are `named`."""
+    """Expand `weights` to the positional axes of `x`, which is reduced over `positions` and the axes in `named`."""
     if weights.shape == shape:
         return weights
     if weights.shape != tuple(shape[i] for i in positions):
         raise PositionalAxisError(
-            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes are all those of "
-            "the array, or those in axis, in that order; give the other axes names."
+            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes must be all positional axes "
+            "of the array, or the ones in axis, in that order. Name the other axes."
             + (naming("weights", weights.shape, named) if named and not isinstance(weights, NamedArray) else "")
         )
     data, own = (weights.data, weights.dims) if isinstance(weights, NamedArray) else (weights, dims_of(weights))

@@ -1,6 +1,6 @@
-"""Counting entries by value: `bincount` and `histogram`.
+"""Counting of elements by value: `bincount` and `histogram`.
 
-Every device counts its own entries, and the counts are added up.
+Every device counts its own elements, and the counts are summed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
 
 
 def _flat_last(data: Any, axes: tuple[int, ...]) -> Any:
-    """The axes `axes` of `data` as one, the last."""
+    """Merge the axes `axes` of `data` into one at the end."""
     rest = [i for i in range(data.ndim) if i not in axes]
     data = lax.transpose(data, [*rest, *sorted(axes)])
     return as_one(data, len(rest), len(axes))
 
 
 def _scatter_add(index: Any, weights: Any, length: int) -> Any:
-    """`[..., m]` indices and weights to `[..., length]` sums; an index of `length` or more counts nowhere."""
+    """Scatter `[..., m]` indices and weights to `[..., length]` sums; indices of `length` or more are dropped."""
     add: Callable[..., Any] = jax.vmap(lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop"))
     rows = index.shape[:-1]
     result = add(as_one(index, 0, len(rows)), as_one(weights, 0, len(rows)))
@@ -53,7 +53,7 @@ def _scatter_add(index: Any, weights: Any, length: int) -> Any:
 
 
 def _combine_counts(op: str, partial: Any, site: ReductionPlan, out_axis: Hashable | None) -> Any:
-    """The sums of all devices, along a new last axis: one all-reduce, or one reduce-scatter if it is sharded as they were."""
+    """Sum over all devices along a new last axis: one all-reduce, or one reduce-scatter if it has the same sharding."""
     dims = (*site.dims, None)
     placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
     if placement and placement == site.mesh_axes:
@@ -65,7 +65,7 @@ def _combine_counts(op: str, partial: Any, site: ReductionPlan, out_axis: Hashab
 
 
 def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[ReductionPlan, Any]:
-    """The site of `x`, and weights of the shape of its data; both broadcast by name."""
+    """Return the plan for `x`, and weights of the shape of its data; both broadcast by name."""
     if weights is None:
         return reduction_site(op, x, axis, supports_padding=True), None
     (data, weights), dims = align(op, x, weights)
@@ -74,7 +74,7 @@ def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[ReductionPlan, 
 
 
 def _without_padding(index: Any, site: ReductionPlan, nowhere: int) -> Any:
-    """The bins of all entries, and for padding the one that does not exist."""
+    """Assign padding to a bin that does not exist."""
     real = site.real()
     if real is None:
         return index
@@ -92,21 +92,22 @@ def bincount(
     axis: Any = None,
     out_axis: Hashable | None = None,
 ) -> Array:
-    """How often each integer from 0 on occurs, over positional and named axes.
+    """Count how often each integer from 0 on occurs, over positional and named axes.
 
     Args:
-      x: integers, named or not. Negative ones count as 0, and those of `length` or more are left out, as in `jnp.bincount`.
-      weights: what each element counts, broadcast by name; default: 1.
-      minlength: the least length, where `length` is not given.
-      length: the number of bins. Needed in a mapped function and under `jit`, since it shapes the result.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes. It must be given where all axes have names.
-      out_axis: the name of the bins' axis; default: it is positional, and the last.
+      x: integers, named or not. Negative ones count as 0, and integers of `length` or more are dropped, as in `jnp.bincount`.
+      weights: the weight of each element, broadcast by name; by default 1.
+      minlength: the minimum length if `length` is not given; by default 0.
+      length: the number of bins. Required in a mapped function and under `jit`, since it determines the shape of the result.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes. Required if
+        every axis is named.
+      out_axis: the name of the axis of the bins; by default `None`, a positional axis at the end.
 
     Returns:
-      An array with the remaining axes and that of the bins.
+      An array with the remaining axes and the axis of the bins.
 
-    Over a sharded name: a local count and one all-reduce of the result; one reduce-scatter if `out_axis` is on the same
-    mesh axes.
+    Communication: over a sharded axis, one all-reduce of the local counts, or one reduce-scatter if `out_axis` is sharded
+    over the same mesh axes.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -117,12 +118,12 @@ def bincount(
     """
     x = as_array(x)
     if x.dtype != jnp.bool_ and not jnp.issubdtype(x.dtype, jnp.integer):
-        raise ArgumentTypeError(f"bincount: the argument must hold integers, got {type_text(x)}.")
+        raise ArgumentTypeError(f"bincount: the argument must contain integers, got {type_text(x)}.")
     if length is None:
         data = x.data if isinstance(x, NamedArray) else x
         if isinstance(data, jax.core.Tracer):
             raise AxisSizeError(
-                "bincount: length= is needed here; it shapes the result, and the values are not known while tracing."
+                "bincount: length= is required during tracing, because it determines the shape of the result. Pass length=."
             )
         length = max(as_integer("bincount", "minlength", minlength, 0), int(data.max()) + 1 if data.size else 0)
     length = as_integer("bincount", "length", length, 0)
@@ -152,23 +153,24 @@ def histogram(
     axis: Any = None,
     out_axis: Hashable | None = None,
 ) -> tuple[Array, Array]:
-    """How many elements fall into each bin, over positional and named axes.
+    """Count the elements in each bin, over positional and named axes.
 
     Args:
       x: an array, named or not.
-      bins: the number of bins of equal width, or an array of their edges with one positional axis.
-      range: the ends of the first and last bin; default: minimum and maximum, for each instance of the remaining axes.
-      weights: what each element counts, broadcast by name; default: 1.
-      density: whether to divide by the width of the bin and the sum of all.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes. It must be given where all axes have names.
-      out_axis: the name of the bins' axis in the counts; default: it is positional, and the last.
+      bins: the number of bins of equal width, or an array of their edges with one positional axis; by default 10.
+      range: the ends of the first and last bin; by default minimum and maximum, for each instance of the remaining axes.
+      weights: the weight of each element, broadcast by name; by default 1.
+      density: if `True`, divide by the width of the bin and the sum of all counts; by default `None`.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes. Required if
+        every axis is named.
+      out_axis: the name of the axis of the bins in the counts; by default `None`, a positional axis at the end.
 
     Returns:
-      The counts, with the remaining axes and that of the bins, and the edges, whose axis is positional and the last. The edges
-      have the remaining axes too where they differ between instances: with a number of bins and no `range`.
+      The counts, with the remaining axes and the axis of the bins, and the edges, with their axis positional and last. The
+      edges also have the remaining axes if they differ between instances: with a number of bins and no `range`.
 
-    Over a sharded name: a local count and one all-reduce of the counts (one reduce-scatter if `out_axis` is on the same mesh
-    axes); without `range`, one each for minimum and maximum before.
+    Communication: over a sharded axis, one all-reduce of the local counts (one reduce-scatter if `out_axis` is sharded over
+    the same mesh axes). Without `range`, one more each for the minimum and the maximum.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -187,7 +189,7 @@ def histogram(
     axis = tuple(axis) if isinstance(axis, list) else axis
     if isinstance(bins, str):
         raise ArgumentError(
-            "histogram: string values for bins are not supported, as in jnp.histogram; give a number or the edges."
+            "histogram: string values for bins are not supported, as in jnp.histogram. Pass a number or the edges."
         )
     edges = (
         jnp.asarray(bins, dtype)
@@ -211,7 +213,7 @@ def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any
     ends = edges
     if isinstance(edges, NamedArray) or edges.ndim > 1:
         (ends, _), dims = align(op, edges, make_result(values[..., :1], (*site.dims, None)))
-        # In the order of the values: the dims of the site, then the edges.
+        # In the order of the values: the dims of the plan, then the edges.
         ends = _reorder(ends, dims, (*site.dims, None))
         ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
     ends = cast_data(ends, site.mesh_axes)
@@ -222,7 +224,7 @@ def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any
         index, last = find(ends, values), ends[..., -1:]
     count = ends.shape[-1] - 1
     index = jnp.where(values == last, count, index)
-    # 0 is before the first bin, count + 1 behind the last: both fall away.
+    # 0 precedes the first bin, count + 1 follows the last: both are dropped.
     counts = _scatter_add(_without_padding(jnp.where(index == 0, count + 1, index) - 1, site, count), flat, count)
     return _combine_counts(op, counts, site, axes.new)
 
@@ -233,7 +235,7 @@ def _reorder(data: Any, dims: tuple[Any, ...], target: tuple[Any, ...]) -> Any:
 
 
 def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
-    """`bins + 1` edges of equal distance, along a last positional axis."""
+    """Return `bins + 1` equally spaced edges along a last positional axis."""
     if range is not None:
         ends = jnp.asarray(range, dtype)
         if ends.shape != (2,):

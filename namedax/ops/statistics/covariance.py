@@ -1,4 +1,4 @@
-"""Covariances and correlations by name: `cov` and `corrcoef`."""
+"""Covariances and correlations over named axes: `cov` and `corrcoef`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _sum = REDUCTIONS["sum"]
 
 
 class _Variable:
-    """The positional axis of the variables, while it has a name."""
+    """A temporary name for the positional axis of the variables."""
 
     def __repr__(self) -> str:
         return "the positional axis"
@@ -59,30 +59,34 @@ def cov(
     axis: Any = None,
     variables: Any = None,
 ) -> Array:
-    """Covariances of variables over observations.
+    """Compute the covariances of variables over observations.
 
     Args:
       m: an array, named or not.
-      y: without `axis`, as in `jnp.cov`.
-      rowvar: without `axis`, as in `jnp.cov`.
-      bias: whether to divide by the number of observations `n`, instead of `n - 1`.
-      ddof: what is subtracted from that number; default: 1, or 0 with `bias`.
-      fweights: how often each observation counts: integers along `axis`.
-      aweights: the weight of each observation: floats along `axis`.
-      dtype: element type of the result.
-      axis: the observations: a name, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and names are batch axes.
-      variables: with `axis`, the name of the variables and the one that it gets on the other side: `("k", "k2")`. Default: the one
-        positional axis of `m`; and if it has none, `m` is one variable. All other names are batch axes.
+      y: without `axis`, as in `jnp.cov`; by default `None`.
+      rowvar: without `axis`, as in `jnp.cov`; by default `True`.
+      bias: if `True`, divide by the number of observations `n` instead of `n - 1`; by default `False`.
+      ddof: the number subtracted from `n`; by default 1, or 0 with `bias`.
+      fweights: the number of repetitions of each observation: integers along `axis`; by default 1.
+      aweights: the weight of each observation: floats along `axis`; by default 1.
+      dtype: the dtype of the result, by default as in `jnp.cov`.
+      axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and
+        named axes are batch axes.
+      variables: with `axis`, the name of the variables and the name for the other side: `("k", "k2")`. By default the one
+        positional axis of `m`; if it has none, `m` is one variable. All other named axes are batch axes.
 
     Returns:
-      The covariances, with `variables` in place of their name, or two positional axes. Over sharded observations: one
-      all-reduce for the means, one for the covariances. Sharded variables are gathered once, for the other side.
+      The covariances, with `variables` in place of their name, or two positional axes.
+
+    Communication: over sharded observations, one all-reduce for the means, and one for the covariances. Sharded variables are
+    gathered once, for the other side.
 
     Raises:
-      AxisNotFoundError: `m` lacks a name.
+      AxisNotFoundError: `m` lacks an axis.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one besides `variables`; without `axis`, it has names and no positional axis.
-      ArgumentTypeError: `y` is a name.
+      PositionalAxisError: `m` has several positional axes, or has one in addition to `variables`; or, without `axis`, `m` has
+        named axes only.
+      ArgumentTypeError: `y` is an axis name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 1.0], [5.0, 6.0]]), ["n", "k"])
@@ -109,22 +113,26 @@ def cov(
 def corrcoef(
     x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None
 ) -> Array:
-    """Correlation coefficients of variables over observations: covariances over the roots of both variances. See `nx.cov`.
+    """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
+
+    See `nx.cov`.
 
     Args:
       x: an array, named or not.
-      y: without `axis`, as in `jnp.corrcoef`.
-      rowvar: without `axis`, as in `jnp.corrcoef`.
-      dtype: element type of the result.
-      axis: the observations, as in `nx.cov`.
-      variables: as in `nx.cov`; where `x` has no positional axis they must be given.
+      y: without `axis`, as in `jnp.corrcoef`; by default `None`.
+      rowvar: without `axis`, as in `jnp.corrcoef`; by default `True`.
+      dtype: the dtype of the result, by default as in `jnp.corrcoef`.
+      axis: the observations, as in `nx.cov`; by default `None`.
+      variables: as in `nx.cov`; required if `x` has no positional axis.
 
     Returns:
-      The coefficients, with the axes of `nx.cov`. It costs what that costs, and one all-reduce for the variances.
+      The coefficients, with the axes of `nx.cov`.
+
+    Communication: as for `nx.cov`, and one all-reduce for the variances.
 
     Raises:
-      PositionalAxisError: `x` has no positional axis but names besides the observations, and `variables` is left out: each would be correlated
-        with itself alone.
+      PositionalAxisError: `x` has no positional axis but named axes in addition to the observations, and `variables` is
+        missing: each variable would be correlated with itself only.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), ["n", "k"])
@@ -147,36 +155,36 @@ def corrcoef(
 
 def _refuse(op: str, value: Any, what: str) -> None:
     if value is not None:
-        raise ArgumentError(f"{op}: {what}={format_value(value)} goes with axis=, the name of the observations; give both.")
+        raise ArgumentError(f"{op}: {what}={format_value(value)} requires axis=, the name of the observations. Pass both.")
 
 
 def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
-    """Without axis=: an array needs a positional axis, and a second one is an array, not a name."""
+    """Raise, without axis=, if an array lacks a positional axis, or if the second argument is a name and not an array."""
     names = names_of(x.dims) if isinstance(x, NamedArray) else []
     entries = y if isinstance(y, (tuple, list)) else (y,)
     if any(isinstance(entry, str) for entry in entries):
         left = [name for name in names if name not in entries]
         pair = f", variables=({left[0]!r}, 'other')" if left and x.ndim == 0 else ""
         raise ArgumentTypeError(
-            f"{op}: y={format_value(y)} is not an array; the second argument is an array of more variables. The name of "
-            "the observations goes by keyword: "
+            f"{op}: y={format_value(y)} is not an array; the second argument is an array of more variables. Pass the name of "
+            "the observations by keyword: "
             f"nx.{op}(x, axis={format_value(y)}{pair})."
         )
     if names and x.ndim == 0 and y is not None:
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has no positional axis, and two arrays are the variables over positional observations. {_of_both(op, x, names)}"
+            f"{op}: {type_text(x)} has no positional axis, but two arrays must be variables over positional observations. {_of_both(op, x, names)}"
         )
     if names and x.ndim == 0:
         pair = f", variables=({names[0]!r}, 'other')" if len(names) > 1 else ""
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has no positional axis, and without axis= the variables and observations are positional axes. Write "
-            f"which of {show_names(names)} are the observations, axis=…, and which are the variables, variables=(…), as in "
+            f"{op}: {type_text(x)} has no positional axis, but without axis= the variables and observations are positional axes. Choose "
+            f"from {show_names(names)}: pass the observations as axis= and the variables as variables=, as in "
             f"nx.{op}(x, axis={names[-1]!r}{pair})."
         )
 
 
 def _of_both(op: str, x: Any, axes: Sequence[Any]) -> str:
-    """What to write for two arrays that are one variable each."""
+    """Return code for two arrays that are one variable each."""
     if len(names_of(x.dims)) != len(axes) or x.ndim:
         return "Join the variables of both arrays first, nx.concatenate."
     axis = show_names(axes[:1]) if len(axes) == 1 else format_value(tuple(axes))
@@ -192,25 +200,25 @@ def _refuse_second(op: str, x: Any, y: Any, axis: Any) -> None:
             if isinstance(x, NamedArray)
             else "Join the variables of both arrays first, nx.concatenate."
         )
-        raise ArgumentError(f"{op}: y= is for the form without axis=. {remedy}")
+        raise ArgumentError(f"{op}: y= is only for the form without axis=. {remedy}")
 
 
 def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:
-    """Raises where each entry would be the correlation of a variable with itself: 1, whatever the observations are."""
+    """Raise if each result would be the correlation of a variable with itself, which is always 1."""
     if variables is not None or not isinstance(x, NamedArray) or x.ndim:
         return
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
     left = [name for name in names_of(x.dims) if name not in axes]
     if left and all(name in x.dims for name in axes):
         raise PositionalAxisError(
-            f"corrcoef: {type_text(x)} has no positional axis, and without variables= each of its variables is correlated with itself alone, "
-            f"which is always 1. Write which of {show_names(left)} are the variables, as in nx.corrcoef(x, axis={format_value(axis)}, variables="
+            f"corrcoef: {type_text(x)} has no positional axis, and without variables= each of its variables is correlated with itself only, "
+            f"which is always 1. Pass the variables, chosen from {show_names(left)}, as in nx.corrcoef(x, axis={format_value(axis)}, variables="
             f"({format_value(left[0])}, 'other'))."
         )
 
 
 def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tuple[Any, Any, Any]:
-    """The array with the variables under a name (or none), that name, and the one on the other side."""
+    """Return the array with its variables under a name (or none), that name, and the name for the other side."""
     if variables is not None:
         good = isinstance(variables, (tuple, list)) and len(variables) == 2 and all(map(is_name, variables))
         if not good or variables[0] == variables[1] or variables[1] in x.dims or variables[0] in axes:
@@ -223,7 +231,7 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
             raise_not_found(op, variables[0], type_text(x), names_of(x.dims))
     if x.ndim > (variables is None):
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has {x.ndim} positional axes{' besides variables' if variables is not None else ''}; the "
+            f"{op}: {type_text(x)} has {x.ndim} positional axes{' in addition to variables' if variables is not None else ''}; the "
             "variables are one axis. Name the others, which are batch axes."
         )
     if variables is not None:
@@ -237,7 +245,7 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
 def _covariances(
     op: str, m: Any, axis: Any, variables: Any, ddof: int, fweights: Any, aweights: Any, dtype: Any
 ) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """The covariances, the variances of both sides, and what brings the axes of a result to their places."""
+    """Return the covariances, the variances of both sides, and a function that restores the axes of a result."""
     m = to_local(m, op, ambient())
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for name in axes:

@@ -1,6 +1,6 @@
-"""Norms of vectors and matrices, over axes, named or positional: `norm` and `vector_norm`.
+"""Norms of vectors and matrices over axes, named or positional: `norm` and `vector_norm`.
 
-They are compositions of reductions, and cost what these cost, but for those of singular values.
+They are compositions of reductions, with the same communication, except for norms from singular values.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord is None or ord == 2:
         return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
     if isinstance(ord, str):
-        raise ArgumentError(
-            f"norm: ord={format_value(ord)} is not an order of a vector norm; it is a number, also inf or -inf."
-        )
+        raise ArgumentError(f"norm: the order of a vector norm must be a number, inf or -inf, got ord={format_value(ord)}.")
     if ord == math.inf:
         return _max(_abs(x), axis, keepdims=keepdims)
     if ord == -math.inf:
@@ -55,20 +53,21 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
-    """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+    """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
     Args:
       x: an array, named or not.
-      ord: the order. For vectors a number, also inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`.
-        Default: the root of the sum of the squares.
-      axis: a position, a name, or a tuple of one or two of them (rows, then columns); `None` means all positional axes.
-      keepdims: whether reduced positional axes stay, with size 1.
+      ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`. By
+        default `None`, the root of the sum of the squares.
+      axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns); `None` (default) selects
+        all positional axes.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
       An array with the remaining axes.
 
-    Over a sharded name: the one all-reduce of a sum, maximum or minimum, for matrices one for each axis. The orders 2, -2 and
-    `"nuc"` of a matrix need its singular values: a sharded name is gathered for them (one all-gather).
+    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices one for each axis. The
+    orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded axis is gathered for them (one all-gather).
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -94,7 +93,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _vector_norm(x, None, axes, keepdims)
     if ord in (1, -1, math.inf, -math.inf):
         inner, outer = axes if ord in (1, -1) else axes[::-1]
-        resolve_axis("norm", x, axes)  # both, before one is gone
+        resolve_axis("norm", x, axes)  # check both, before one is removed
         if isinstance(outer, (int, np.integer)):
             outer = operator.index(outer) % x.ndim
             if isinstance(inner, (int, np.integer)) and not keepdims and inner % x.ndim < outer:
@@ -103,7 +102,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
     if ord not in (2, -2, "nuc"):
         raise ArgumentError(
-            f"norm: ord={format_value(ord)} is not an order of a matrix norm; it is 'fro', 'nuc', 1, -1, 2, -2, inf or -inf."
+            f"norm: the order of a matrix norm must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got ord={format_value(ord)}."
         )
     with explain_type_errors:
         return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
@@ -117,14 +116,14 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
         placement = region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
         if placement:
             data = comm.all_gather(data, i, placement, "invarying")
-    if data.dtype in (jnp.bfloat16, jnp.float16):  # of which JAX 0.12 has no svd
+    if data.dtype in (jnp.bfloat16, jnp.float16):  # JAX 0.12 has no svd for these dtypes
         return site.finish(jnp.linalg.norm(data.astype(jnp.float32), ord, site.axes, keepdims).astype(data.dtype))
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
 @operation(name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
-    """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`.
+    """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.numpy.linalg.vector_norm(nx.named(jnp.array([3.0, -4.0]), ["k"]), axis="k", ord=1))
@@ -134,5 +133,5 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm}
-#: Those of `jax.numpy.linalg`.
+#: The functions of `jax.numpy.linalg`.
 LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm, "vector_norm": vector_norm}

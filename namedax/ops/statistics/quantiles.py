@@ -1,6 +1,6 @@
-"""Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and those without NaNs.
+"""Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and their variants without NaNs.
 
-Along a sharded axis the entries are sorted by `namedax.ops.sorting.network`, and those at a rank are found by one all-reduce.
+Along a sharded axis `namedax.ops.sorting.network` sorts the elements, and one all-reduce finds the elements at a rank.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
-    """Entries of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if sharded."""
+    """Read elements of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if it is sharded."""
     if not mesh_axes:
         return jnp.take_along_axis(ordered, rank, -1)
     block = ordered.shape[-1]
@@ -46,7 +46,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
 
 
 def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
-    """Quantiles of shape `[*q.shape, *rest]`."""
+    """Compute quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise ArgumentTypeError("quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first.")
@@ -61,7 +61,7 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
         return as_one(array, len(rest), len(site.axes))
 
     missing = jnp.isnan(data)
-    if (real := site.real()) is not None:  # a NaN is behind all numbers, and counts if it is real
+    if (real := site.real()) is not None:  # a NaN follows all numbers, and counts if it is real
         missing, data = missing & real, jnp.where(real, data, jnp.nan)
     invalid = jnp.sum(missing, site.axes, dtype=jnp.int32)
     if site.mesh_axes:
@@ -95,11 +95,11 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
 
 def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool) -> Any:
     if isinstance(q, NamedArray):
-        raise NamedAxesLeftError(f"{op}: q, {type_text(q)}, has named axes; give it as a number or a positional array.")
+        raise NamedAxesLeftError(f"{op}: q, {type_text(q)}, has named axes. Pass it as a number or a positional array.")
     if np.ndim(q) > 1:
         raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
     if method not in _METHODS:
-        raise ArgumentError(f"{op}: method={format_value(method)} is none of {_METHODS}.")
+        raise ArgumentError(f"{op}: method must be one of {_METHODS}, got {format_value(method)}.")
     with explain_type_errors:
         return kernels.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
 
@@ -115,36 +115,36 @@ def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool,
 
 
 def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Quantiles; weights are in `namespaces.reduction_forms`, which users see.
+    """Compute quantiles; weights are in the public form, in `namespaces.reduction_forms`.
 
-    Over a sharded name the blocks are sorted as by `sort`, and two all-reduces of the result's size pick the elements (and
-    count the NaNs); the axis is never gathered.
+    Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the result's size pick the
+    elements and count the NaNs; the axis is never gathered.
     """
     return _run_quantile("quantile", x, q, axis, method, keepdims, False)
 
 
 def nanquantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Quantiles of the elements that are not NaN."""
+    """Compute quantiles of the elements that are not NaN."""
     return _run_quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
 def _percent(q: Any) -> Any:
-    return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named one is refused later
+    return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named array raises later
 
 
 def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Percentiles."""
+    """Compute percentiles."""
     return _run_quantile("percentile", x, _percent(q), axis, method, keepdims, False)
 
 
 def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
-    """Percentiles of the elements that are not NaN."""
+    """Compute percentiles of the elements that are not NaN."""
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 
 @operation(requires_axis=REDUCED)
 def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
+    """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.median(nx.named(jnp.array([3.0, 1.0, 2.0, 5.0]), ["k"]), "k"))
@@ -155,7 +155,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 @operation(requires_axis=REDUCED)
 def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Median of the elements that are not NaN; see `median`.
+    """Compute the median of the elements that are not NaN; see `median`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmedian(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), "k"))
@@ -164,7 +164,7 @@ def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _run_quantile("nanmedian", x, 0.5, axis, "midpoint", keepdims, True)
 
 
-#: `quantile` and its kin, which take weights, are in `namespaces.reduction_forms`; theirs here check no axis.
+#: The public `quantile` and similar functions, which take weights, are in `namespaces.reduction_forms`; these check no axis.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (median, quantile, percentile, nanmedian, nanquantile, nanpercentile)
 }

@@ -1,4 +1,4 @@
-"""Reductions that leave NaNs out: `nansum` and its like. They cost what the reductions cost."""
+"""Reductions that exclude NaNs: `nansum` and similar functions, with the communication of the reductions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _has_nans(x: Any) -> bool:
 def nansum(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
-    """Sum of the elements that are not NaN. Arguments and costs as for `nx.sum`.
+    """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nansum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -56,7 +56,7 @@ def nansum(
 def nanprod(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
 ) -> Array:
-    """Product of the elements that are not NaN. Arguments and costs as for `nx.prod`.
+    """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -67,7 +67,7 @@ def nanprod(
 
 
 def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
-    """`x` with zeros for NaNs (so that no derivative meets one), and the mask of what counts."""
+    """Replace NaNs in `x` by zeros (so that no derivative involves one), and return the mask of valid elements too."""
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
     if where is not None:
@@ -79,7 +79,7 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
-    """Mean of the elements that are not NaN; NaN if there are none. Arguments and costs as for `nx.mean` with `where`.
+    """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmean(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -92,7 +92,7 @@ def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = Fal
 
 
 def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """The variance of the elements that are not NaN; `mean` and `correction` are in `namespaces.reduction_forms`."""
+    """Compute the variance of the elements that are not NaN; for `mean` and `correction` see `namespaces.reduction_forms`."""
     x = as_array(x)
     if _has_nans(x):
         x, where = without_nans("nanvar", x, where)
@@ -100,7 +100,7 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keep
 
 
 def nanstd(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
-    """The standard deviation of the elements that are not NaN."""
+    """Compute the standard deviation of the elements that are not NaN."""
     return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
 
 
@@ -111,16 +111,16 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
         return reduce(x, axis, keepdims=keepdims, initial=initial, where=where)
     missing = _isnan(x)
     found = reduce(_where(missing, extreme(x.dtype, name == "max"), x), axis, keepdims=keepdims, initial=initial, where=where)
-    if initial is not None:  # it takes part, so that something always does
+    if initial is not None:  # it takes part, so there is always a valid element
         return found
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
-    """Maximum of the elements that are not NaN; NaN if there are none. Arguments as for `nx.max`.
+    """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
 
-    Over a sharded name: an all-reduce for the maximum, and one that asks whether there was anything but NaN.
+    Communication: over a sharded axis, one all-reduce for the maximum, and one to check for elements that are not NaN.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -131,7 +131,7 @@ def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = N
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
-    """Minimum of the elements that are not NaN; see `nanmax`.
+    """Take the minimum of the elements that are not NaN; see `nanmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmin(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -153,7 +153,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Index of the first maximum of the elements that are not NaN; -1 if there are none. Arguments as for `nx.argmax`.
+    """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -164,7 +164,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
-    """Index of the first minimum of the elements that are not NaN; see `nanargmax`.
+    """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmin(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))

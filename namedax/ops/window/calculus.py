@@ -1,7 +1,7 @@
 """Calculus along one axis: trapezoid sums, finite differences, unwrapped phases, trends.
 
-Along a sharded name none of them gathers the axis: sums are reduced, and a difference sends the row at the boundary of two blocks. Along
-positions they are JAX's own, lifted over names.
+Along a sharded axis none of them gathers the axis: sums are reduced, and a difference sends the row at the boundary of two
+blocks. Along positional axes they are JAX's own functions, lifted over names.
 """
 
 from __future__ import annotations
@@ -41,39 +41,39 @@ _unwrap = along_axes(jnp.unwrap, "unwrap", ("axis",))
 
 @functools.cache
 def _detrend() -> Callable[..., Any]:
-    return along_axes(jsp.signal.detrend, "detrend", ("axis",))  # which JAX loads when it is first asked for
+    return along_axes(jsp.signal.detrend, "detrend", ("axis",))  # JAX loads this module on first use
 
 
 def _one_name(axis: Any) -> Any:
-    """The name that an axis argument means; `None` where it is a position."""
+    """Return the name of an axis argument, or `None` for a positional axis."""
     if isinstance(axis, (tuple, list)) and len(axis) == 1:
         (axis,) = axis
     return axis if is_axis_name(axis) else None
 
 
 def _inexact(op: str, x: Any, axis: Hashable) -> Any:
-    """`x` as floating-point numbers; it must have the axis."""
+    """Convert `x`, which must have the axis, to floating-point numbers."""
     resolve_axis(op, x, axis)
     dtype = inexact_type(x.dtype)
     return x if x.dtype == dtype else x.astype(dtype)
 
 
 def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
-    """Coordinates along `axis`: an array that has the axis, or a plain one with one entry for each of the axis."""
+    """Return coordinates along `axis`: an array that has the axis, or a plain one with one element for each of its elements."""
     if isinstance(points, NamedArray):
         return points
     points = jnp.asarray(points)
     n = size(x, axis)
     if points.shape != (n,):
         raise AxisSizeError(
-            f"{op}: the coordinates have the shape {points.shape}, but axis {format_value(axis)} of {type_text(x)} has size {n}. Give an array with "
+            f"{op}: the coordinates have the shape {points.shape}, but axis {format_value(axis)} of {type_text(x)} has size {n}. Pass an array with "
             f"the axis {format_value(axis)}, or one of the shape ({n},)."
         )
     return named(points, [axis])
 
 
 def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise: Any) -> Any:
-    """`then` at these rows of the axis, and elsewhere `otherwise`."""
+    """Select `then` at these rows of the axis, and `otherwise` elsewhere."""
     index = arange(size(x, axis), axis=axis)
 
     def choose(i: Any, a: Any, b: Any) -> Any:
@@ -87,19 +87,20 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
-    """The integral along one axis by the trapezoid rule.
+    """Integrate along one axis by the trapezoid rule.
 
     Args:
       y: values, named or not.
-      x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
-      dx: the distance between two values.
-      axis: a position or a name.
+      x: the coordinates of the values: an array with the axis, or a plain one with one element for each of its elements. By
+        default the spacing is `dx`.
+      dx: the distance between two values, by default 1.0.
+      axis: a positional or named axis, by default -1.
 
-    Over a sharded name: one all-reduce of the result; with `x`, also the row at the boundary of two blocks, for both `x` and
-    `y`.
+    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the boundary of two blocks,
+    for both `x` and `y`.
 
     Raises:
-      AxisNotFoundError: `y` lacks the name.
+      AxisNotFoundError: `y` lacks the axis.
       AxisSizeError: `x` has a different size.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -121,21 +122,24 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
 
 @operation(requires_axis=MOVED, scope=True)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
-    """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
+    """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
     Args:
       f: values, named or not.
-      *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
-        or a plain one.
-      axis: a position, a name, or a tuple of both; default: all positional axes. It must be given where all axes have names.
+      *varargs: the distance between two values, for all axes or for each, by default 1. Or coordinates along the axis, an
+        array that has it or a plain one.
+      axis: a positional axis, an axis name, or a tuple of both; by default all positional axes. Required if every axis is
+        named.
       edge_order: not supported, as in `jnp.gradient`.
 
     Returns:
-      An array like `f`, or a list of them, one for each axis. Along a sharded name the rows at the boundaries of blocks are sent.
+      An array like `f`, or a list of them, one for each axis.
+
+    Communication: along a sharded axis, the rows at the boundaries of blocks.
 
     Raises:
-      AxisNotFoundError: `f` lacks a name.
-      AxisSizeError: an axis has fewer than two entries.
+      AxisNotFoundError: `f` lacks a named axis.
+      AxisSizeError: an axis has fewer than two elements.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.numpy.gradient(nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"]), axis="t"), ["t"])
@@ -146,13 +150,15 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
         return _gradient(f, *varargs, axis=axis, edge_order=edge_order)
     twice = [entry for i, entry in enumerate(axes) if entry in axes[:i]]
     if twice:
-        raise ArgumentError(f"gradient: axis={format_value(axis)} has {format_value(twice[0])} twice. Give each axis once.")
+        raise ArgumentError(
+            f"gradient: axis={format_value(axis)} contains {format_value(twice[0])} twice. Pass each axis once."
+        )
     if edge_order is not None:
         raise ArgumentError(
             f"gradient: edge_order={format_value(edge_order)} is not supported, as in jnp.gradient; leave it out."
         )
     if len(varargs) not in (0, 1, len(axes)):
-        raise ArgumentError(f"gradient: {len(varargs)} spacings for {len(axes)} axes; give one for all, or one for each.")
+        raise ArgumentError(f"gradient: got {len(varargs)} spacings for {len(axes)} axes. Pass one for all, or one for each.")
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
     results = [
         _gradient(f, h, axis=entry) if _one_name(entry) is None else _gradient_along(f, h, entry)
@@ -166,7 +172,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     n = size(f, axis)
     if n < 2:
         raise AxisSizeError(
-            f"gradient: axis {format_value(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 entries."
+            f"gradient: axis {format_value(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 elements."
         )
     left, right = shift(f, 1, axis), shift(f, -1, axis)
     before, after = f - left, right - f
@@ -175,7 +181,7 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
         low, high = after / h, before / h
     else:
         points = _along("gradient", h, f, axis)
-        # At the ends one of the two is not a distance; what is computed with it is not used.
+        # At the ends one of the two is not a distance; the result computed with it is not used.
         back = _where_at(f, axis, (0,), 1.0, points - shift(points, 1, axis))
         ahead = _where_at(f, axis, (n - 1,), 1.0, shift(points, -1, axis) - points)
         both = back + ahead
@@ -186,18 +192,18 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
 
 @operation(scope=True)
 def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> LikeArguments:
-    """Phases without jumps of a period: `jnp.unwrap`, by name or position.
+    """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
     Args:
       p: phases, named or not.
-      discont: jumps up to this size stay; default: half the period.
-      axis: a position or a name.
-      period: the size of a jump that means nothing.
+      discont: the largest jump to keep; by default half the period.
+      axis: a positional or named axis, by default -1.
+      period: the size of the jumps to remove, by default 2 pi.
 
-    Along a sharded name the row at the boundary of two blocks is sent, and the blocks' totals.
+    Communication: along a sharded axis, the row at the boundary of two blocks, and the totals of the blocks.
 
     Raises:
-      AxisNotFoundError: `p` lacks the name.
+      AxisNotFoundError: `p` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.numpy.unwrap(nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"]), axis="t", period=4.0), ["t"])
@@ -223,19 +229,19 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
 
 @operation(name="scipy.signal.detrend", scope=True)
 def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> LikeArguments:
-    """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
+    """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:
       data: values, named or not.
-      axis: a position or a name.
-      type: `"linear"` subtracts the least-squares line, `"constant"` the mean.
-      bp: where lines begin, besides 0; with more than one line a sharded axis is gathered.
-      overwrite_data: as in JAX.
+      axis: a positional or named axis, by default -1.
+      type: `"linear"` (default) subtracts the least-squares line, `"constant"` the mean.
+      bp: the first elements of further lines, by default 0 for none; with more than one line a sharded axis is gathered.
+      overwrite_data: as in JAX; by default `None`.
 
-    Over a sharded name: all-reduces of the size of the mean, one, or two for a line.
+    Communication: over a sharded axis, one all-reduce of the size of the mean, or two for a line.
 
     Raises:
-      AxisNotFoundError: `data` lacks the name.
+      AxisNotFoundError: `data` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 3.0, 2.0]), ["t"])

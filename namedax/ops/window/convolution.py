@@ -1,6 +1,6 @@
 """Convolution over named axes: `conv` and `conv_transpose`, with strides and dilations.
 
-Over a sharded axis a device gets the rows that its windows reach beyond its block (`halo`), and computes its part of the result.
+Over a sharded axis a device receives the rows that its windows need beyond its block (`halo`), and computes its own block.
 """
 
 from __future__ import annotations
@@ -64,32 +64,36 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Convolution over named axes, as neural networks mean it (the kernel is not reversed).
+    """Convolve over named axes, as in neural networks (without reversing the kernel).
 
     Args:
       x: a named array. Its other axes are batch axes.
-      kernel: a named array with the axes `kernel_axis`, `features_in` and `features_out`. Its other names are batch axes,
-        shared with `x` where `x` has them: a kernel with the channel's name and no `features_in` is a depthwise convolution.
-      axis: the axes of `x` that are convolved over, such as `("h", "w")`, or one.
-      kernel_axis: the axes of `kernel` that go with them, such as `("kh", "kw")`; default: its positional axes, in order.
-      features_in: the axis of both that is contracted, or `None`.
-      features_out: the axis of `kernel` that the result gets, or `None`.
-      strides: one for all axes, or one for each.
-      padding: `"SAME"` (the result has `ceil(size / stride)` entries), `"VALID"`, or a pair `(before, after)` for each axis.
-      kernel_dilation: distance between the kernel's entries, one for all axes, or one for each.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those whose size changes.
-      precision: as in `lax.conv_general_dilated`.
-      preferred_element_type: as in `lax.conv_general_dilated`.
+      kernel: a named array with the axes `kernel_axis`, `features_in` and `features_out`. Its other axes are batch axes,
+        shared with `x` if `x` has them: a kernel with the name of the channels and no `features_in` gives a depthwise
+        convolution.
+      axis: the axes of `x` to convolve over, such as `("h", "w")`, or one.
+      kernel_axis: the corresponding axes of `kernel`, such as `("kh", "kw")`; by default its positional axes, in order.
+      features_in: the contracted axis of both, or `None` (default).
+      features_out: the axis of `kernel` that the result takes over, or `None` (default).
+      strides: one for all axes, or one for each; by default 1.
+      padding: `"SAME"` (default; the result has `ceil(size / stride)` elements), `"VALID"`, or a pair `(before, after)` for
+        each axis.
+      kernel_dilation: the distance between elements of the kernel, one for all axes, or one for each; by default 1.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+        function for axes that change their size.
+      precision: as in `lax.conv_general_dilated`; by default `None`.
+      preferred_element_type: as in `lax.conv_general_dilated`; by default `None`.
 
     Returns:
-      The convolution, with the names of `x` but `features_in`, and `features_out`. Along a sharded axis each device gets the
-      rows at its boundary that the kernel reaches, by collective-permutes (a corner takes two); a sharded `features_in` is
-      reduced by one all-reduce. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes.
+      The convolution, with the axes of `x` except `features_in`, and `features_out`.
+
+    Communication: along a sharded axis each device receives the boundary rows that the kernel reaches, by collective-permutes
+    (a corner takes two). A sharded `features_in` costs one all-reduce. Nothing is gathered, except an axis with an `out_axis`
+    name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
-        axes.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
@@ -119,35 +123,38 @@ def conv_transpose(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Transposed convolution over named axes, which makes them larger, as `jax.lax.conv_transpose` does it.
+    """Apply a transposed convolution over named axes, which enlarges them, as `jax.lax.conv_transpose`.
 
-    It is the convolution of the array with `stride - 1` zeros between its entries. The kernel is not reversed: for the transpose of
-    `nx.conv` reverse it along its axes (`nx.flip`).
+    It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is not reversed: for the
+    transpose of `nx.conv`, reverse it along its axes (`nx.flip`).
 
     Args:
       x: a named array. Its other axes are batch axes.
       kernel: as in `nx.conv`.
       axis: the axes of `x`, such as `("h", "w")`, or one.
-      kernel_axis: as in `nx.conv`.
-      features_in: the axis of both that is contracted, or `None`.
-      features_out: the axis of `kernel` that the result gets, or `None`.
-      strides: how much larger axes get, one for all, or one for each.
-      padding: `"SAME"` (the result has `size * stride` entries), `"VALID"` (`size * stride + max(reach - stride, 0)`, all that
-        the kernel reaches), or a pair `(before, after)` for each axis: rows around the array with its zeros.
-      kernel_dilation: as in `nx.conv`.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
-        whose size changes.
-      precision: as in `nx.conv`.
-      preferred_element_type: as in `nx.conv`.
+      kernel_axis: as in `nx.conv`; by default the positional axes of `kernel`.
+      features_in: the contracted axis of both, or `None` (default).
+      features_out: the axis of `kernel` that the result takes over, or `None` (default).
+      strides: the factor by which axes grow, one for all, or one for each; by default 1.
+      padding: `"SAME"` (default; the result has `size * stride` elements), `"VALID"`, or a pair `(before, after)` for each
+        axis: rows around the array with its zeros. `"VALID"` gives `size * stride + max(reach - stride, 0)` elements, all
+        that the kernel reaches.
+      kernel_dilation: as in `nx.conv`; by default 1.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+        function for axes that change their size.
+      precision: as in `nx.conv`; by default `None`.
+      preferred_element_type: as in `nx.conv`; by default `None`.
 
     Returns:
-      The result, with the names of `x` but `features_in`, and `features_out`. It sends what `nx.conv` does: along a sharded axis whose
-      new name is on the same mesh axes, the rows at the boundary that the kernel reaches.
+      The result, with the axes of `x` except `features_in`, and `features_out`.
+
+    Communication: as for `nx.conv`. Along a sharded axis with a new name on the same mesh axes, the boundary rows that the
+    kernel reaches.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
-        axes, or its blocks are not multiples of the stride.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
+        Also if its blocks are not multiples of the stride.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0]), ["w"])
@@ -160,7 +167,7 @@ def conv_transpose(
 
 
 class _Geometry(NamedTuple):
-    """How windows lie along the axes, as the user says it."""
+    """The geometry of windows along the axes, as given by the user."""
 
     strides: Any
     padding: Any
@@ -169,7 +176,7 @@ class _Geometry(NamedTuple):
 
 
 class _Features(NamedTuple):
-    """The axis that is contracted, and the one that the kernel brings."""
+    """The contracted axis, and the new axis from the kernel."""
 
     contracted: Hashable | None
     new: Hashable | None
@@ -178,7 +185,7 @@ class _Features(NamedTuple):
 def _by_name(
     op: str, x: Any, kernel: Any, axes: Any, kernel_axis: Any, features: _Features, geometry: _Geometry, *precision: Any
 ) -> Any:
-    """`conv` or `conv_transpose`."""
+    """Run `conv` or `conv_transpose`."""
     axes = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
     region = ambient()
     x, kernel = to_local(x, op, region), to_local(kernel, op, region)
@@ -202,7 +209,7 @@ def _by_name(
             plan = plan_window(op, x, name, renamed.get(name), "kernel", reach, strides[i], pair)
             if plan.old or plan.new or min(pair) < 0:
                 pair = (0, 0)
-            else:  # by the convolution itself: a padded copy would be kept for the gradient
+            else:  # by the convolution itself: a padded copy would be a residual
                 plan = plan.replace(first=0, length=size)
         plans.append(plan)
         zeros.append(pair)
@@ -212,12 +219,12 @@ def _by_name(
 
 
 def _check_kernel_axes(op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_axis: Any) -> tuple[Hashable, ...] | None:
-    """The names of the kernel's axes; `None` if they are its positional ones."""
+    """Return the names of the kernel's axes, or `None` if they are its positional axes."""
     positional = dims_of(kernel).count(None)
     if kernel_axis is None:
         if positional != len(axes):
             raise PositionalAxisError(
-                f"{op}: the kernel {type_text(kernel)} has {positional} positional axes for the {len(axes)} axes {axes}; give kernel_axis=."
+                f"{op}: the kernel {type_text(kernel)} has {positional} positional axes for the {len(axes)} axes {axes}. Pass kernel_axis=."
             )
         return None
     names: tuple[Hashable, ...] = (kernel_axis,) if isinstance(kernel_axis, str) else tuple(kernel_axis)
@@ -232,7 +239,7 @@ def _check_kernel_axes(op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_
 def _arrange_kernel(
     op: str, kernel: Any, kernel_axis: tuple[Hashable, ...] | None, features: _Features
 ) -> tuple[Any, tuple[int, ...]]:
-    """The kernel with the positional axes `[new, contracted, *taps]`, its other names as they are; and the number of taps of each axis."""
+    """Transpose the kernel to its named axes and `[new, contracted, *taps]`; return it and the number of taps of each axis."""
     dims = dims_of(kernel)
     places = [
         along(op, kernel, name, supports_padding=name == features.new).dim
@@ -243,7 +250,7 @@ def _arrange_kernel(
         if sharded := along(op, kernel, name).old:
             raise AxisResourceError(
                 f"{op}: the kernel's axis {name!r} is sharded over mesh axis {', '.join(map(repr, sharded))}, but every device "
-                f"needs the whole window. Map {name!r} to nothing, or give the kernel's axis another name with "
+                f"needs the complete window. Leave {name!r} unmapped, or rename the kernel's axis with "
                 f"nx.rename(kernel, {{{name!r}: 'tap'}})."
             )
         places.append(dims.index(name))
@@ -257,22 +264,23 @@ def _arrange_kernel(
             data = jnp.expand_dims(data, len(batch) + i)
     labels = tuple(dims[i] for i in batch)
     taps = data.shape[len(batch) + 2 :]
-    # XLA's partitioner convolves wrongly, or not at all, where it cuts what a window goes over, or places the result by another name.
+    # XLA's partitioner fails, or computes wrong results, if it shards an axis of the windows, or shards the result
+    # differently.
     data = constrain_sharding(data, (*labels, features.new, features.contracted, *(None,) * len(taps)))
     return make_in_region(data, (*labels, *(None,) * (len(taps) + 2))) if batch else data, taps
 
 
 class _Convolution(Record):
-    """A convolution whose parts are known.
+    """A convolution with known plans.
 
     Attributes:
       op: the operation.
       x: the local block.
-      kernel: as `_arrange_kernel` makes it.
-      axes: the axes of `x`, one for each of the kernel's taps.
-      features: what is contracted, and what is new.
+      kernel: the kernel as `_arrange_kernel` returns it.
+      axes: the axes of `x`, one for each axis of taps.
+      features: the contracted axis and the new axis.
       plans: the windows along each axis.
-      mesh_axes: those of the contracted axis.
+      mesh_axes: the mesh axes of the contracted axis.
       local: the convolution of `[*batch, contracted, *axes]` with the kernel.
     """
 
@@ -286,7 +294,7 @@ class _Convolution(Record):
     local: Callable[..., Any]
 
     def result(self) -> Any:
-        """The convolution, with a form that varies over the mesh axes that axes were gathered over."""
+        """Compute the convolution, with a form that varies over the mesh axes of gathered axes."""
         gathered = frozenset[str]().union(*(plan.gathered for plan in self.plans))
         data, dims = self._compute(frozenset())
         check_together(self.op, dims)
@@ -311,7 +319,7 @@ class _Convolution(Record):
         batch = (*(value._dims[i] for i in named), *(None,) * len(rest))
         x = constrain_sharding(x, (*batch, contracted, *(None,) * count))
         dims = batch + (None,) * (1 + count)
-        if not isinstance(self.kernel, NamedArray):  # all names of x are one batch
+        if not isinstance(self.kernel, NamedArray):  # all named axes of x form one batch
             value = self.local(*cast_alike([x, self.kernel]))
             return self._with_names(make_in_region(value, dims) if named else value)
         array = make_in_region(x, dims) if named else x
@@ -320,14 +328,14 @@ class _Convolution(Record):
         return self._with_names(value)
 
     def _is_in_place(self, dims: Dims) -> bool:
-        """Whether the axes can stay in their order: one batch axis, and one of features for one."""
+        """Return True if the axes can keep their order: one batch axis, and one feature axis that is replaced."""
         has_features = self.features.contracted is not None and self.features.new is not None
         return (
             self.op == "conv" and has_features and len(dims) == len(self.axes) + 2 and not isinstance(self.kernel, NamedArray)
         )
 
     def _in_place(self, x: Any, dims: Dims) -> tuple[Any, Dims]:
-        """The result in the order of `x`, without a transpose."""
+        """Compute the result in the order of `x`, without a transpose."""
         at = dims.index(self.features.contracted)
         windows = [dims.index(Window(name)) for name in self.axes]
         (batch,) = (i for i in range(len(dims)) if i != at and i not in windows)
@@ -341,7 +349,7 @@ class _Convolution(Record):
         return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
     def _with_names(self, value: Any) -> tuple[Any, Dims]:
-        """The result of `local`: its last axes get their names, and what was contracted is summed."""
+        """Name the last axes of the result of `local`, and sum over the mesh axes of the contracted axis."""
         dims, count, new = dims_of(value), len(self.axes), self.features.new
         data = value._data if isinstance(value, NamedArray) else value
         at = len(dims) - count - 1
@@ -365,13 +373,13 @@ def _conv(
     kernel: Any,
     numbers: Any = None,
 ) -> Any:
-    """`x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`; or with one batch axis and in the order of these numbers."""
+    """Convolve `x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`, or one batch axis in the given order."""
     batch = x.shape[: x.ndim - count - 1]
     is_flat = numbers is not None or len(batch) == 1
     flat = x if is_flat else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
     dtype = jnp.result_type(flat, kernel)
     if spacing is not None:
-        # Not by the convolution's own dilation: XLA on CPU aborts the process where a kernel reaches beyond a single row.
+        # Not the convolution's own dilation: XLA on CPU aborts the process if a kernel reaches beyond a single row.
         pads = [(0, 0, 0), (0, 0, 0), *((low, high, by - 1) for (low, high), by in zip(zeros, spacing, strict=True))]
         flat, zeros = lax.pad(flat, jnp.zeros((), flat.dtype), pads), [(0, 0)] * count
     y = lax.conv_general_dilated(

@@ -1,6 +1,6 @@
-"""Convolution along one axis, as NumPy has it: `convolve`.
+"""`convolve`: convolution along one axis, as in NumPy.
 
-Over a sharded axis a device gets the rows that its windows reach beyond its block, and computes its part of the result.
+Over a sharded axis a device receives the rows that its windows need beyond its block, and computes its own block.
 """
 
 from __future__ import annotations
@@ -40,23 +40,26 @@ Axes = tuple[str, ...]
 def convolve(
     a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
 ) -> LikeArguments:
-    """Convolution along one axis, as `jnp.convolve` does it.
+    """Convolve along one axis, as `jnp.convolve`.
 
     Args:
       a: an array, named or not.
-      v: the kernel. Along a name: an array with one positional axis, along which it lies; its names are batch axes.
-      mode: `"full"`, `"same"` or `"valid"`, as in `jnp.convolve`.
-      axis: the axis of `a`; default: its only positional axis.
-      out_axis: the name of the axis in the result; needed in a mapped function if its size is another (all modes but `"same"`).
-      precision: as in `jnp.convolve`.
+      v: the kernel. Along a named axis: an array with one positional axis, the taps; its named axes are batch axes.
+      mode: `"full"` (default), `"same"` or `"valid"`, as in `jnp.convolve`.
+      axis: the axis of `a`; by default its only positional axis.
+      out_axis: the name of the axis in the result; by default `axis`. Required in a mapped function if its size changes (in
+        all modes but `"same"`).
+      precision: as in `jnp.convolve`; by default `None`.
 
     Returns:
-      The convolution. Along a sharded name each device gets the rows at its boundary that the kernel reaches; nothing is
-      gathered, except where `out_axis` is not on the mesh axes of `axis`.
+      The convolution.
+
+    Communication: along a sharded axis each device receives the boundary rows that the kernel reaches. Nothing is gathered,
+    except if `out_axis` is not sharded over the mesh axes of `axis`.
 
     Raises:
       AxisNotFoundError: `a` lacks the axis.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
         axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -65,11 +68,11 @@ def convolve(
     Array([ 1.,  1.,  2., -4.], dtype=float32)
     """
     if mode not in ("full", "same", "valid"):
-        raise PositionalAxisError(f"convolve: mode={format_value(mode)} is none of 'full', 'same', 'valid'.")
+        raise PositionalAxisError(f"convolve: mode must be 'full', 'same' or 'valid', got {format_value(mode)}.")
     if axis is None:
         return Lifted(lambda x, k: jnp.convolve(x, k, mode, precision=precision), "convolve")(a, v)
     if dims_of(v).count(None) != 1:
-        raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have one positional axis, along which it lies.")
+        raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have exactly one positional axis, the taps.")
     axis = unwrap_single(axis, dims_of(a))
     site = along("convolve", a, axis, supports_padding=True)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
@@ -77,7 +80,7 @@ def convolve(
         raise PositionalAxisError(
             f"convolve: the kernel {type_text(v)} and axis {format_value(axis)} of size {site.size} must not be empty."
         )
-    # Entry i of the result is entry i + first of the full convolution, which reads the rows from i + first - (taps - 1).
+    # Element i of the result is element i + first of the full convolution. It reads the rows from i + first - (taps - 1).
     long, short = max(site.size, taps), min(site.size, taps)
     first = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
     size = {"full": site.size + taps - 1, "same": long, "valid": long - short + 1}[mode]
@@ -87,7 +90,7 @@ def convolve(
 
 
 def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: int, first: int, precision: Any) -> Any:
-    """The convolution of windows with the kernel; all axes but that of `site` are batch axes."""
+    """Convolve windows with the kernel; all axes except the axis of `site` are batch axes."""
     ranks = sum(dim is None for dim in site.dims)
 
     def rows(x: Any, k: Any) -> Any:
@@ -123,7 +126,7 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
 
 
 def without_constraints(region: Region | None) -> Any:
-    """Keeps XLA's partitioner from taking an axis for whole only because it has no name for a moment."""
+    """Prevent XLA's partitioner from treating a temporarily unnamed axis as replicated."""
     return enter(region if region is None or region.mode != "auto" else None)
 
 

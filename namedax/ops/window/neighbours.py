@@ -1,9 +1,9 @@
-"""Operations that look at neighbours along an axis: roll, shift, halo, pad, diff, convolve and conv.
+"""Operations on neighbors along an axis: roll, shift, halo, pad and diff.
 
-Along a sharded axis all of them are one question: which rows of the whole axis does each device need? `move_rows` answers it.
-It cuts the wanted rows into runs that come from one device each, copies those that a device has itself, and sends the others,
-as many at a time as can travel in one collective-permute. A roll by one sends one row, a convolution its halo, a flip the
-blocks; the axis is never gathered.
+Along a sharded axis each device needs certain rows of the complete axis, and `move_rows` provides them. It splits the
+requested rows into runs that come from one device each, copies the device's own rows, and sends the others. Each
+collective-permute transfers as many rows as possible. A roll by one sends one row, a convolution its halo, a flip the blocks;
+the axis is never gathered.
 """
 
 from __future__ import annotations
@@ -53,22 +53,25 @@ Axes = tuple[str, ...]
 
 @operation(requires_axis=MOVED)
 def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
-    """Rolls an array along axes; what leaves at one end comes in at the other.
+    """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
       a: an array, named or not.
-      shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
-        names shifts positional axes, each instance by its own.
-      axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
-        It must be given where all axes have names.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. A JAX array may be known at run time only. A
+        named array shifts positional axes, with a separate shift for each instance.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) rolls the flattened positional axes, as
+        `jnp.roll`. Required if every axis is named.
 
     Returns:
-      An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
-      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s %
-      b` rows). A shift that is known only at run time sends a block for every bit of the number of devices, and one more.
+      An array of the same axes.
+
+    Communication: along a sharded axis in blocks of `b` rows, a shift by `s` takes up to two collective-permutes. One sends
+    `b - s % b` rows to the device `s // b` further (none if `s < b`). The other sends the boundary, `s % b` rows, to the
+    device after it. A shift that is known only at run time sends a block for every bit of the number of devices, and one
+    more.
 
     Raises:
-      AxisNotFoundError: `a` lacks a name.
+      AxisNotFoundError: `a` lacks a named axis.
       ArgumentTypeError: a shift is not an integer.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -81,7 +84,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     shifts = _shifts(shift)
     if len(shifts) != len(axes):
         if 1 not in (len(shifts), len(axes)):
-            raise PositionalAxisError(f"roll: {len(shifts)} shifts for {len(axes)} axes, {axes}; give one shift for each axis.")
+            raise PositionalAxisError(
+                f"roll: got {len(shifts)} shifts for {len(axes)} axes, {axes}. Pass one shift for each axis."
+            )
         count = max(len(shifts), len(axes))
         shifts, axes = shifts * (count // len(shifts)), axes * (count // len(axes))
     if all(isinstance(s, int) for s in shifts):
@@ -90,7 +95,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
 
 
 def _shifts(shift: Any) -> tuple[Any, ...]:
-    """One shift for every axis: an integer, or an integer array without positional axes where it is known at run time only.
+    """Return one shift for every axis: an integer, or an integer array without positional axes if it is known at run time only.
 
     Raises:
       ArgumentTypeError: a shift is not an integer.
@@ -102,7 +107,7 @@ def _shifts(shift: Any) -> tuple[Any, ...]:
         entries = (shift,)
     elif shift.ndim > 1:
         raise PositionalAxisError(
-            f"roll: the shifts are {type_text(shift)}; give one integer for each axis, as a list or in one array."
+            f"roll: the shifts must be one integer for each axis, as a list or in one array, got {type_text(shift)}."
         )
     else:
         entries = tuple(shift[i] for i in range(shift.shape[0])) if shift.ndim else (shift,)
@@ -113,7 +118,7 @@ def _one_shift(shift: Any) -> Any:
     if not isinstance(shift, (jax.Array, NamedArray)):
         return as_integer("roll", "shift", shift)
     if shift.ndim or not jnp.issubdtype(shift.dtype, jnp.integer):
-        raise ArgumentTypeError(f"roll: a shift is {type_text(shift)}; it must be one integer for each axis.")
+        raise ArgumentTypeError(f"roll: a shift must be one integer for each axis, got {type_text(shift)}.")
     return shift
 
 
@@ -127,7 +132,7 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if isinstance(by, NamedArray):
         if is_name(axis):
             raise PositionalAxisError(
-                f"roll: the shift {type_text(by)} differs from instance to instance; along the name {format_value(axis)} write nx.take "
+                f"roll: the shift {type_text(by)} varies over named axes. Along the named axis {format_value(axis)} use nx.take "
                 "with a named index."
             )
         return Lifted(lambda data, s: jnp.roll(data, s, axis), "roll")(a, by)
@@ -156,19 +161,21 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
 
 @operation()
 def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
-    """Shifts an array along one axis; what leaves at one end is lost, and the fill value comes in at the other.
+    """Shift an array along one axis; elements that leave at one end are dropped, and the other end is filled.
 
     Args:
       x: an array, named or not.
-      offset: an integer; entry `i` of the result is entry `i - offset` of `x`.
-      axis: a position or a name.
-      fill_value: what comes in; among random keys, keys of zeros.
+      offset: an integer; element `i` of the result is element `i - offset` of `x`.
+      axis: a positional or named axis.
+      fill_value: the value for the free elements, by default 0; among random keys, keys of zeros.
 
     Returns:
-      An array of the same axes. Along a sharded name it sends what `roll` sends, at most.
+      An array of the same axes.
+
+    Communication: along a sharded axis, at most the communication of `roll`.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(shift(nx.named(jnp.arange(5), ["k"]), -2, "k", fill_value=9), ["k"])
@@ -189,7 +196,7 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
             return comm.over_words(lambda words: whole(words, dim), data)
         n = data.shape[dim]
         step = max(-n, min(n, by))
-        # Not a pad by a negative number: of its gradient XLA's partitioner makes a wrong one beside an array that is cut.
+        # Not a pad by a negative number: XLA's partitioner computes a wrong gradient of it next to a sharded array.
         kept = lax.slice_in_dim(data, max(-step, 0), n - max(step, 0), axis=dim)
         come = jnp.broadcast_to(jnp.asarray(fill_value, data.dtype), (*data.shape[:dim], abs(step), *data.shape[dim + 1 :]))
         return weak_as(lax.concatenate(cast_alike([come, kept] if step > 0 else [kept, come]), dim), data)
@@ -206,13 +213,13 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
 
 
 def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
-    """Raises where an array cannot hold a value: something other than zeros among random keys, or an integer beyond those of its type."""
+    """Raise if an array cannot hold a value: other than zeros among random keys, or an integer out of range for its dtype."""
     check_fits(op, parameter, value, getattr(x, "dtype", None))
     if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
         raise ArgumentTypeError(
-            f"{op}: {parameter}={format_value(value)} is not a key, and {type_text(x)} is an array of random keys; what "
-            "comes in can be keys of zeros "
-            f"only. Leave out {parameter}, or put keys there with nx.where."
+            f"{op}: {parameter}={format_value(value)} is not a key, but {type_text(x)} is an array of random keys, which can be "
+            "filled with keys of zeros "
+            f"only. Leave out {parameter}, or insert keys with nx.where."
         )
 
 
@@ -232,22 +239,24 @@ def halo(
     fill_value: Any = 0,
     out_axis: Hashable | None = None,
 ) -> LikeArguments:
-    """The neighbours of every entry along a named axis, as a window: the building block of stencils.
+    """Return the neighbors of every element along a named axis as a window: the building block of stencils.
 
     Args:
       x: a named array.
-      axis: the axis whose neighbours are meant.
-      before: how many entries before each one the window holds.
-      after: how many after it.
-      mode: what stands beyond the ends: `"zero"`, `"constant"` (`fill_value`), `"wrap"` (periodic), or `"edge"` (the last entry
-        again).
-      fill_value: for `mode="constant"`.
-      out_axis: the name of the window's axis; default: it is the last positional axis.
+      axis: the axis of the neighbors.
+      before: the number of elements in the window before each element, by default 1.
+      after: the number of elements after it, by default 1.
+      mode: the values beyond the ends: `"zero"` (default), `"constant"` (`fill_value`), `"wrap"` (periodic), or `"edge"` (the
+        last element repeated).
+      fill_value: the value for `mode="constant"`, by default 0.
+      out_axis: the name of the window's axis; by default `None`, the last positional axis.
 
     Returns:
-      `x` with one more axis of size `before + 1 + after`; its entry `j` at `i` is entry `i + j - before` of `x`. Along a
-      sharded name each device gets the `before` and `after` rows at its boundary: two collective-permutes (more if a halo is
-      larger than a block). Under `jit` the window is not stored if what follows is elementwise or a sum.
+      `x` with one more axis of size `before + 1 + after`. Its element `j` at `i` is element `i + j - before` of `x`. Under
+      `jit` the window is not materialized if the next operation is elementwise or a sum.
+
+    Communication: along a sharded axis each device receives the `before` and `after` rows at its boundary. This takes two
+    collective-permutes, or more if a halo is larger than a block.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.
@@ -262,7 +271,7 @@ def halo(
     before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
     axis = unwrap_single(axis, dims_of(x))
     if mode not in _MODES:
-        raise PositionalAxisError(f"halo: mode={format_value(mode)} is none of {show_names(_MODES)}.")
+        raise PositionalAxisError(f"halo: mode must be one of {show_names(_MODES)}, got {format_value(mode)}.")
     value = 0 if mode == "zero" else fill_value
     if _MODES[mode] == "fill":
         _check_fill("halo", "fill_value", value, x)
@@ -283,16 +292,14 @@ def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, va
     window = refilled(window, site.dim, site.old)
     if out_axis is None:
         return make_result(window, (*site.dims, None))
-    # The window's axis comes in as a positional one, so that it is cut if its name is on a mesh axis.
+    # The window's axis is first a positional axis, so that it is sliced if its name is sharded.
     return named(make_result(window, (*site.dims, None)), {site.dims.count(None): out_axis})
 
 
 _PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
 
 
-_NOT_PADDED = (
-    "a width without names is for those only. Write the names with it, as in pad_width={{{last!r}: (1, 2)}}; it has {names}."
-)
+_NOT_PADDED = "a width without names applies to those only. Write the names with it, as in pad_width={{{last!r}: (1, 2)}}; it has {names}."
 
 
 def _is_by_name(array: Any = None, pad_width: Any = None, *_: Any, **__: Any) -> bool:
@@ -309,27 +316,29 @@ def pad(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> LikeArguments:
-    """Pads an array at the ends of its axes.
+    """Pad an array at the ends of its axes.
 
     Args:
       array: an array, named or not.
-      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes; or
-        what `jnp.pad` takes, for the positional axes.
-      mode: as in `jnp.pad`.
-      constant_values: for `mode="constant"`: a scalar, or what `jnp.pad` takes if `pad_width` is not a dict.
-      out_axis: new names for named axes, `{"k": "k_padded"}`, or `"k_padded"` where there is one axis. In a mapped function a name
-        that has a size there keeps it, and what is larger needs another name.
+      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes. Or
+        the argument of `jnp.pad`, for the positional axes.
+      mode: as in `jnp.pad`; by default `"constant"`.
+      constant_values: for `mode="constant"`: a scalar, by default 0, or the argument of `jnp.pad` if `pad_width` is not a
+        dict.
+      out_axis: new names for named axes, `{"k": "k_padded"}`, or `"k_padded"` for one axis; by default `None`. In a mapped
+        function a name with a known size keeps it, so a larger result needs another name.
       **options: as in `jnp.pad`.
 
     Returns:
-      The padded array. Along a sharded name rows move to the neighbours only, as far as blocks shift; never the whole axis,
-      unless the new name is not sharded: then it is gathered. The modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and
-      `"symmetric"` work this way. The others, statistics and ramps, gather the axis.
+      The padded array.
+
+    Communication: along a sharded axis rows move only to neighboring devices, as far as blocks shift. The axis is gathered
+    only if the new name is not sharded. This holds for the modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and
+    `"symmetric"`. The others, statistics and ramps, gather the axis.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
-        axes.
+      AxisNotFoundError: the array lacks a named axis.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
@@ -339,17 +348,17 @@ def pad(
     if isinstance(pad_width, str):
         width = (1, 2) if isinstance(mode, str) or callable(mode) else mode
         raise ArgumentTypeError(
-            f"pad: pad_width={format_value(pad_width)} is a name; write how much with it, nx.pad(x, "
+            f"pad: pad_width={format_value(pad_width)} is an axis name. Write it with the width, nx.pad(x, "
             f"{{{format_value(pad_width)}: {format_value(width)}}})."
         )
     if mode == "constant":
         options = _constant_options(constant_values, options)
     if mode not in _PAD_MODES and not callable(mode):
-        raise ArgumentError(f"pad: mode={format_value(mode)} is not a mode of jnp.pad; these are {', '.join(_PAD_MODES)}.")
+        raise ArgumentError(f"pad: mode must be a function or one of {', '.join(_PAD_MODES)}, got {format_value(mode)}.")
     if not isinstance(pad_width, Mapping):
         if out_axis:
             raise ArgumentError(
-                f"pad: out_axis={format_value(out_axis)} is for named axes; write pad_width as a dict, {{'k': (1, 2)}}."
+                f"pad: out_axis={format_value(out_axis)} is only for named axes. Write pad_width as a dict, {{'k': (1, 2)}}."
             )
         return Lifted(lambda data: jnp.pad(data, pad_width, mode, **options), "pad")(array)
     renamed = new_names("pad", out_axis, pad_width, f"pad_width={pad_width!r}")
@@ -375,7 +384,7 @@ def _constant_options(values: Any, others: Mapping[str, Any]) -> dict[str, Any]:
     if others:
         raise ArgumentError(
             f"pad: mode='constant' takes constant_values= only, not {', '.join(f'{name}=' for name in others)}. "
-            "Named axes are the keys of pad_width={'k': (1, 2)}, and their new names go in out_axis={'k': 'k2'}."
+            "Named axes are the keys of pad_width={'k': (1, 2)}, and their new names are out_axis={'k': 'k2'}."
         )
     return {"constant_values": values}
 
@@ -405,7 +414,7 @@ def _pad_one(
 
 
 def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[Any], Any]) -> Any:
-    """`whole(data)` where the axis is in one block; gathers it if it is not."""
+    """Apply `whole(data)` to the complete axis, which is gathered if it is sharded."""
     dims, new = site.result(out_axis, size)
 
     def compute(keep: frozenset[str]) -> Any:
@@ -419,13 +428,13 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
 def diff(
     a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
 ) -> Any:
-    """The `n`-th differences; several entries in front or behind along a name are in `namespaces.forms`, which users see.
+    """Compute the `n`-th differences; `namespaces.extended_signatures` has the public form with several prepended elements.
 
-    Along a sharded name each device gets the rows that it lacks of the next block.
+    Communication: along a sharded axis each device receives the rows of the next block that it lacks.
     """
     n = as_integer("diff", "n", n, 0)
     if not is_name(axis):
-        position_of("diff", a, axis)  # which says what it is, if it is none
+        position_of("diff", a, axis)  # raises for an invalid axis
         return Lifted(lambda data, p, q: jnp.diff(data, n, axis, p, q), "diff")(a, prepend, append)
     if n == 0:
         site = along("diff", a, axis, supports_padding=True)
@@ -434,8 +443,8 @@ def diff(
     for end in ends:
         if axis in dims_of(end):
             raise AxisSizeError(
-                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a name prepend and append are one entry, without that "
-                "name."
+                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a named axis prepend and append are single elements, without that "
+                "axis."
             )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
@@ -462,14 +471,14 @@ def diff(
 
 
 def _broadcast_to_all(op: str, a: Any, others: Sequence[Any]) -> Any:
-    """`a` with the names, positional axes and element type of the others too."""
+    """Broadcast `a` to the names, positional axes and dtype of the others."""
     datas, dims = align(op, a, *others)
     shape = jnp.broadcast_shapes(*(np.shape(data) for data in datas))
     return make_in_region(jnp.broadcast_to(datas[0], shape).astype(jnp.result_type(*datas)), dims)
 
 
 def _entry(end: Any, site: Along, data: Any) -> Any:
-    """`end` as one row along the axis of `site`."""
+    """Expand `end` to one row along the axis of `site`."""
     like = tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)
     (_, value), _ = align(site.op, make_in_region(lax.index_in_dim(data, 0, site.dim, keepdims=False), like), end)
     value = jnp.asarray(value)

@@ -1,6 +1,6 @@
-"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, with windows, strides and padding. In `nx.nn`.
+"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, with windows, strides and padding, in `nx.nn`.
 
-Over a sharded axis a device gets the rows that its windows reach beyond its block, and computes its part of the result.
+Over a sharded axis a device receives the rows that its windows need beyond its block, and computes its own block.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _plans(
 ) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
     if not isinstance(window, Mapping) or not window:
         raise ArgumentTypeError(
-            f"{op}: the window {format_value(window)} is not a mapping; write a dict from names to sizes, {{'h': 2, 'w': 2}}."
+            f"{op}: the window must be a dict from names to sizes, such as {{'h': 2, 'w': 2}}, got {format_value(window)}."
         )
     axes = tuple(window)
     sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
@@ -55,7 +55,7 @@ def _plans(
     plans = []
     for i, name in enumerate(axes):
         pair = padding_of(op, padding, axes, i, along(op, x, name, supports_padding=True).size, steps[i], sizes[i])
-        if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may lie in the padding alone
+        if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may contain padding only
             raise ArgumentError(
                 f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the window, {sizes[i]}."
             )
@@ -64,7 +64,7 @@ def _plans(
 
 
 def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: tuple[int, ...], fill: Any, combine: Any) -> Any:
-    """`combine` over every window; `fill` is its neutral element."""
+    """Apply `combine` to every window; `fill` is its neutral element."""
     dims = tuple(next((plan.out_axis for plan in plans if plan.axis == dim), dim) for dim in x._dims)
     gathered = frozenset[str]().union(*(plan.gathered for plan in plans))
 
@@ -77,7 +77,7 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
         axes = {plan.axis for plan in plans}
         data = whole_for_partitioner(value._data, x._dims, axes)
         pooled = lax.reduce_window(data, fill, combine, lengths, steps, "VALID")
-        if combine is not lax.add and jnp.issubdtype(data.dtype, jnp.floating) and on_cpus():  # XLA drops NaN there
+        if combine is not lax.add and jnp.issubdtype(data.dtype, jnp.floating) and on_cpus():  # XLA drops NaN on CPU
             is_nan = lax.ne(data, data).astype(jnp.int32)
             has_nan = lax.reduce_window(is_nan, np.int32(0), lax.max, lengths, steps, "VALID")
             pooled = jnp.where(has_nan > 0, jnp.asarray(jnp.nan, data.dtype), pooled)
@@ -100,25 +100,27 @@ def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis:
 _WINDOWS = """
 
     Args:
-      x: a named array. Axes without a window are batch axes.
-      window: the size of the window for every axis that is pooled over, `{{"h": 2, "w": 2}}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
-        windows tile the axis.
-      padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
-        `(before, after)` for each axis, also in a dict. {padded}{more}
-      out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` where there is one axis; needed in a mapped function for those
-        whose size changes.
+        x: a named array. Axes without a window are batch axes.
+        window: the size of the window for every pooled axis, `{{"h": 2, "w": 2}}`.
+        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+          so that windows tile the axis.
+        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+          `(before, after)` for each axis, also in a dict. {padded}{more}
+        out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+          function for axes that change their size.
 
-    Returns:
-      {returns} Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
-      gradient is `jax.lax.reduce_window`'s{gradient}
+      Returns:
+        {returns} The gradient is the same as for `jax.lax.reduce_window`{gradient}
 
-    Raises:
-      AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
-        divide over its mesh axes.
-      ArgumentTypeError: the window is not a mapping.
+      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+      its mesh axes.
+
+      Raises:
+        AxisNotFoundError: `x` lacks an axis.
+        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+          over its mesh axes.
+        ArgumentTypeError: the window is not a mapping.
 
 """
 
@@ -132,7 +134,7 @@ def max_pool(
     padding: Any = "VALID",
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
-    """The maximum over windows of named axes.
+    """Take the maximum over windows of named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 5.0, 2.0, 3.0]), ["w"])
@@ -151,7 +153,7 @@ def min_pool(
     padding: Any = "VALID",
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
-    """The minimum over windows of named axes.
+    """Take the minimum over windows of named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 5.0, 2.0, 3.0]), ["w"])
@@ -171,7 +173,7 @@ def avg_pool(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> LikeArguments:
-    """The mean over windows of named axes.
+    """Average over windows of named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 5.0, 2.0, 3.0]), ["w"])
@@ -187,7 +189,7 @@ def avg_pool(
         if count_include_pad:
             total = _ELEMENTWISE["divide"](total, np.asarray(size, x.dtype))
             continue
-        # How many entries of each window lie within the axis.
+        # The number of elements of each window within the axis.
         begin = plan.first + step * np.arange(plan.size)
         count = np.minimum(begin + size, x.named_shape[plan.axis]) - np.maximum(begin, 0)
         total = _ELEMENTWISE["divide"](total, named(jnp.asarray(count, x.dtype), [plan.out_axis]))
@@ -199,13 +201,14 @@ def _describe(function: Callable[..., Any], **texts: str) -> None:
     function.__doc__ = joined(summary, _WINDOWS.format(**{"more": "", "gradient": ".", **texts}), examples)
 
 
-_ties = ": of equal extrema the first one has it."
+_ties = ": among equal extrema the first one receives it."
 _describe(max_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties)
 _describe(min_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties)
 _describe(
     avg_pool,
     padded="Padding is zero.",
-    more="\n      count_include_pad: whether windows that reach into the padding are divided by their size, or by what lies within the axis.",
+    more="\n      count_include_pad: if `True` (default), windows that include padding are divided by their size. If `False`, they are\n"
+    "        divided by the number of their elements within the axis.",
     returns="An array of floats.",
 )
 

@@ -1,7 +1,7 @@
-"""Resizing along named axes: `resize`, in `nx.image`.
+"""`resize`, in `nx.image`: resizing along named axes.
 
-An entry of the result is a weighted sum of a few rows of the axis, with weights that are known when the program is compiled:
-JAX's own. Over a sharded axis a device gets the rows that its entries need.
+An element of the result is a weighted sum of a few rows of the axis, with static weights from JAX. Over a sharded axis a
+device receives the rows that its elements need.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ def resize(
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Any:
-    """Resizes an array along named axes, by interpolation, as `jax.image.resize` does.
+    """Resize an array along named axes by interpolation, as `jax.image.resize`.
 
     Args:
       image: an array, named or not.
-      shape: new sizes by name, `{"h": 64, "w": 64}`: all other axes are batch axes. Or the positional shape, as in `jax.image.resize`;
-        then names are batch axes.
+      shape: new sizes by name, `{"h": 64, "w": 64}`, with all other axes as batch axes. Or the positional shape, as in
+        `jax.image.resize`, with named axes as batch axes.
       method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in `jax.image.resize`.
-      antialias: whether to smooth where an axis gets smaller.
-      precision: of the weighted sums.
-      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function
-        for axes whose size changes.
+      antialias: if `True` (default), smooth if an axis shrinks.
+      precision: the precision of the weighted sums, by default `lax.Precision.HIGHEST`.
+      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a
+        mapped function for axes that change their size.
 
     Returns:
-      The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows next to
-      its block that its entries need, by collective-permutes; an axis is gathered where its new name is not on the same mesh
-      axes.
+      The resized array, of floats (of the same dtype for `"nearest"`).
+
+    Communication: along a sharded axis each device receives the rows next to its block that its elements need, by
+    collective-permutes. An axis is gathered if its new name is not sharded over the same mesh axes.
 
     Raises:
-      AxisNotFoundError: `image` lacks a name.
-      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
-        axes.
+      AxisNotFoundError: `image` lacks a named axis.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
       ArgumentTypeError: `out_axis` is given with a positional shape.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -71,7 +71,7 @@ def resize(
     if not isinstance(shape, Mapping):
         if out_axis is not None:
             raise ArgumentTypeError(
-                f"resize: out_axis={format_value(out_axis)} goes with sizes by name, shape={{'h': 64}}; the shape is {format_value(shape)}."
+                f"resize: out_axis={format_value(out_axis)} requires sizes by name, shape={{'h': 64}}, got shape={format_value(shape)}."
             )
         return Lifted(lambda data: jax.image.resize(data, shape, method, antialias, precision), "resize")(image)
     renamed = new_names("resize", out_axis, shape, f"shape={dict(shape)!r}")
@@ -112,13 +112,13 @@ def _resize_one(
 
 @functools.lru_cache(maxsize=256)
 def _weights(before: int, after: int, method: Any, antialias: bool) -> np.ndarray:
-    """The matrix that JAX resizes a vector with: what it makes of the unit vectors."""
+    """Return the matrix with which JAX resizes a vector, from resized unit vectors."""
     with without_mesh(), jax.ensure_compile_time_eval():
         return np.asarray(jax.image.resize(jnp.eye(before), (after, before), method, antialias))
 
 
 def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], Any]) -> Any:
-    """Each device's part: the rows that have weights there, and these weights."""
+    """Compute each device's block from its nonzero weights and the rows that they apply to."""
     devices = site.blocks(site.old)
     parts = weights.reshape(devices, -1, site.size)
     used = [np.flatnonzero(part.any(0)) for part in parts]

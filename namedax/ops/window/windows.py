@@ -1,7 +1,7 @@
-"""Windows along several named axes: what convolutions and pooling have in common.
+"""Windows along several named axes, for convolutions and pooling.
 
-An output entry reads a window of an axis. A plan says which rows the windows of a device reach, and where the output lives; `spread`
-gives every device these rows, by collective-permutes of what it lacks.
+An output element reads a window of an axis. A plan contains the rows that the windows of a device reach, and the sharding of
+the output. `spread` gives every device these rows, by collective-permutes of the rows that it lacks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Axes = tuple[str, ...]
 
 
 class Window:
-    """The name of an axis while it holds windows of another."""
+    """The name of an axis that holds windows of another axis."""
 
     def __init__(self, axis: Hashable):
         self.axis = axis
@@ -51,7 +51,7 @@ class Window:
 
 
 def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> Any:
-    """`data` whose dimensions of the names `axes` XLA's partitioner does not cut, where it is what cuts.
+    """Prevent XLA's partitioner from sharding the dimensions of `data` with the names `axes`, if it is in use.
 
     It computes wrong gradients of windows that overlap, have strides, or are dilated.
     """
@@ -59,17 +59,17 @@ def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> An
 
 
 class Plan(Record):
-    """Which rows of one axis the windows of each device reach.
+    """The rows of one axis that the windows of each device reach.
 
     Attributes:
       axis: the axis.
-      out_axis: its name in the result.
+      out_axis: the name of the axis in the result.
       size: the size of the result.
-      old: the mesh axes that it is on.
-      new: the mesh axes that the result is on.
+      old: the mesh axes of the axis.
+      new: the mesh axes of the result.
       first: the first row that device 0 reads, negative for padding.
-      step: how many rows further the next device begins.
-      length: how many rows a device reads.
+      step: the distance of the first rows of adjacent devices.
+      length: the number of rows that a device reads.
     """
 
     axis: Hashable
@@ -83,15 +83,15 @@ class Plan(Record):
 
     @property
     def gathered(self) -> frozenset[str]:
-        """The mesh axes that the axis is on and the result is not."""
+        """Return the mesh axes of the axis that do not shard the result."""
         return frozenset(self.old) - frozenset(self.new)
 
 
 def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[Any, ...]:
-    """One entry for every axis: of one number for all, a sequence, or a dict by name.
+    """Return one value for every axis, from one number for all, a sequence, or a dict by name.
 
     Raises:
-      PositionalAxisError: there are too few or too many.
+      PositionalAxisError: there are too few or too many values.
     """
     if isinstance(value, (int, np.integer)):
         return (int(value),) * len(axes)
@@ -105,16 +105,16 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
     values = tuple(value)
     if len(values) != len(axes):
         raise PositionalAxisError(
-            f"{op}: {what}={format_value(value)} has {len(values)} entries for {len(axes)} axes; give one number, or one for each axis."
+            f"{op}: {what}={format_value(value)} has {len(values)} values for {len(axes)} axes. Pass one number, or one for each axis."
         )
     return values
 
 
 def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int) -> tuple[int, int]:
-    """How many rows are added before and after the axis `axes[i]`, over which windows of `reach` rows go in steps of `stride`.
+    """Return the rows to add before and after `axes[i]`, for windows of `reach` rows in steps of `stride`.
 
     Raises:
-      PositionalAxisError: `padding` is neither a known word nor a pair for every axis.
+      PositionalAxisError: `padding` is neither a known string nor a pair for every axis.
     """
     if isinstance(padding, str):
         if padding.upper() == "VALID":
@@ -123,14 +123,14 @@ def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: in
             total = max(0, (-(-size // stride) - 1) * stride + reach - size)
             return total // 2, total - total // 2
         raise PositionalAxisError(
-            f"{op}: padding={format_value(padding)} is neither 'SAME' nor 'VALID' nor a pair (before, after) for each axis."
+            f"{op}: padding must be 'SAME', 'VALID' or a pair (before, after) for each axis, got {format_value(padding)}."
         )
     if isinstance(padding, Mapping):
         padding = per_axis(op, "padding", padding, axes)
     pairs = tuple(padding) if isinstance(padding, Iterable) else ()
     if len(pairs) != len(axes):
         raise PositionalAxisError(
-            f"{op}: padding={format_value(padding)} has {len(pairs)} entries for {len(axes)} axes; give a pair (before, after) for each."
+            f"{op}: padding={format_value(padding)} has {len(pairs)} pairs for {len(axes)} axes. Pass a pair (before, after) for each."
         )
     try:
         low, high = (int(n) for n in pairs[i])
@@ -144,17 +144,18 @@ def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: in
 def plan_window(
     op: str, x: Any, axis: Hashable, out_axis: Hashable | None, what: str, reach: int, stride: int, padding: tuple[int, int]
 ) -> Plan:
-    """The plan of windows of `reach` rows, in steps of `stride`, along one axis.
+    """Plan windows of `reach` rows, in steps of `stride`, along one axis.
 
     Raises:
-      AxisSizeError: no window fits; or in a mapped function the result has a size that its name does not have, or that does not divide.
+      AxisSizeError: no window fits, or the size of the result differs from its name's size in the mapped function or does not
+        divide.
     """
     site = along(op, x, axis, supports_padding=True)
     low, high = padding
     size = max(0, (site.size + low + high - reach) // stride + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: the {what} reaches over {reach} entries of axis {format_value(axis)}, which has {site.size + low + high} with its padding."
+            f"{op}: the {what} covers {reach} elements, but axis {format_value(axis)} has {site.size + low + high} including its padding."
         )
     dims, new = site.result(out_axis, size)
     block = site.block(new, size)
@@ -162,12 +163,14 @@ def plan_window(
 
 
 def transposed_padding(op: str, padding: Any, axes: Sequence[Hashable], i: int, stride: int, reach: int) -> tuple[int, int]:
-    """As `padding_of`, for a transposed convolution: rows before and after the axis with `stride - 1` zeros between its entries."""
-    if isinstance(padding, str) and padding.upper() == "SAME":  # the result has size * stride entries
+    """Return the padding as `padding_of`, for a transposed convolution with `stride - 1` zeros between the elements of an axis."""
+    if isinstance(padding, str) and padding.upper() == "SAME":  # the result has size * stride elements
         total = reach + stride - 2
         before = reach - 1 if stride > reach - 1 else -(-total // 2)
         return before, total - before
-    if isinstance(padding, str) and padding.upper() == "VALID":  # every product of an entry and the kernel is in the result
+    if (
+        isinstance(padding, str) and padding.upper() == "VALID"
+    ):  # the result includes every product of an element and the kernel
         return reach - 1, reach - 1 + max(stride - reach, 0)
     return padding_of(op, padding, axes, i, 0, stride, reach)
 
@@ -175,25 +178,25 @@ def transposed_padding(op: str, padding: Any, axes: Sequence[Hashable], i: int, 
 def plan_transposed(
     op: str, x: Any, axis: Hashable, out_axis: Hashable | None, reach: int, stride: int, padding: tuple[int, int]
 ) -> tuple[Plan, tuple[int, int]]:
-    """The plan of a transposed convolution along one axis, and the padding of what a device has with zeros between its entries.
+    """Plan a transposed convolution along one axis; also return the padding of a device's rows with zeros between them.
 
     Raises:
-      AxisSizeError: nothing is left; in a mapped function the result has a size that its name does not have, or that does not divide; or
-        its blocks begin between two entries of the axis.
+      AxisSizeError: the result is empty, or its size differs from its name's size in the mapped function or does not divide.
+        Also if its blocks begin between two elements of the axis.
     """
     site = along(op, x, axis)
     low, high = padding
     size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: with the padding {padding} nothing is left of axis {format_value(axis)}, which has {site.size} entries."
+            f"{op}: the padding {padding} leaves no element of axis {format_value(axis)}, which has {site.size} elements."
         )
     dims, new = site.result(out_axis, size)
     devices = site.blocks(new)
     block = size // devices
     if devices > 1 and block % stride:
         raise AxisSizeError(
-            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} entries over mesh axes {new}, which is not a multiple of the "
+            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} elements over mesh axes {new}, which is not a multiple of the "
             f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {format_value(axis)} divides), or another out_axis."
         )
     first = -(low // stride)
@@ -204,14 +207,14 @@ def plan_transposed(
 
 
 def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0) -> NamedArray:
-    """The rows that the windows of this device reach; their axes are called `Window(axis)`. Padding is `fill`.
+    """Give this device the rows that its windows reach, along axes named `Window(axis)`, with `fill` as padding.
 
     Args:
       op: the operation.
       x: the local block.
-      plans: one for each axis.
-      keep: mesh axes over which the result must vary, if axes are gathered.
-      fill: what stands in the padding.
+      plans: the plans, one for each axis.
+      keep: the mesh axes over which the result must vary if axes are gathered.
+      fill: the value of the padding, by default 0.
     """
     value = x
     for plan in plans:
@@ -227,14 +230,14 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
 
 
 def refilled_windows(data: Any, dims: Dims, plans: Iterable[Plan]) -> Any:
-    """The result of windows, with copies of its last real entry for padding."""
+    """Replace padding in the result of windows by copies of its last real element."""
     for plan in plans:
         data = refilled(data, dims.index(plan.out_axis), plan.new)
     return data
 
 
 def check_together(op: str, dims: Dims) -> None:
-    """Raises where two axes of a result are on one mesh axis."""
+    """Raise if two axes of a result are sharded over one mesh axis."""
     region = ambient()
     if region is not None and region.resources:
         region.check_placement(op, [dim for dim in dims if dim is not None])
