@@ -144,14 +144,13 @@ def xmap(
     sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
     parameters = _parameter_names(fun)
     donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
-    options = XmapOptions(
-        copied(in_axes), copied(out_axes), sizes, resources, mesh, donated, static, partitioning, overlap, skipped, jit
-    )
+    options = XmapOptions(in_axes, out_axes, sizes, resources, mesh, donated, static, partitioning, overlap, skipped, jit)
     with _wrapping:  # two threads that wrap one function get one wrapper, with its compiled program
         shared = _shared(fun, options.key())
         known = shared.wrapper() if shared.wrapper is not None else None
         if known is None:
-            known = Xmapped(fun, options, parameters, shared)
+            own = options.replace(in_axes=copied(in_axes), out_axes=copied(out_axes))  # users may change theirs
+            known = Xmapped(fun, own, parameters, shared)
             if jit and shared.jitted is None:
                 shared.jitted = _jit(known)
             shared.wrapper = weakref.ref(known)
