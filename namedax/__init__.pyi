@@ -1,11 +1,11 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """namedax: named-axis arrays for JAX.
 
-Write a model over axis names; decide afterwards, in one dictionary (`axis_resources`), which names live on which hardware.
+Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which hardware each axis is sharded.
 
-This file is the whole public face, a line for each name. Arrays with their methods and `xmap` are imported with it, all else when it is
-first touched. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) have their names from JAX; what they are to
-an editor stands in the stubs beside them, which `make stubs` writes.
+The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its methods and `xmap` are imported with the
+package, other names on first access. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from
+JAX. Stubs beside the modules describe all names to editors and type checkers; `make stubs` writes them.
 """
 
 import builtins
@@ -107,9 +107,9 @@ from namedax.numpy import left_shift as left_shift
 from namedax.numpy import less as less
 from namedax.numpy import less_equal as less_equal
 from namedax.numpy import log as log
+from namedax.numpy import log10 as log10
 from namedax.numpy import log1p as log1p
 from namedax.numpy import log2 as log2
-from namedax.numpy import log10 as log10
 from namedax.numpy import logaddexp as logaddexp
 from namedax.numpy import logaddexp2 as logaddexp2
 from namedax.numpy import logical_and as logical_and
@@ -463,8 +463,6 @@ def nancumprod(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: b
 def nancumsum(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
 def nancumsum(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
-def argmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-def argmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
 def amax(
     x: ArrayLike,
     axis: Axis = None,
@@ -473,6 +471,16 @@ def amax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array: ...
+def amin(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def argmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def argmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
 def max(
     x: ArrayLike,
     axis: Axis = None,
@@ -482,14 +490,6 @@ def max(
     where: ArrayLike | None = None,
 ) -> Array: ...
 def max_with_index(x: Any, axis: Axis) -> Any: ...
-def amin(
-    x: ArrayLike,
-    axis: Axis = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> Array: ...
 def min(
     x: ArrayLike,
     axis: Axis = None,
