@@ -7,7 +7,7 @@ are found before its block (a cumulative sum), so it knows the places of those t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ from namedax.ops.shape.triangles import index_along
 from namedax.ops.sorting.sorting import FUNCTIONS as _SORTING
 from namedax.ops.window.neighbours import shift
 
-__all__ = ["FUNCTIONS", "nonzero", "unique"]
+__all__ = ["nonzero", "unique"]
 
 _where, _isnan = _ELEMENTWISE["where"], _ELEMENTWISE["isnan"]
 _sum, _cumsum = REDUCTIONS["sum"], _SCANS["cumsum"]
@@ -268,6 +268,3 @@ def _unique(
 def _at_first(op: str, x: Any, axis: Hashable) -> Any:
     """The entry of `x` at index 0."""
     return read(op, x, {axis: 0})
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"nonzero": nonzero, "unique": unique}
