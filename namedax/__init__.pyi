@@ -1,11 +1,11 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """namedax: named-axis arrays for JAX.
 
-Write a model over axis names; decide afterwards, in one dictionary (`axis_resources`), which names live on which hardware.
+Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which hardware each axis is sharded.
 
-This file is the whole public face, a line for each name. Arrays with their methods and `xmap` are imported with it, all else when it is
-first touched. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) have their names from JAX; what they are to
-an editor stands in the stubs beside them, which `make stubs` writes.
+The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its methods and `xmap` are imported with the
+package, other names on first access. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from
+JAX. Stubs beside the modules describe all names to editors and type checkers; `make stubs` writes them.
 """
 
 import builtins
@@ -107,9 +107,9 @@ from namedax.numpy import left_shift as left_shift
 from namedax.numpy import less as less
 from namedax.numpy import less_equal as less_equal
 from namedax.numpy import log as log
+from namedax.numpy import log10 as log10
 from namedax.numpy import log1p as log1p
 from namedax.numpy import log2 as log2
-from namedax.numpy import log10 as log10
 from namedax.numpy import logaddexp as logaddexp
 from namedax.numpy import logaddexp2 as logaddexp2
 from namedax.numpy import logical_and as logical_and
@@ -463,8 +463,6 @@ def nancumprod(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: b
 def nancumsum(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
 def nancumsum(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
-def argmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-def argmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
 def amax(
     x: ArrayLike,
     axis: Axis = None,
@@ -473,6 +471,16 @@ def amax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array: ...
+def amin(
+    x: ArrayLike,
+    axis: Axis = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> Array: ...
+def argmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+def argmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
 def max(
     x: ArrayLike,
     axis: Axis = None,
@@ -482,14 +490,6 @@ def max(
     where: ArrayLike | None = None,
 ) -> Array: ...
 def max_with_index(x: Any, axis: Axis) -> Any: ...
-def amin(
-    x: ArrayLike,
-    axis: Axis = None,
-    *,
-    keepdims: bool = False,
-    initial: ArrayLike | None = None,
-    where: ArrayLike | None = None,
-) -> Array: ...
 def min(
     x: ArrayLike,
     axis: Axis = None,
@@ -573,38 +573,40 @@ def broadcast_to(
 def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> Array: ...
 @overload
 def named(array: ArrayLike, axes: Any) -> NamedArray:
-    """Gives names to positional axes."""
+    """Name positional axes."""
 @overload
 def named(array: Any, axes: Any) -> Any:
-    """Gives names to positional axes.
+    """Name positional axes.
 
     Args:
       array: an array, or a pytree of arrays.
-      axes: an axis mapping, or a pytree prefix of mappings: a dict from positions to names, a list with one entry per axis, or
-        a list that ends with `...`.
+      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional axes to names, a list with
+        one element per axis, or a list that ends with `...`.
 
     Returns:
-      Named arrays; a plain array where the mapping names nothing. In a mapped body a positional array is the same on every
-      device, and of a mapped name each device keeps its block.
+      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array is the same on every
+      device, and each device keeps its block of a mapped axis.
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
-      AxisSizeError: the name has a different size in the mapped function.
+      AxisSizeError: the axis has a different size in the mapped function.
     """
 @overload
 def positional(x: ArrayLike, axes: Any) -> jax.Array:
-    """Gives positions to all named axes."""
+    """Convert all named axes to positional axes."""
 @overload
 def positional(x: Any, axes: Any) -> Any:
-    """Gives positions to all named axes.
+    """Convert all named axes to positional axes.
 
     Args:
       x: a named array, or a pytree of them.
       axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count in the result.
 
     Returns:
-      Plain `jax.Array`s. In a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
-      all-gather).
+      Plain `jax.Array`s.
+
+    Communication: in a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
+    all-gather).
 
     Raises:
       NamedAxesLeftError: a name is not placed.
@@ -612,20 +614,21 @@ def positional(x: Any, axes: Any) -> Any:
     """
 @overload
 def untag(x: ArrayLike, axes: Any) -> Array:
-    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`."""
+    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`."""
 @overload
 def untag(x: Any, axes: Any) -> Any:
-    """Gives positions to some of the named axes; the others stay named. A partial `nx.positional`.
+    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
-      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings; positions count among the
-        positional axes of the result.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings. Positions count
+        among the positional axes of the result.
 
     Returns:
-      Arrays with the names that the mapping does not place, in front. In a mapped body a positional axis is whole on every device, so a
-      sharded axis that becomes one is gathered (one all-gather); its gradient is a reduce-scatter where the result was combined with
-      values that vary over the same mesh axes.
+      Arrays with the remaining named axes in front.
+
+    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis is gathered (one
+    all-gather). The gradient is a reduce-scatter if the result was combined with values that vary over the same mesh axes.
 
     Raises:
       AxisNotFoundError: an array lacks a name that the mapping places.
@@ -725,7 +728,7 @@ def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> Array: ...
 def reduce(x: ArrayLike, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array: ...
 @overload
 def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array:
-    """Repeats an array along new axes, by a pattern, or its entries along an axis that it has."""
+    """Repeat an array along new axes, by a pattern, or its elements along an existing axis."""
 @overload
 def repeat(
     x: ArrayLike,
@@ -735,23 +738,27 @@ def repeat(
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
 ) -> Array:
-    """Repeats an array along new axes, by a pattern, or its entries along an axis that it has.
+    """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
-    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges, and repeats the array along the axes that stand on the right
-    only, as einops does. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`. So is the method `x.repeat`.
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops. The array is repeated
+    along the axes that appear on the right only. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`, like the method
+    `x.repeat`.
 
     Args:
       x: an array, named or not.
-      repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
-        or an integer array with one for each.
-      axis: without a pattern: a position or a name; `None`: the flattened positional axes. It must be given where all axes have names.
-      total_repeat_length: as in `nx.numpy.repeat`.
-      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
-      **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
+      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w 2)"`. Otherwise the number
+        of repetitions of each element: a number, or an integer array with one for each.
+      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional axes. Required if every
+        axis is named.
+      total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
+      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
+      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped function by default.
 
     Returns:
-      The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent. Entries along an axis: see
-      `nx.numpy.repeat`.
+      The repeated array.
+
+    Communication: along a sharded new axis, none; every device makes its own block. For elements along an axis, see
+    `nx.numpy.repeat`.
 
     Raises:
       RearrangeError: as in `rearrange`, or a new axis has no size.

@@ -15,27 +15,27 @@ def resize(
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Any:
-    """Resizes an array along named axes, by interpolation, as `jax.image.resize` does.
+    """Resize an array along named axes by interpolation, as `jax.image.resize`.
 
     Args:
       image: an array, named or not.
-      shape: new sizes by name, `{"h": 64, "w": 64}`: all other axes are batch axes. Or the positional shape, as in `jax.image.resize`;
-        then names are batch axes.
+      shape: new sizes by name, `{"h": 64, "w": 64}`, with all other axes as batch axes. Or the positional shape, as in
+        `jax.image.resize`, with named axes as batch axes.
       method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in `jax.image.resize`.
-      antialias: whether to smooth where an axis gets smaller.
-      precision: of the weighted sums.
-      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function
-        for axes whose size changes.
+      antialias: if `True` (default), smooth if an axis shrinks.
+      precision: the precision of the weighted sums, by default `lax.Precision.HIGHEST`.
+      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a
+        mapped function for axes that change their size.
 
     Returns:
-      The resized array, of floats (of the same type for `"nearest"`). Along a sharded axis each device gets the rows next to
-      its block that its entries need, by collective-permutes; an axis is gathered where its new name is not on the same mesh
-      axes.
+      The resized array, of floats (of the same dtype for `"nearest"`).
+
+    Communication: along a sharded axis each device receives the rows next to its block that its elements need, by
+    collective-permutes. An axis is gathered if its new name is not sharded over the same mesh axes.
 
     Raises:
-      AxisNotFoundError: `image` lacks a name.
-      AxisSizeError: in a mapped function a name has a different size than the result, or that does not divide over its mesh
-        axes.
+      AxisNotFoundError: `image` lacks a named axis.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
       ArgumentTypeError: `out_axis` is given with a positional shape.
     """
 def scale_and_translate(

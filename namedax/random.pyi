@@ -126,7 +126,7 @@ def categorical(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
-    """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`."""
+    """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`."""
 @overload
 def categorical(
     key: Any,
@@ -138,26 +138,27 @@ def categorical(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Indices along an axis of `logits`, drawn with the probabilities `softmax(logits, axis)`.
+    """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
     Args:
       key: a key, or a named array of keys.
-      logits: unnormalised log probabilities, named or not.
-      axis: the axis of the categories, a position or a name.
-      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with that of `logits` without
-        `axis`.
-      replace: whether one instance can draw a category several times.
-      mode: as in `jax.random.categorical`.
-      named_shape: sizes of the names to draw along.
-      out_sharding: as in `jax.random.categorical`, for arrays without names.
+      logits: unnormalized log probabilities, named or not.
+      axis: the axis of the categories, named or positional; by default -1.
+      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with the shape of `logits` without
+        `axis`; by default that shape.
+      replace: if `True` (default), one instance can draw a category several times.
+      mode: as in `jax.random.categorical`; by default `None`.
+      named_shape: the sizes of additional axes to draw along; by default none.
+      out_sharding: as in `jax.random.categorical`, for arrays without named axes; by default `None`.
 
     Returns:
-      Integers with the names of `named_shape` and of `logits`. The numbers are those of `jax.random.categorical` for the array
-      that has the names in front (those of `named_shape` in the order given, then the others, sorted) and, if `axis` is a
-      name, the categories last.
+      Integers with the axes of `named_shape` and of `logits`. The numbers equal `jax.random.categorical` for an array with
+      the named axes in front and, if `axis` is a name, the categories last. The names of `named_shape` come first in the
+      given order, then the others, sorted.
 
-    Sharded: every device adds its block of the noise to its block of the logits, and offers its best category: two all-reduces
-    of the result where the categories are sharded, otherwise nothing. Without replacement the logits are gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and offers its best category. Over
+    sharded categories this costs two all-reduces of the result, otherwise nothing. Without replacement the logits are
+    gathered.
     """
 @overload
 def cauchy(
@@ -207,7 +208,7 @@ def choice(
     *,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
-    """Random entries of `a` along an axis, or random numbers below `a`."""
+    """Draw random elements of `a` along an axis, or random numbers below `a`."""
 @overload
 def choice(
     key: Any,
@@ -218,25 +219,25 @@ def choice(
     axis: Axis = 0,
     mode: str | None = None,
 ) -> Array:
-    """Random entries of `a` along an axis, or random numbers below `a`.
+    """Draw random elements of `a` along an axis, or random numbers below `a`.
 
     Args:
       key: a key, or a named array of keys.
       a: an array, named or not, or an integer.
-      shape: the positional shape to draw. It stands where `axis` stood, or in front of the positional axes of `a` if that is a
-        name.
-      replace: whether an entry can be drawn several times.
-      p: probabilities along `axis`, with that name or one positional axis; default: all equal.
-      axis: a position or a name.
-      mode: as in `jax.random.choice`.
-      named_shape: sizes of the names to draw along. It may contain `axis`: a resampled axis.
+      shape: the positional shape to draw, by default `()`. It replaces a positional `axis`, or precedes the positional axes
+        of `a` if `axis` is a name.
+      replace: if `True` (default), an element can be drawn several times.
+      p: probabilities along `axis`, with that name or one positional axis; by default all equal.
+      axis: a positional or named axis, by default 0.
+      mode: as in `jax.random.choice`; by default `None`.
+      named_shape: the sizes of the named axes to draw along, by default none. It may contain `axis`: a resampled axis.
 
     Returns:
-      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Names of `a` that are drawn along are batch
+      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Axes of `a` in `named_shape` are batch
       axes.
 
-    Along a sharded name every device reads what it has, and one all-reduce of the result puts that together (one reduce-scatter
-    where the axis itself is drawn along); `a` is not gathered, `p` is.
+    Communication: along a sharded axis every device reads its own elements, and one all-reduce of the result combines them.
+    It is one reduce-scatter if `named_shape` contains the axis itself. `a` is not gathered, but `p` is.
     """
 def clone(key: Any) -> Any:
     """Clone a key for reuse"""
@@ -401,7 +402,7 @@ def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
 def key_data(keys: ArrayLike) -> Array:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: Any) -> Any:
-    """The generator that `keys` are for, as `jax.random.key_impl` says."""
+    """Return the generator of `keys`, as `jax.random.key_impl` does."""
 @overload
 def laplace(
     key: ArrayLike,
@@ -597,21 +598,22 @@ def pareto(
 ) -> Array:
     """Sample Pareto random values with given shape and float dtype."""
 def permutation(key: Any, x: Any, axis: Axis = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
-    """Permutes `x` at random along an axis.
+    """Permute `x` randomly along an axis.
 
     Args:
       key: a key, or a named array of keys: one permutation for each.
       x: an array, named or not, or an integer `n` for the numbers below `n`.
-      axis: a position or a name. For an integer `x`, a name is that of the result's axis.
-      independent: whether every slice along `axis` is permuted by itself, as in `jax.random.permutation`; then the array that
-        is permuted has the names in front, sorted.
-      out_sharding: as in `jax.random.permutation`, for arrays without names.
+      axis: a positional or named axis, by default 0. For an integer `x`, a name becomes the axis of the result.
+      independent: if `True`, every slice along `axis` is permuted independently, as in `jax.random.permutation`. The permuted
+        array then has the named axes in front, sorted. By default `False`.
+      out_sharding: as in `jax.random.permutation`, for arrays without named axes; by default `None`.
 
     Returns:
-      An array of the same type. Unless `independent`, all instances are permuted alike, by `jax.random.permutation(key, size)`.
+      An array of the same type. Unless `independent`, all instances have the same permutation, `jax.random.permutation(key,
+      size)`.
 
-    Along a sharded name the permutation is not known when the program is compiled: one reduce-scatter, of the whole axis. With
-    `independent` the array is gathered.
+    Communication: along a sharded axis the permutation is not known at compile time, so it costs one reduce-scatter of the
+    complete axis. With `independent` the array is gathered.
     """
 @overload
 def poisson(
@@ -695,10 +697,10 @@ def rayleigh(
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int]) -> NamedArray:
-    """New keys from one key, along positional axes or names."""
+    """Split one key into new keys, along positional or named axes."""
 @overload
 def split(key: Any, num: int | Sequence[int] | None = None) -> Array:
-    """New keys from one key, along positional axes or names.
+    """Split one key into new keys, along positional or named axes.
 
     See `nx.split`.
     """

@@ -14,6 +14,7 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "namedax"
 
 # From the bottom to the top. A module may import what stands in a lower room, and in its own.
 ROOMS = (
+    "public_names",  # the table of the public names, which imports nothing
     "errors",  # what can go wrong
     "core",  # what an array, a name and a region are
     "resources",  # where names live, and how blocks move
@@ -59,6 +60,7 @@ ROOMS = (
     "distributed",
     "checkpoints",  # places what it reads as parts of many processes are placed
     "testing",
+    "definitions",  # imports of the public names, for editors
     "",  # the face, namedax/__init__.py
 )
 # An import within a function needs a reason: the module that imports, what it imports, and why not at the top.

@@ -2,8 +2,9 @@
 
 `make stubs` writes them all; `python tools/stubs.py --check` names those that are stale, and fails if there are any.
 
-- `namedax/__init__.pyi`: the public face. The lines are those of `__init__.py`; a function gets a line of its own where its types say more than
-  its source does. Documentation and definition an editor finds in the source.
+- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A function gets a definition of its own where its types are
+  more precise than in its source. Editors find documentation and definition in the source.
+- `namedax/definitions.py`: an import of each public name from its module, which leads an editor from the stub to the source.
 - A stub beside each module that shows a namespace of JAX (`namedax.namespaces.lifting.Namespace`).
 - `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which are hung on it when namedax is imported.
 
@@ -30,6 +31,7 @@ from typing import Any
 import jax
 
 import namedax as nx
+from namedax import public_names
 from namedax.core import annotations
 from namedax.namespaces import lifting, operators
 from namedax.operands.axes import AXIS_PARAMETERS
@@ -357,25 +359,42 @@ def _only_batches(value: Any) -> bool:
 # --- the face ---------------------------------------------------------------------------------------------------------
 
 
+def _public() -> list[tuple[str, str]]:
+    """The public names with their modules, in the order of the modules."""
+    return sorted(public_names.homes().items(), key=lambda home: home[1])
+
+
+def _import_of(name: str, module: str) -> str:
+    return f"from {module} import {public_names.ALIASES.get(name, name)} as {name}"
+
+
+def definitions() -> str:
+    """`namedax/definitions.py`: the imports of all public names, from which an editor goes to a definition."""
+    lines = [
+        HEADER.format(version=jax.__version__),
+        "# ruff: noqa",
+        '"""Imports of the public names, for editors and type checkers only: they lead from the stub of the package to each definition."""',
+        "",
+        "from typing import TYPE_CHECKING",
+        "",
+        "if TYPE_CHECKING:",
+        *(f"    {_import_of(name, module)}" for name, module in _public()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def face() -> str:
     """`namedax/__init__.pyi`."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    lines = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("namedax")]
-    lines.sort(key=lambda node: (node.module != "namedax", node.module or ""))  # of two blocks
     stub = _Stub(nx.__all__)
-    for node in lines:
-        (alias,) = node.names
-        shown = alias.asname or alias.name
-        if shown.startswith("_"):
-            continue
+    for shown, module in _public():
         value = getattr(nx, shown)
-        line = f"from {node.module} import {alias.name} as {shown}"
-        if not isinstance(value, types.FunctionType) or node.module == "namedax.numpy":
+        line = _import_of(shown, module)
+        if not isinstance(value, types.FunctionType) or module == "namedax.numpy":
             stub.imports.append(line)
             continue
         signature = inspect.signature(value)
         like = _result_text(value) == "LikeArguments"
-        is_static = alias.name in _defined(node.module or "")
+        is_static = public_names.ALIASES.get(shown, shown) in _defined(module)
         if is_static and shown in _AS_WRITTEN:
             stub.imports.append(line)
             continue
@@ -525,7 +544,11 @@ def stubs() -> dict[pathlib.Path, str]:
     for root in (nx.numpy, nx.lax, nx.nn, nx.scipy):
         for info in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
             importlib.import_module(info.name)
-    found = {PACKAGE / "__init__.pyi": face(), PACKAGE / "core" / "methods.pyi": methods()}
+    found = {
+        PACKAGE / "__init__.pyi": face(),
+        PACKAGE / "definitions.py": definitions(),
+        PACKAGE / "core" / "methods.pyi": methods(),
+    }
     for name, space in lifting.NAMESPACES.items():
         path = PACKAGE.joinpath(*name.split(".")[1:])
         found[path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")] = namespace(space)

@@ -54,7 +54,7 @@ class Methods:
         """The values as another element type."""
     @property
     def at(self) -> At:
-        """`x.at`: entries of `x`, to be read with a mode or to be changed, as `jax.Array.at`, but by name."""
+        """Select elements of `x` for a read with a mode or for an update, like `jax.Array.at`, but by name."""
     def copy(self) -> NamedArray:
         """A copy of the array."""
     def dot(
@@ -66,32 +66,31 @@ class Methods:
         preferred_element_type: Any = None,
         overlap: Any = None,
     ) -> Array:
-        """Contraction of two arrays over the given names; all other axes are broadcast.
+        """Contract two arrays over the given named axes, and broadcast the other axes.
 
-        `nx.numpy.dot` is another function: it contracts positions, the last axis of one with the last but one of the other, and names are
-        batch axes.
+        `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with the last but one of the
+        other, and its named axes are batch axes.
 
         Args:
           x: a named array.
           y: a named array.
-          axis: a name, or a tuple of names, that both arrays have.
-          precision: as in `jax.lax.dot_general`.
-          preferred_element_type: the type to accumulate in and to return; by default that of the
-            operands.
-          overlap: as in `einsum`; useful where an operand's axis must move to meet the other operand.
+          axis: an axis name, or a tuple of names, that both arrays have.
+          precision: as in `jax.lax.dot_general`; by default `None`.
+          preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the operands.
+          overlap: as in `einsum`, by default the setting of `xmap`; useful if an operand must be resharded for the contraction.
 
         Returns:
-          An array with all names of both but the contracted ones. At most one operand has positional axes, or those of both are
-          equal and meet elementwise; for outer products of positional axes use `einsum`.
+          An array with all axes of both operands except the contracted ones. At most one operand has positional axes, or both
+          have equal positional shapes, which multiply elementwise; for outer products of positional axes use `einsum`.
 
-        Over a sharded name: one all-reduce of the result.
+        Communication: over a sharded axis, one all-reduce of the result.
 
         Raises:
-          AxisNotFoundError: an operand lacks a name.
-          AxisNameError: a name is given twice.
-          AxisSizeError: a name has two sizes.
+          AxisNotFoundError: an operand lacks an axis.
+          AxisNameError: an axis is given twice.
+          AxisSizeError: an axis has two sizes.
           PositionalAxisError: both operands have positional axes, of different shapes.
-          PlacementConflictError: two names on one mesh axis meet.
+          PlacementConflictError: two axes of one value are sharded over one mesh axis.
         """
     def rename(self, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> NamedArray:
         """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
@@ -104,23 +103,27 @@ class Methods:
         out_axis: Hashable | None = None,
         **sizes: int,
     ) -> Array:
-        """Repeats an array along new axes, by a pattern, or its entries along an axis that it has.
+        """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
-        With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges, and repeats the array along the axes that stand on the right
-        only, as einops does. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`. So is the method `x.repeat`.
+        With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops. The array is repeated
+        along the axes that appear on the right only. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`, like the method
+        `x.repeat`.
 
         Args:
           x: an array, named or not.
-          repeats: a pattern as in `rearrange`, whose right side may have sizes: `"h w -> h (w 2)"`; or how often each entry is there: a number,
-            or an integer array with one for each.
-          axis: without a pattern: a position or a name; `None`: the flattened positional axes. It must be given where all axes have names.
-          total_repeat_length: as in `nx.numpy.repeat`.
-          out_axis: as in `nx.numpy.repeat`: the name of the axis in the result.
-          **sizes: with a pattern: as in `rearrange`; a new name takes its size from the mapped function if it is not given.
+          repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w 2)"`. Otherwise the number
+            of repetitions of each element: a number, or an integer array with one for each.
+          axis: without a pattern, a positional or named axis; `None` (default) flattens the positional axes. Required if every
+            axis is named.
+          total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
+          out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
+          **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped function by default.
 
         Returns:
-          The repeated array. Along a sharded new axis every device makes its own block, and nothing is sent. Entries along an axis: see
-          `nx.numpy.repeat`.
+          The repeated array.
+
+        Communication: along a sharded new axis, none; every device makes its own block. For elements along an axis, see
+        `nx.numpy.repeat`.
 
         Raises:
           RearrangeError: as in `rearrange`, or a new axis has no size.
@@ -129,45 +132,48 @@ class Methods:
     def round(self, decimals: int = 0) -> NamedArray:
         """The values rounded to `decimals` decimals."""
     def squeeze(self, axis: Axis = None) -> Array:
-        """Removes axes of size 1.
+        """Remove axes of size 1.
 
         Args:
           a: an array, named or not.
-          axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1. It must be given where all axes have names.
+          axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all positional axes of size 1.
+            Required if every axis is named.
 
         Returns:
-          The array without these axes. Moves nothing.
+          The array without these axes.
+
+        Communication: none.
 
         Raises:
-          AxisNotFoundError: the array lacks a name.
+          AxisNotFoundError: the array lacks a named axis.
           AxisSizeError: an axis has a different size.
         """
     def take(
         self, indices: ArrayLike, axis: Axis = None, *, mode: str | None = None, fill_value: ArrayLike | None = None,
     ) -> Array:
-        """Entries of `x` along one axis.
+        """Take elements of `x` along one axis.
 
         Args:
           x: an array, named or not.
-          indices: integers, named or not; axes that `x` has too are batch axes. They may have the axis that is read; the result
-            then has it as `indices` does.
-          axis: a name, or a position among the positional axes of `x`; `None`: all positional axes as one. It
-            must be given where all axes have names.
-          mode: what an index out of range gives: `"fill"` or `None` (NaN, or the least integer, or `fill_value`), `"clip"` or
-            `"wrap"`. Negative indices count from the end, but not with `"clip"`.
-          fill_value: what to fill with.
+          indices: integers, named or not; axes that `x` has too are batch axes. They may have the indexed axis; the result then
+            has it with their size.
+          axis: an axis name, or a positional axis of `x`; `None` (default) flattens all positional axes. Required if every axis
+            is named.
+          mode: the result for an index out of range: `"fill"` or `None`, the default (NaN, or the least integer, or
+            `fill_value`), `"clip"` or `"wrap"`. Negative indices count from the end, except with `"clip"`.
+          fill_value: the fill value, by default `None`.
 
         Returns:
-          The axes of `x` without `axis`, and those of `indices`. Positional axes of `indices` stand where a positional `axis`
-          stood, and in front of the others if `axis` is a name.
+          The axes of `x` without `axis`, and the axes of `indices`. Positional axes of `indices` replace a positional `axis`, and
+          come first if `axis` is a name.
 
-        Over a sharded name: one all-reduce of the result; the table is not moved, nor is its gradient. If `indices` has that axis,
-        one all-gather of the indices and one reduce-scatter of what all of them ask for.
+        Communication: over a sharded axis, one all-reduce of the result; neither the table nor its gradient is moved. If
+        `indices` has that axis, one all-gather of the indices and one reduce-scatter of the elements that all of them request.
 
         Raises:
-          AxisNotFoundError: `x` lacks the name.
+          AxisNotFoundError: `x` lacks the axis.
           AxisSizeError: an axis has two sizes.
-          PlacementConflictError: `indices` has another axis on the mesh axis that `axis` is on.
+          PlacementConflictError: `indices` has another axis that is sharded over the mesh axis of `axis`.
         """
     @property
     def T(self) -> NamedArray:
@@ -185,19 +191,19 @@ class Methods:
         """Clip array values to a specified range.
 
         The named version of `jnp.clip`, with the same arguments. Arrays may have named axes: positional axes broadcast by position, named
-        axes by name, and the result has the names of all of them. Moves no data between devices.
+        axes by name, and the result has the names of all of them. No communication.
         """
     def conj(self) -> NamedArray:
         """Alias of :func:`jax.numpy.conjugate`
 
         The named version of `jnp.conj`, with the same arguments. Arrays may have named axes: positional axes broadcast by position, named
-        axes by name, and the result has the names of all of them. Moves no data between devices.
+        axes by name, and the result has the names of all of them. No communication.
         """
     def conjugate(self) -> NamedArray:
         """Return element-wise complex-conjugate of the input.
 
         The named version of `jnp.conjugate`, with the same arguments. Arrays may have named axes: positional axes broadcast by position, named
-        axes by name, and the result has the names of all of them. Moves no data between devices.
+        axes by name, and the result has the names of all of them. No communication.
         """
     def sum(
         self,
@@ -213,16 +219,16 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a position, a name, or a tuple of both; `...` means all axes, `None` all positional ones. For an array that has
-            names and no positional axis it must be given.
-          dtype: element type of the result, as in `jnp.sum`.
-          keepdims: whether reduced positional axes stay, with size 1. Reduced names always go.
-          initial: a number to begin with.
-          where: a boolean array, named or not; elements where it is false are left out.
-          promote_integers: whether narrow integers are added up as `int`, as in `jnp.sum`.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None` (default) all positional ones.
+            Required if every axis is named.
+          dtype: the dtype of the result, as in `jnp.sum`; by default `None`.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+          initial: the initial value of the sum, by default `None`.
+          where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
+          promote_integers: if `True` (default), narrow integers are summed as `int`, as in `jnp.sum`.
 
         Returns:
-          An array with the remaining axes; a plain `jax.Array` if no name remains.
+          An array with the remaining axes; a plain `jax.Array` if no named axis remains.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -230,7 +236,7 @@ class Methods:
     def mean(
         self, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
     ) -> Array:
-        """Mean over positional and named axes. Arguments as for `sum`."""
+        """Average over positional and named axes; arguments as for `sum`."""
     def var(
         self,
         axis: Axis = None,
@@ -284,9 +290,10 @@ class Methods:
         where: ArrayLike | None = None,
         promote_integers: bool = True,
     ) -> Array:
-        """Product over positional and named axes. Arguments as for `sum`.
+        """Multiply over positional and named axes; arguments as for `sum`.
 
-        Over a sharded name the partial products, one per device, are gathered: XLA has no all-reduce for products.
+        Communication: over a sharded axis, one all-gather of the partial products, one per device, because XLA has no all-reduce
+        for products.
         """
     def max(
         self,
@@ -296,10 +303,16 @@ class Methods:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
+        """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
-        Args beyond those of `sum`:
-          initial: a scalar that takes part in the maximum; needed with `where`.
+        A NaN is the maximum.
+
+        Args:
+          x: an array, named or not.
+          axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`, all positional axes.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+          initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
+          where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
         """
     def min(
         self,
@@ -309,65 +322,67 @@ class Methods:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> Array:
-        """Minimum over positional and named axes; see `max`."""
+        """Take the minimum over positional and named axes; see `max`."""
     def any(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-        """Whether any element is true, over positional and named axes. Arguments as for `sum`."""
+        """Return True if any element is true, over positional and named axes; arguments as for `sum`."""
     def all(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
-        """Whether all elements are true, over positional and named axes. Arguments as for `sum`."""
+        """Return True if all elements are true, over positional and named axes; arguments as for `sum`."""
     def argmax(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
+        """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
-        Along several axes, a tuple, the index counts row-major in the order given; `...` is one axis here, since names have no order to
-        count by. Along a sharded name the index counts in the whole axis, not in the block.
+        Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a single axis, since named
+        axes have no order. Along a sharded axis the index refers to the complete axis, not to the block.
         """
     def argmin(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """Index of the first minimum along one axis; see `argmax`."""
+        """Return the index of the first minimum along one axis; see `argmax`."""
     def ptp(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
-        """Maximum minus minimum. Arguments as for `nx.max`, costs those of both."""
+        """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both."""
     def cumsum(self, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
-        """Cumulative sum along one axis.
+        """Compute the cumulative sum along one axis.
 
         Args:
           x: an array, named or not.
-          axis: a position or a name; `None` means the flattened positional axes, as in `jnp.cumsum`. It must be given where all axes have names.
-          dtype: element type of the result, as in `jnp.cumsum`.
-          reverse: whether to begin at the end of the axis.
+          axis: a positional or named axis; `None` (default) flattens the positional axes, as in `jnp.cumsum`. Required if every
+            axis is named.
+          dtype: the dtype of the result, as in `jnp.cumsum`; by default `None`.
+          reverse: if `True`, accumulate from the end of the axis; by default `False`.
 
         Returns:
           An array with the axes of `x`.
 
-        Along a sharded name: one all-gather of the sums of the blocks, one entry per device and row. The gradient, a cumulative sum
-        from the other end, adds one reduce-scatter of the same size.
+        Communication: along a sharded axis, one all-gather of the sums of the blocks, one element per device and row. The
+        gradient, a cumulative sum from the other end, adds one reduce-scatter of the same size.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
-          PositionalAxisError: `axis` is not one axis, or out of range.
+          PositionalAxisError: `axis` is not a single axis, or is out of range.
         """
     def cumprod(self, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
-        """Cumulative product along one axis; arguments and costs as for `cumsum`."""
+        """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
     def sort(
         self, axis: Axis = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False,
     ) -> NamedArray:
-        """The values in ascending order along one axis, NaN last.
+        """Sort values in ascending order along one axis, NaN last.
 
         Args:
           x: an array, named or not.
-          axis: a position or a name; `None` means the flattened positional axes, as in `jnp.sort`.
+          axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.sort`.
           kind: not supported, as in `jnp.sort`.
           order: not supported, as in `jnp.sort`.
-          stable: as in `jnp.sort`: whether ties keep their order, which shows in the gradient only.
-          descending: whether to begin with the largest (and with NaN).
+          stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the gradient.
+          descending: if `True`, sort from the largest (and NaN); by default `False`.
 
         Returns:
           An array with the axes of `x`.
 
-        Along a sharded name: a sorting network over the devices, with 1, 3, 6 collective-permutes of the block over 2, 4, 8
-        devices; the axis is never gathered. With a gradient the indices travel too, and the gradient sends the blocks back in as
-        many. (16-bit floats travel as 32 bits where the axis has more than 1,022 entries, or 126 for `bfloat16`.)
+        Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6 collective-permutes of the block
+        over 2, 4, 8 devices; the axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
+        blocks back in the same number of steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements,
+        or 126 for `bfloat16`.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
-          PositionalAxisError: `axis` is not one axis, or out of range.
+          PositionalAxisError: `axis` is not a single axis, or is out of range.
         """
     def argsort(
         self,
@@ -379,21 +394,21 @@ class Methods:
         descending: bool = False,
         dtype: Any = None,
     ) -> NamedArray:
-        """The indices that sort along one axis; ties in their order, NaN last.
+        """Return the indices that sort along one axis; ties keep their order, NaN last.
 
         Args:
           x: an array, named or not.
-          axis: a position or a name; `None` means the flattened positional axes, as in `jnp.argsort`.
+          axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.argsort`.
           kind: not supported, as in `jnp.argsort`.
           order: not supported, as in `jnp.argsort`.
-          stable: as in `jnp.argsort`; along a sharded name the order is stable anyway.
-          descending: whether to begin with the largest (and with NaN); ties are in their order then too.
-          dtype: element type of the indices.
+          stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always stable.
+          descending: if `True`, sort from the largest (and NaN), with ties still in order; by default `False`.
+          dtype: the dtype of the indices, by default the default integer.
 
         Returns:
-          Integers with the axes of `x`. Along a sharded name they count in the whole axis.
+          Integers with the axes of `x`; along a sharded axis, global indices.
 
-        Sharded: as for `sort`, of the values and as many indices.
+        Communication: as for `sort`, for the values and the same number of indices.
         """
     def reshape(self, *args: Any, order: str = 'C', out_sharding: Any = None) -> NamedArray:
         """`jax.Array.reshape` over the positional axes; names are batch axes.

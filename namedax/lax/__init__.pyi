@@ -239,20 +239,21 @@ def all_gather(
     tiled: bool = False,
     to: str = 'varying',
 ) -> Any:
-    """Turns a named axis, or a tuple of them, into a positional one that every instance sees whole.
+    """Gather a named axis, or a tuple of them, into a positional axis that is complete in every instance.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names gathers in row-major order.
-      axis: where the positional axis goes, counted among the positional axes of the result.
-      tiled: `False`: a new axis. `True`: the entries are concatenated along the positional axis `axis`, which exists.
+      axis_name: the axis name; a tuple of names gathers in row-major order.
+      axis: the index of the positional axis among the positional axes of the result; by default 0.
+      tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are concatenated along the
+        existing positional axis `axis`.
 
     Returns:
-      The array without the names. A value that lacks a name is repeated along the new axis, as in JAX.
+      The array without the named axes. A value without a named axis is repeated along the new axis, as in JAX.
 
-    Sharded: one all-gather, which is what is asked for: the result is whole on every device. Combined with a value that varies
-    over the same mesh axis its transpose is a reduce-scatter, otherwise a slice. (A result in which no name is left is a plain array, and counts
-    as replicated: combined, its transpose is an all-reduce and a slice.)
+    Communication: one all-gather; the result is replicated on every device. If the result is combined with a value that
+    varies over the same mesh axis, the transpose is a reduce-scatter, otherwise a slice. A result with no named axis is a
+    plain array and counts as replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
     """
 def all_to_all(
     x: Any,
@@ -263,23 +264,24 @@ def all_to_all(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:
-    """Exchanges a named and a positional axis: instance `i` gets the `i`-th part of `split_axis` from every instance.
+    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
-      split_axis: the positional axis that is cut into parts, one per instance.
-      concat_axis: where the parts of all instances stand in the result.
-      tiled: `False`: `split_axis` has the size of the named axis and disappears, and a new axis stands at `concat_axis` of the
-        result. `True`: `split_axis` becomes shorter, and the parts are concatenated along `concat_axis`.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      split_axis: the positional axis that is split, one block per instance.
+      concat_axis: the positional axis of the result that enumerates the blocks of all instances.
+      tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and the result has a new axis
+        at `concat_axis`. If `True`, `split_axis` becomes shorter, and the blocks are concatenated along `concat_axis`.
 
     Returns:
-      An array that still has the name. A value that lacks the name is the same in every instance, and nothing is sent.
+      An array that still has the named axis. A value without the axis is the same in every instance, and needs no
+      communication.
 
-    Sharded, one entry per device or in blocks: one all-to-all and local transpositions, also over several names.
+    Communication: one all-to-all and local transposes, also over several axes, with one element per device or in blocks.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
     """
 def approx_max_k(
@@ -323,27 +325,28 @@ def asinh(x: NamedArray) -> NamedArray:
 def asinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Axis = 0) -> Any:
-    """Combines all entries up to each one along an axis, with an associative function: `lax.associative_scan` over names.
+    """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
 
     Args:
-      fn: combines two pytrees of arrays, and returns one like them. Over a name it sees single entries, arrays without the name. Over
-        a position it sees arrays with that axis, of any length, as in JAX.
+      fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named axis its arguments are
+        single elements, arrays without the axis. Over a positional axis they have that axis, with any length, as in JAX.
       elems: a pytree of arrays that all have the axis.
-      reverse: whether to begin at the end.
-      axis: a name or a position.
+      reverse: if `True`, scan from the end; by default `False`.
+      axis: an axis name or a positional axis, by default 0.
 
     Returns:
-      Arrays like `elems`. Names that `fn` adds are those of all entries.
+      Arrays like `elems`. Axes that `fn` adds are axes of all elements.
 
-    Along a sharded name every device scans its own block; the totals of the blocks are gathered (one all-gather of one entry per
-    device, for each array), combined, and put in front. The gradient adds one reduce-scatter of the same size. `fn` must not
-    communicate along the mesh axes of the name. Where the name does not divide over these, `fn` is not given padding, but two neighbours among the
-    entries in its place, which the first device sends to all if some device has fewer than two.
+    Communication: along a sharded axis every device scans its own block. One all-gather per array, of one element per device,
+    collects the totals of the blocks; these are combined and prepended. The gradient adds one reduce-scatter of the same
+    size. `fn` must not communicate along the mesh axes of the axis. If the axis does not divide over these, `fn` does not
+    receive padding. It receives two adjacent elements instead, which the first device sends to all if some device has fewer
+    than two.
 
     Raises:
-      AxisNotFoundError: an array lacks the name.
-      PositionalAxisError: an array lacks the position.
-      PlacementConflictError: the name is sharded, and `fn` communicates along its mesh axes.
+      AxisNotFoundError: an array lacks the named axis.
+      PositionalAxisError: an array lacks the positional axis.
+      PlacementConflictError: the axis is sharded, and `fn` communicates along its mesh axes.
     """
 @overload
 def atan(x: NamedArray) -> NamedArray:
@@ -366,12 +369,12 @@ def atanh(x: NamedArray) -> NamedArray:
 def atanh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
 def axis_index(axis_name: Any) -> NamedArray:
-    """Every instance's index along a named axis: `i32[]{name}`, with the values 0 to size - 1.
+    """Return the index of every instance along a named axis: `i32[]{name}`, with the values 0 to size - 1.
 
-    For a tuple of names the index is row-major in the order given. Moves nothing.
+    For a tuple of names the index is row-major in the given order. No communication.
     """
 def axis_size(axis_name: Any) -> int:
-    """The global size of a named axis of the mapped function, or the product for a tuple of names.
+    """Return the global size of a named axis of the mapped function, or the product for a tuple of names.
 
     See `nx.axis_size`.
     """
@@ -527,7 +530,7 @@ def concatenate(operands: Any, dimension: Axis) -> Array:
 def cond(
     pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = ...,
 ) -> Any:
-    """One of two functions of the operands, as the predicate says: `lax.cond` over names.
+    """Apply one of two functions to the operands, selected by the predicate: `lax.cond` over named axes.
 
     See `nx.cond`.
     """
@@ -669,54 +672,56 @@ def cosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
 @overload
 def cumlogsumexp(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
-    """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`."""
+    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`."""
 @overload
 def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
-    """Cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; arguments and costs as for `cummax`."""
+    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`."""
 @overload
 def cummax(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
-    """Cumulative maximum along one axis, as `lax.cummax`."""
+    """Compute the cumulative maximum along one axis, as `lax.cummax`."""
 @overload
 def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
-    """Cumulative maximum along one axis, as `lax.cummax`.
+    """Compute the cumulative maximum along one axis, as `lax.cummax`.
 
     Args:
       operand: an array, named or not.
-      axis: a position or a name.
-      reverse: whether to begin at the end of the axis.
+      axis: a positional or named axis, by default 0.
+      reverse: if `True`, accumulate from the end of the axis; by default `False`.
 
     Returns:
       An array with the axes of `operand`.
 
-    Along a sharded name: one all-gather of the maxima of the blocks, one entry per device and row; the gradient adds one
-    reduce-scatter of the same size. Equal maxima share the gradient. With more than two of them the shares follow the tree
-    in which they are compared, in JAX too, and that tree depends on the blocks.
+    Communication: along a sharded axis, one all-gather of the maxima of the blocks, one element per device and row. The
+    gradient adds one reduce-scatter of the same size.
+
+    Equal maxima share the gradient. With more than two of them the shares follow the comparison tree, also in JAX, and that
+    tree depends on the blocks.
 
     Raises:
       AxisNotFoundError: `operand` has no axis of that name.
-      PositionalAxisError: `axis` is not one axis, or out of range.
+      PositionalAxisError: `axis` is not a single axis, or is out of range.
     """
 @overload
 def cummin(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
-    """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
+    """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
 @overload
 def cummin(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
-    """Cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
+    """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
 @overload
 def cumprod(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
-    """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`."""
+    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`."""
 @overload
 def cumprod(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
-    """Cumulative product along one axis, as `lax.cumprod`: keeps the element type. Costs as for `nx.cumsum`.
+    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`.
 
     See `nx.cumprod`.
     """
 @overload
 def cumsum(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
-    """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`."""
+    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`."""
 @overload
 def cumsum(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
-    """Cumulative sum along one axis, as `lax.cumsum`: keeps the element type. Costs as for `nx.cumsum`.
+    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`.
 
     See `nx.cumsum`.
     """
@@ -932,7 +937,7 @@ def exp2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def exp2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise base-2 exponential: :math:`2^x`."""
 def expand_dims(array: ArrayLike, dimensions: Axis) -> Array:
-    """Inserts axes of size 1, as `nx.numpy.expand_dims`: a position, a name that the array lacks, or a tuple of both.
+    """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both.
 
     See `nx.expand_dims`.
     """
@@ -953,18 +958,18 @@ def floor(x: jax.typing.ArrayLike) -> jax.Array:
 def fori_loop(
     lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None,
 ) -> Any:
-    """Applies `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over names.
+    """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over named axes.
 
     Args:
-      lower: an integer, or an array of one.
-      upper: the same.
+      lower: the first index, an integer or a scalar array.
+      upper: the end, an integer or a scalar array.
       body_fun: takes the index and the value, returns the next value.
-      init_val: the value to begin with; broadcast along names that it has later.
-      unroll: as in `lax.fori_loop`.
+      init_val: the initial value; broadcast along axes that it gains.
+      unroll: as in `lax.fori_loop`; by default `None`.
 
     Raises:
-      NamedAxesLeftError: a bound has names: instances cannot take different numbers of steps here. Use `while_loop`.
-      AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, of the value.
+      NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps here. Use `while_loop`.
+      AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, for the value.
     """
 @overload
 def full_like(
@@ -1138,24 +1143,26 @@ def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Axis = 0) -> Any:
-    """Applies a function to the entries along an axis in turn: `lax.map` over names. It saves memory where `vmap` saves time.
+    """Apply a function to the elements along an axis in sequence: `lax.map` over named axes.
+
+    `map` needs less memory than `vmap`, but more time.
 
     Args:
-      f: a function of one entry: arrays without the axis.
-      xs: a pytree of arrays that have the axis. Over a name, those that lack it are the same for every entry.
-      batch_size: how many entries are computed at a time, by `vmap`.
-      axis: a name, or 0 for the first positional axis.
+      f: a function of one element: arrays without the axis.
+      xs: a pytree of arrays that have the axis. Over a named axis, arrays that lack it are the same for every element.
+      batch_size: the number of elements that `vmap` computes at a time; by default `None`, one element without `vmap`.
+      axis: an axis name, or 0 (default) for the first positional axis.
 
     Returns:
-      The results of all entries, with the axis in front.
+      The results of all elements, with the axis in front.
 
-    Over a sharded name every device takes its own entries, and nothing is sent. `f` must not communicate along the mesh axes of the
-    name then.
+    Communication: none. Over a sharded axis every device processes its own elements, and `f` must not communicate along the
+    mesh axes of the axis.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
-      ArgumentError: `batch_size` is not an integer from 1.
-      PlacementConflictError: the name is sharded, and `f` communicates along its mesh axes.
+      ArgumentError: `batch_size` is not a positive integer.
+      PlacementConflictError: the axis is sharded, and `f` communicates along its mesh axes.
     """
 @overload
 def max(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -1230,20 +1237,20 @@ def pad(
 ) -> jax.Array:
     """Applies low, high, and/or interior padding to an array."""
 def pbroadcast(x: Any, axis_name: Any, source: Axis) -> Any:
-    """Gives every instance the entry of instance `source`.
+    """Broadcast the element of instance `source` to every instance.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
       source: an index along the axis.
 
     Returns:
       An array of the same type.
 
-    Sharded: one all-reduce of one entry, to which all devices but one add zero, and the same for the gradient.
+    Communication: one all-reduce of one element, to which all other devices contribute zeros, and the same for the gradient.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `source` is out of range.
     """
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
@@ -1266,63 +1273,65 @@ def pdot(
     pos_batch: tuple[Sequence[int], Sequence[int]] = ...,
     precision: Any = None,
 ) -> Array:
-    """Contraction over names and positional axes together.
+    """Contract over named and positional axes at once.
 
     Args:
       x: an array, named or not.
       y: an array, named or not.
-      axis_name: the name, or a tuple of names, to sum over. A value that lacks one is the same in every instance.
-      pos_contract: positional axes to sum over, of `x` and of `y`.
-      pos_batch: positional axes that meet one to one, of `x` and of `y`.
-      precision: as in `jax.lax.dot_general`.
+      axis_name: the axis name, or a tuple of names, to sum over. A value without the axis is the same in every instance.
+      pos_contract: the positional axes to sum over, of `x` and of `y`; by default none.
+      pos_batch: the positional batch axes, of `x` and of `y`, in pairs; by default none.
+      precision: as in `jax.lax.dot_general`; by default `None`.
 
     Returns:
-      The other names of both, and positional axes in the order of `dot_general`: those of `pos_batch`, then the others of `x`,
-      then the others of `y`.
+      The other named axes of both, and positional axes in the order of `dot_general`: first the axes of `pos_batch`, then the
+      others of `x` and `y`.
 
-    Sharded: the local contraction, then one all-reduce. See also `nx.einsum`.
+    Communication: one all-reduce after the local contraction. See also `nx.einsum`.
 
     Raises:
-      AxisNotFoundError: a name is an axis neither of the values nor of the mapped function.
-      PositionalAxisError: a position is out of range or given twice, or sizes disagree.
+      AxisNotFoundError: neither the values nor the mapped function have an axis.
+      PositionalAxisError: an axis is out of range or given twice, or sizes disagree.
     """
 def pgather(x: Any, idx: Any, axes: Axis) -> Any:
-    """Reads entries of `x` along one or several axes, at indices over all of these together.
+    """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Names that `x` has too are batch axes, except those that are
-        read, which are names of the result. Negative indices count from the end.
-      axes: a position, a name, or a tuple of them.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x` are batch axes, except the
+        gathered axes, which become axes of the result. Negative indices count from the end.
+      axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
-      The axes of `idx`, its positional ones first, and those of `x` without `axes`. An index out of range gives NaN, or the
-      least integer (the largest, for an unsigned type, as for the words of random keys), or true.
+      The axes of `idx`, positional axes first, then the axes of `x` without `axes`. An index out of range gives NaN for
+      floats, the least integer for signed types, and `True` for booleans. It gives the largest integer for unsigned types and
+      for the words of random keys.
 
-    Sharded: every device reads what it has, and one all-reduce of the result puts that together; `x` is never gathered. Where
-    `idx` itself has a sharded name that is read, one all-gather of the indices, and one reduce-scatter of the result.
+    Communication: every device reads its own block, and one all-reduce of the result combines the reads; `x` is never
+    gathered. If `idx` itself has a sharded axis that is gathered: one all-gather of the indices, and one reduce-scatter of
+    the result.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name.
-      PositionalAxisError: a position is out of range, an axis is given twice, or `idx` does not hold integers.
-      PlacementConflictError: `idx` has another axis on the mesh axis of an axis that is read.
+      AxisNotFoundError: `x` lacks an axis.
+      PositionalAxisError: an axis is out of range, an axis is given twice, or `idx` does not contain integers.
+      PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a gathered axis.
     """
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Maximum over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
+    """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
 
-    Differentiable, unlike JAX's: ties share the gradient, as in `nx.max`.
+    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the communication see `psum`.
 
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Mean over a named axis or a tuple of them, of every leaf; a value that lacks the name is returned as it is. See `psum`.
+    """Average every leaf over a named axis or a tuple of them, and return a value without the axis unchanged. See `psum`.
 
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
     """
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Minimum over a named axis or a tuple of them, of every leaf; see `pmax`.
+    """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`.
 
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
@@ -1350,24 +1359,25 @@ def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise power: :math:`x^y`."""
 def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
-    """Sends the entry of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
       perm: pairs of indices along the axis. No source and no target appears twice.
 
     Returns:
-      An array of the same type. An instance that is not a target gets zeros.
+      An array of the same type. An instance that is not a target receives zeros.
 
-    Sharded in blocks of `b` entries: what stays on its device is not sent. A permutation of whole blocks is one
-    collective-permute of a block; a shift by `k <= b` entries one of `k` entries; a longer shift two, of `b` entries together;
-    a reversal one of a block. In general there are as many collective-permutes as the busiest device has partners, which is the
-    least number; where that is more than two and the traffic is even, one all-to-all, whose slots are padded to the largest
-    (at most twice what the collective-permutes would send). Nothing is gathered.
+    Communication, for an axis in blocks of `b` elements: elements that remain on their device are not sent. A permutation of
+    complete blocks is one collective-permute of a block. A shift by `k <= b` elements is one collective-permute of `k`
+    elements; a longer shift is two, of `b` elements in total. A reversal is one, of a block. In general, the number of
+    collective-permutes is the number of partners of the busiest device, which is the minimum. If that exceeds two and the
+    traffic is even, one all-to-all replaces them. Its slots are padded to the largest one, to at most twice the bytes of the
+    collective-permutes. Nothing is gathered.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: an index is out of range, or appears twice.
     """
 def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
@@ -1375,48 +1385,50 @@ def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
 def psend(x: Any, axis_name: Any, perm: Any) -> Any:
     """`jax.lax.psend`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Permutes a named axis: instance `i` gets the entry of instance `perm[i]`.
+    """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
       perm: a permutation of all indices along the axis.
 
     Returns:
-      An array of the same type. What is sent: see `ppermute`.
+      An array of the same type. For the communication see `ppermute`.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `perm` is not a permutation of all indices.
     """
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Sum over a named axis or a tuple of them, of every leaf of `x`; the names are dropped.
+    """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
-    A value that lacks the name is multiplied by the size of the axis, as in JAX; of a Python number the result is one. The element
-    type stays, that of narrow integers too (truth values are counted). Sharded: one all-reduce of the local sums.
+    As in JAX, a value without the axis is multiplied by its size, and for a Python number the result is a Python number. The
+    dtype is preserved, also for narrow integers; booleans are counted as `int32`.
+
+    Communication: one all-reduce of the local sums.
 
     Raises:
-      AxisNotFoundError: a name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has an axis.
     """
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False,
 ) -> Any:
-    """Sums over a named axis; of the sum, instance `i` keeps the `i`-th part of a positional axis.
+    """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name; a tuple of names counts instances row-major.
-      scatter_dimension: the positional axis that is cut into parts, one per instance.
-      tiled: `False`: its size is that of the named axis, and it disappears. `True`: its size is a multiple, and each instance
-        keeps a slice.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      scatter_dimension: the positional axis that is split, one block per instance; by default 0.
+      tiled: if `False` (default), the positional axis has the size of the named axis and is removed. If `True`, its size is a
+        multiple, and each instance keeps a slice.
 
     Returns:
-      An array that still has the name. A value that lacks the name counts once per instance.
+      An array that still has the named axis. A value without the axis counts once per instance.
 
-    Sharded, one entry per device or in blocks: the local sum, then one reduce-scatter, also over several names.
+    Communication: one reduce-scatter after the local sum, also over several axes, with one element per device or in blocks.
 
     Raises:
-      AxisNotFoundError: the name is neither an axis of the value nor of the mapped function.
+      AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
 def pswapaxes(x: Any, axis_name: Any, axis: Axis, *, axis_index_groups: Any = None) -> Any:
@@ -1611,7 +1623,7 @@ def scan(
     *,
     axis: Axis = 0,
 ) -> tuple[Any, Any]:
-    """Applies a function to the entries along an axis in turn, and carries a state: `lax.scan` over names.
+    """Apply a function to the elements along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
     See `nx.scan`.
     """
@@ -2028,7 +2040,7 @@ def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise subtraction: :math:`x - y`."""
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ...) -> Any:
-    """One of several functions of the operands, by number: `lax.switch` over names.
+    """Apply one of several functions to the operands, selected by number: `lax.switch` over named axes.
 
     See `nx.switch`.
     """
@@ -2051,7 +2063,7 @@ def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
 def top_k(operand: ArrayLike, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any:
-    """The `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 
     See `nx.top_k`.
     """
@@ -2070,25 +2082,25 @@ def transpose(operand: jax.typing.ArrayLike, permutation: Sequence[int] | Any) -
 def unstack(x: ArrayLike, axis: Axis = 0) -> tuple[Array, ...]:
     """Unstacks an array along an axis."""
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
-    """Applies `body_fun` while `cond_fun` is true: `lax.while_loop` over names.
+    """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
-      cond_fun: takes the value, returns a truth value. If that has names, every entry goes on for as long as its own is true, as
-        under `jax.vmap`: an entry that has finished keeps its value, and all values have these names.
+      cond_fun: takes the value, returns a boolean. If the boolean has named axes, every element continues while its own
+        condition is true, as under `jax.vmap`. A finished element keeps its value, and all values have these axes.
       body_fun: takes the value, returns the next one.
-      init_val: the value to begin with; broadcast along names that it has later.
+      init_val: the initial value; broadcast along axes that it gains.
 
     Returns:
       The first value for which the condition is false.
 
-    Where the condition has sharded names, each device goes on by itself, unless the steps communicate along the mesh axes of these
-    names. Then devices that communicate go on together, while one of them has an entry that does: one all-reduce of a truth value
-    per step.
+    Communication: if the condition has sharded axes, each device continues independently, unless the steps communicate along
+    the mesh axes of these axes. Then communicating devices continue while any of them has an unfinished element. This costs
+    one all-reduce of a boolean per step.
 
     Raises:
-      PositionalAxisError: the condition has positional axes, or those of the value change.
-      ArgumentTypeError: the condition is not a truth value, or the value changes its structure.
-      AxisSizeError: a name of the value has two sizes.
+      PositionalAxisError: the condition has positional axes, or the positional axes of the value change.
+      ArgumentTypeError: the condition is not a boolean, or the value changes its structure.
+      AxisSizeError: an axis of the value has two sizes.
     """
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)."""

@@ -307,7 +307,7 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
         for axis in names:
             resolve_axis(name, x, axis)
             n = size(x, axis)
-            x = neighbours.FUNCTIONS["roll"](x, n // 2 if name == "fftshift" else -(n // 2), axis)
+            x = neighbours.roll(x, n // 2 if name == "fftshift" else -(n // 2), axis)
         return x if rest == [] else positional(x, rest)
 
     shifted.__name__ = shifted.__qualname__ = name

@@ -22,27 +22,30 @@ def alibi_bias(
     offset: Any = 0,
     dtype: Any = None,
 ) -> NamedArray:
-    """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score."""
+    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query."""
 @overload
 def alibi_bias(
     *, axis: Sequence[Hashable] = ('head', 'query', 'key'), offset: Any = 0, dtype: Any = None,
 ) -> jax.Array:
-    """The bias of attention with linear biases (ALiBi): the further a key is from its query, the smaller the score.
+    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
 
     Args:
-      named_shape: the sizes of the heads, of the queries and of the keys by name; `None` for that of the mapped function.
-      axis: the names of the heads, of the queries and of the keys, in this order. To be given where they are not called so.
-      offset: as in `causal_mask`.
-      dtype: element type; default: the default float.
+      named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the mapped function.
+      axis: the names of the head, query and key axes, in this order; by default `("head", "query", "key")`. Required for
+        other names.
+      offset: as in `causal_mask`; by default 0.
+      dtype: the dtype; by default the default float.
 
     Returns:
-      An array with the three names, `-slope[head] * |query + offset - key|`. The slopes are powers of two for a number of heads that
-      is a power of two, `2**(-8 / heads)` to `2**-8`; for other numbers those of the next smaller one, and every second of the next larger
-      one. Sends nothing.
+      An array with the three axes, `-slope[head] * |query + offset - key|`. For a power of two as the number of heads, the
+      slopes are the powers of two from `2**(-8 / heads)` to `2**-8`. For other numbers, they are the slopes of the next
+      smaller power, followed by every second slope of the next larger one.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      ArgumentError: `axis` does not say of the three names what they are.
+      AxisNotFoundError: an axis has no size.
+      ArgumentError: `axis` does not name the three axes.
     """
 @overload
 def avg_pool(
@@ -54,7 +57,7 @@ def avg_pool(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> NamedArray:
-    """The mean over windows of named axes."""
+    """Average over windows of named axes."""
 @overload
 def avg_pool(
     x: ArrayLike,
@@ -65,29 +68,32 @@ def avg_pool(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> Array:
-    """The mean over windows of named axes.
+    """Average over windows of named axes.
 
     Args:
-      x: a named array. Axes without a window are batch axes.
-      window: the size of the window for every axis that is pooled over, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
-        windows tile the axis.
-      padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
-        `(before, after)` for each axis, also in a dict. Padding is zero.
-      count_include_pad: whether windows that reach into the padding are divided by their size, or by what lies within the axis.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
-        whose size changes.
+        x: a named array. Axes without a window are batch axes.
+        window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
+        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+          so that windows tile the axis.
+        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+          `(before, after)` for each axis, also in a dict. Padding is zero.
+      count_include_pad: if `True` (default), windows that include padding are divided by their size. If `False`, they are
+        divided by the number of their elements within the axis.
+        out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+          function for axes that change their size.
 
-    Returns:
-      An array of floats. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
-      gradient is `jax.lax.reduce_window`'s.
+      Returns:
+        An array of floats. The gradient is the same as for `jax.lax.reduce_window`.
 
-    Raises:
-      AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
-        divide over its mesh axes.
-      ArgumentTypeError: the window is not a mapping.
+      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+      its mesh axes.
+
+      Raises:
+        AxisNotFoundError: `x` lacks an axis.
+        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+          over its mesh axes.
+        ArgumentTypeError: the window is not a mapping.
     """
 def batch_norm(
     x: Any,
@@ -100,44 +106,50 @@ def batch_norm(
     epsilon: float = 1e-05,
     where: Any = None,
 ) -> tuple[Array, Any]:
-    """Values with mean 0 and variance 1 over `axis`, and the moments that they had.
+    """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
-    In training the moments are those of `x`, over the whole axis even where it is sharded, and you keep a moving average of them
-    (`update_moments`). In inference you give that average. There is no state here.
+    In training the moments are computed from `x`, over the complete axis even if it is sharded. You keep a moving average of
+    them (`update_moments`). In inference you pass that average. The function has no state.
 
     Args:
       x: an array, named or not.
-      axis: what is normalised over: a position, a name, or a tuple of both, such as `("batch", "row", "column")`.
-      scale: an array that broadcasts by name, after the normalisation.
-      bias: an array that broadcasts by name, too.
-      mean: the mean to use instead of that of `x`; together with `var`.
-      var: the variance to use instead of that of `x`.
-      epsilon: added to the variance.
-      where: a boolean array, named or not; elements where it is false do not count in the moments.
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both, such as `("batch", "row",
+        "column")`.
+      scale: an array that broadcasts by name, applied after the normalization; by default `None`.
+      bias: an array that broadcasts by name, by default `None`.
+      mean: the mean to use instead of the mean of `x`, with `var`; by default `None`.
+      var: the variance to use instead of the variance of `x`, with `mean`; by default `None`.
+      epsilon: the number added to the variance, by default 1e-5.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the moments.
 
     Returns:
-      The normalised values, of the type of `x`, and the `Moments` that were used, without `axis` and in float32 (or float64).
+      The normalized values, with the dtype of `x`, and the `Moments` used, without `axis` and in float32 (or float64).
 
-    Over a sharded name: two all-reduces of the size of the mean; the gradient adds one. None where the moments are given.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one. None if the moments
+    are given.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name; or `scale`, `bias`, `mean` or `var` looks misspelt, as for `layer_norm`.
+      AxisNotFoundError: `x` lacks the axis; or `scale`, `bias`, `mean` or `var` is probably misspelled, as for `layer_norm`.
     """
 def binary_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, pos_weight: Any = None, where: ArrayLike | None = None,
 ) -> Array:
-    """Cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
+    """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 
     Args:
       logits: an array, named or not.
-      labels: probabilities, truth values or integers; they broadcast by name.
-      pos_weight: a number or an array that broadcasts: the weight of the positive class, relative to 1 for the negative one.
-      where: a boolean array that broadcasts: where the loss counts. Elsewhere it is 0 and has no gradient, whatever logits and labels are.
+      labels: probabilities, booleans or integers; they broadcast by name.
+      pos_weight: the weight of the positive class relative to the negative one, a number or an array that broadcasts; by
+        default 1.
+      where: a boolean array that broadcasts, by default `None`. Elements where it is false have loss 0 and no gradient, for
+        any logits and labels.
 
     Returns:
-      An array with the axes of all arguments; of the type of the logits, float32 for 16-bit ones: it is computed in at least 32 bits. No
-      logarithm of a rounded probability is taken, so that it is finite for all finite logits. Take `nx.mean` over the axes that you
-      mean. Sends nothing.
+      An array with the axes of all arguments. It has the dtype of the logits, or float32 for 16-bit logits: the loss is
+      computed in at least 32 bits. It avoids the logarithm of a rounded probability, so that it is finite for all finite
+      logits. Apply `nx.mean` over the axes to average.
+
+    Communication: none.
 
     Raises:
       ArgumentTypeError: the logits are complex, or `where` is not boolean.
@@ -150,25 +162,29 @@ def causal_mask(
     offset: Any = 0,
     window: int | None = None,
 ) -> NamedArray:
-    """Which keys a query sees if it only looks back: true where `key <= query + offset`."""
+    """Build the mask for queries that only look back: true if `key <= query + offset`."""
 @overload
 def causal_mask(
     *, axis: Sequence[Hashable] = ('query', 'key'), offset: Any = 0, window: int | None = None,
 ) -> jax.Array:
-    """Which keys a query sees if it only looks back: true where `key <= query + offset`.
+    """Build the mask for queries that only look back: true if `key <= query + offset`.
 
     Args:
-      named_shape: the sizes of the queries and of the keys by name; `None` for that of the mapped function.
-      axis: which of the names are the queries, and which the keys, as in `nx.tril`. To be given where they are not called so.
-      offset: how many keys come before the first query, as in decoding with a cache. An integer, or a named array of them.
-      window: how far a query looks back: the number of keys that it sees at most, its own included; default: all.
+      named_shape: the sizes of the query and key axes by name; `None` takes the size in the mapped function.
+      axis: the names of the query axis and of the key axis, as in `nx.tril`; by default `("query", "key")`. Required for
+        other names.
+      offset: the number of keys before the first query, as in decoding with a cache. An integer, or a named array of them; by
+        default 0.
+      window: the number of keys that a query sees at most, including its own; by default all.
 
     Returns:
-      A boolean array with the two names, and those of `offset`. Sends nothing.
+      A boolean array with the two axes, and the axes of `offset`.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      ArgumentError: `axis` does not say of both names what they are.
+      AxisNotFoundError: an axis has no size.
+      ArgumentError: `axis` does not name both axes.
     """
 @overload
 def celu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
@@ -198,83 +214,90 @@ def dot_product_attention(
     segments: Any = None,
     key_segments: Any = None,
 ) -> Array:
-    """Attention: values, weighted with the softmax of `scale * query . key + bias` over the key positions.
+    """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and names are batch axes. With `axis` all axes
-    are found by name. Names that no argument mentions (batch, heads) are batch axes, wherever they are: if `key` and
-    `value` lack one that `query` has, its instances share them. So heads that share keys need only a name of their own:
-    `query{batch, pos, kv_heads, group, d}` meets `key{batch, pos, kv_heads, d}`.
+    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With `axis`
+    all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes. If `key` and `value` lack a
+    batch axis of `query`, its instances share them. So heads that share keys only need a separate name: `query{batch, pos,
+    kv_heads, group, d}` aligns with `key{batch, pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
       key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
-      value: a named array with the positions of `key`. Names that nobody else has (`features` among them) are carried to the
-        result.
-      bias: an array that is added to the scores. It calls the key positions `key_axis`.
-      mask: a boolean array, true where a query may attend to a key. It calls the key positions `key_axis`; a name that nobody else has is
-        refused where `key_axis` is missing.
-      axis: the name of the query positions.
-      features: the name that `query` and `key` are contracted over.
-      key_axis: the name of the key positions in `bias` and `mask`, and in `key` and `value` if they lack `axis`; by default
-        `"key_" + axis`.
-      heads: the name of the heads of the queries where these are a multiple of those of `key` and consecutive ones share, as in
-        `jax.nn.dot_product_attention`; with `key_heads`.
-      key_heads: the name of the heads of `key` and `value` then. Mapped like `heads`, or not mapped.
+      value: a named array with the positions of `key`. Its axes that no other array has (`features` among them) become axes
+        of the result.
+      bias: an array to add to the scores, by default `None`. Its key positions have the name `key_axis`.
+      mask: a boolean array, true where a query may attend to a key, by default `None`. Its key positions have the name
+        `key_axis`. If it lacks `key_axis`, an axis that no other array has is an error.
+      axis: the axis name of the query positions; by default `None`, for positional axes.
+      features: the axis name over which `query` and `key` are contracted.
+      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`. It also applies to `key`
+        and `value` if they lack `axis`.
+      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is a multiple of the key
+        heads, and consecutive ones share a key head, as in `jax.nn.dot_product_attention`.
+      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`, or not mapped.
       scale: a number; by default one over the root of the size of `features`.
-      is_causal: whether a query attends only to keys at its own position and before.
-      query_seq_lengths: integers, named by batch axes: results of queries from that position on are 0.
-      key_value_seq_lengths: integers, named by batch axes: keys from that position on are masked.
-      local_window_size: how far a query sees to the left and to the right, in positions; one integer counts for both sides.
-      segments: integers with `axis`, and any batch axes: which of several packed sequences a position is of. A query attends to the keys of
-        its own. A negative number belongs to none: such a key is masked, and such a query has the result 0.
-      key_segments: the same for the keys, by their positions; by default `segments`, where `key` has `axis`.
+      is_causal: if `True`, a query attends only to keys at its own position and before; by default `False`.
+      query_seq_lengths: integers, named by batch axes, by default `None`: results of queries from that position on are 0.
+      key_value_seq_lengths: integers, named by batch axes, by default `None`: keys from that position on are masked.
+      local_window_size: the number of positions that a query sees to the left and to the right, by default all; one integer
+        applies to both sides.
+      segments: integers with `axis`, and any batch axes, by default `None`: the number of the packed sequence of each
+        position. A query attends to the keys of its own sequence. A negative number belongs to no sequence: such a key is
+        masked, and such a query has the result 0.
+      key_segments: the same for the keys, by their positions; by default `segments`, if `key` has `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
     Returns:
-      An array with the names of `query`, those of `value` in place of `features`, and the batch axes of the others. The
-      softmax is computed in float32 (or float64), and the result has the type of the operands. A query that may attend to no
-      key at all has the result 0, whereas JAX's function gives the mean of the values that are masked.
+      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch axes of the others. The
+      softmax is computed in float32 (or float64), and the result has the dtype of the operands. A query that may attend to no
+      key has the result 0, whereas JAX's function returns the mean of the masked values.
 
-    Packed sequences may be of any lengths and cross devices: the segments of keys go round with them, blocks that have no sequence in common are
-    not computed, and `is_causal` and a window count within a sequence, whose positions are one after the other. See `nx.Ragged`.
+    Packed sequences may have any lengths and cross devices: the segments of keys go around the ring with them. Blocks that
+    have no sequence in common are not computed. `is_causal` and a window count within a sequence, which must have consecutive
+    positions. See `nx.Ragged`.
 
-    A mapped sequence is never gathered; see the module's text for what is sent, and for what is known of derivatives. A `bias`
-    or `mask` has the axis `key_axis` unmapped, or mapped as the positions of `key` are (then it goes round with the keys). With
-    `features` mapped the scores take one all-reduce, and with names of `value` alone mapped the gradient does.
+    Communication: see the docstring of the module, also for the limits of derivatives. A sharded sequence is never gathered.
+    The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped like the positions of `key`. In the latter case it goes
+    around the ring with the keys. With `features` sharded the scores take one all-reduce, and with axes of `value` alone
+    sharded the gradient does.
 
     Raises:
-      AxisNotFoundError: an array lacks a name.
-      AxisNameError: names that must differ do not, or `bias` or `mask` has another name for the key positions.
-      AxisSizeError: a name has two sizes, or the heads are not a multiple of the key heads.
-      PlacementConflictError: two names on one mesh axis meet.
-      ArgumentError: segments of queries alone are given where keys have another axis, or with what counts positions there.
+      AxisNotFoundError: an array lacks an axis.
+      AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for the key positions.
+      AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
+      PlacementConflictError: two axes of one value are sharded over one mesh axis.
+      ArgumentError: only the queries have segments although the keys have another axis, or segments there are combined with
+        `is_causal` or a window.
     """
 @overload
 def dropout(x: NamedArray, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> NamedArray:
-    """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014)."""
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014)."""
 @overload
 def dropout(x: ArrayLike, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> Array:
-    """Sets each element to zero with probability `rate`, and divides the others by `1 - rate` (Srivastava et al. 2014).
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
 
     Args:
       x: an array, named or not.
       key: a random key, or a named array of keys: one for each instance along its names.
-      rate: the probability, at least 0 and less than 1; a number, or an array that broadcasts by name.
-      shared: a name, a position, or a tuple of both, along which elements are kept or dropped together.
-      deterministic: whether to return `x` as it is, as in inference.
+      rate: the probability of a zero, at least 0 and less than 1; a number, or an array that broadcasts by name.
+      shared: an axis name, a positional axis, or a tuple of both, along which elements are kept or dropped together; by
+        default none.
+      deterministic: if `True`, return `x` unchanged, as in inference; by default `False`.
 
     Returns:
-      An array of the type and the axes of `x`. Which elements are zero is the same for every `axis_resources` and every physical
-      order of `x`: kept are those where `nx.random.bernoulli(key, jnp.float32(1 - rate), x.shape, named_shape=...)` says so, with the names of `x`
-      (but those of `key`) in alphabetical order, and with size 1 where they are shared.
+      An array with the dtype and the axes of `x`. The choice of zeros is the same for every `axis_resources` and every
+      physical order of `x`. The kept elements are the true elements of `nx.random.bernoulli(key, jnp.float32(1 - rate),
+      x.shape, named_shape=...)`. Its named axes are the axes of `x` without the axes of `key` and the shared axes, in
+      alphabetical order. Shared positional axes have size 1.
 
-    Sends nothing. In a mapped body every device draws for the whole array and keeps its block (see `nx.random`). Where that is too
-    much, give one key for each instance of a mapped name, `nx.random.split(key, named_shape={"batch": 128})`; then a device draws for
-    its own instances only.
+    Communication: none. In a mapped body every device draws for the complete array and keeps its block (see `nx.random`). To
+    avoid this cost, pass one key for each instance of a mapped axis, `nx.random.split(key, named_shape={"batch": 128})`. Then
+    a device draws for its own instances only.
 
     Raises:
-      AxisNotFoundError: `x` lacks a name of `shared`.
+      AxisNotFoundError: `x` lacks an axis of `shared`.
     """
 @overload
 def elu(x: NamedArray, alpha: ArrayLike = 1.0) -> NamedArray:
@@ -291,39 +314,39 @@ def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
 def glu(x: ArrayLike, axis: Axis = -1) -> Array:
     """Gated linear unit activation function."""
 def grouped_dot(x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashable) -> Array:
-    """The contraction of every token with the weights of its group, by `jax.lax.ragged_dot`.
+    """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
-    `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
+    Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
 
     Args:
-      x: a named array: the tokens, with the names of `groups` and with `axis`.
-      w: a named array: the weights, with `group` and with `axis`. Its other names are those of the result; one that `x` has too (heads) is
-        a batch axis.
-      axis: the names that are contracted, one or a tuple.
-      groups: integers, with names of `x`: the group of every token. A number out of range is of no group: the result is zero there, and so is the
-        gradient.
-      group: the name of the groups in `w`.
+      x: a named array: the tokens, with the axes of `groups` and with `axis`.
+      w: a named array: the weights, with `group` and with `axis`. Its other axes are axes of the result; an axis that `x` has
+        too (heads) is a batch axis.
+      axis: the contracted axis names, one or a tuple.
+      groups: integers, with axes of `x`: the group of every token. A number out of range belongs to no group: the result is
+        zero there, and so is the gradient.
+      group: the axis name of the groups in `w`.
 
     Returns:
-      An array with the names of `x`, and those of `w` alone in place of `axis`.
+      An array with the axes of `x`, and the axes of `w` alone in place of `axis`.
 
-    Sends, by the mesh axes of the groups:
+    Communication, by the mesh axes of the groups:
 
-    - none, whatever the placement of tokens: nothing, and in the gradient one reduction of the weights' gradient.
-    - mesh axes on which every device has the tokens: one all-reduce of the result.
-    - mesh axes of the tokens: the weights of all groups are gathered (and their gradient is reduce-scattered), or all tokens are, and their results
-      reduce-scattered: what is less. Where the devices are GPUs or TPUs, tokens travel by `jax.lax.ragged_all_to_all`
-      instead, each to the device of its group only; CPUs have no such collective.
+    - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the weights' gradient.
+    - Mesh axes along which the tokens are replicated: one all-reduce of the result.
+    - Mesh axes of the tokens: the cheaper of two ways. Either the weights of all groups are gathered, and their gradient is
+      reduce-scattered. Or all tokens are gathered, and their results are reduce-scattered. On GPUs and TPUs, tokens are
+      instead sent by `jax.lax.ragged_all_to_all`, each only to the device of its group; CPUs have no such collective.
 
-    A sharded contracted name costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
+    A sharded contracted axis costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
 
     Raises:
-      AxisNotFoundError: an array lacks a name.
-      AxisNameError: a name is where it cannot be.
-      AxisSizeError: a name has two sizes.
+      AxisNotFoundError: an array lacks an axis.
+      AxisNameError: an axis occurs in an array that must not have it.
+      AxisSizeError: an axis has two sizes.
       ArgumentTypeError: the groups are not integers.
       PositionalAxisError: an array has positional axes.
-      PlacementConflictError: names of the result are on one mesh axis.
+      PlacementConflictError: two axes of the result are sharded over one mesh axis.
     """
 @overload
 def hard_sigmoid(x: NamedArray) -> NamedArray:
@@ -365,7 +388,7 @@ def layer_norm(
     epsilon: float = 1e-05,
     where: ArrayLike | None = None,
 ) -> NamedArray:
-    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and shifted by `bias`."""
+    """Normalize to mean 0 and variance 1 over `axis`, then multiply by `scale` and add `bias`."""
 @overload
 def layer_norm(
     x: ArrayLike,
@@ -376,24 +399,25 @@ def layer_norm(
     epsilon: float = 1e-05,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Values with mean 0 and variance 1 over `axis`, then multiplied by `scale` and shifted by `bias`.
+    """Normalize to mean 0 and variance 1 over `axis`, then multiply by `scale` and add `bias`.
 
     Args:
       x: an array, named or not.
-      axis: what is normalised over: a position, a name, or a tuple of both.
-      scale: an array that broadcasts by name; it may have the axes that are normalised over.
-      bias: an array that broadcasts by name, too.
-      epsilon: added to the variance.
-      where: a boolean array, named or not; elements where it is false do not count in the statistics (but are normalised too).
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both.
+      scale: an array that broadcasts by name, by default `None`; it may have the normalized axes.
+      bias: an array that broadcasts by name, by default `None`.
+      epsilon: the number added to the variance, by default 1e-5.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics, but
+        are normalized too.
 
     Returns:
-      An array of the type and the axes of `x`, and those that `scale`, `bias` and `where` have in addition.
+      An array with the dtype and the axes of `x`, and the additional axes of `scale`, `bias` and `where`.
 
-    Over a sharded name: two all-reduces of the size of the mean; the gradient adds one.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name; or `scale` or `bias` looks misspelt: it has no axis of `x`, or a name close to one of `x`
-        that it lacks.
+      AxisNotFoundError: `x` lacks the axis. Also if `scale` or `bias` is probably misspelled: it has no axis of `x`, or a
+        name close to an axis of `x` that it lacks.
     """
 @overload
 def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
@@ -402,23 +426,24 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
 def load_balancing_loss(routing: Any, over: Any) -> Array:
-    """How unevenly the experts are chosen: 1 when all are chosen alike, up to their number when all tokens choose the same one.
+    """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
-    `experts * sum_e f_e P_e` with `f_e` the share of expert `e` in all choices, which is not differentiated, and `P_e` its mean
-    probability (Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one choice, here all of them count).
+    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not differentiated, and
+    `P_e` is its mean probability. Source: Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one
+    choice, here all of its choices count.
 
     Args:
-      routing: of `top_k_routing`.
-      over: the name of the tokens, or a tuple of names, over which shares and means are taken. Others stay: with `over="pos"` every
-        sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
+      routing: the result of `top_k_routing`.
+      over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are kept: with `over="pos"`
+        every sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
 
     Returns:
-      The loss, with the names of the routing that are not in `over`.
+      The loss, with the axes of the routing that are not in `over`.
 
-    Over sharded names: an all-reduce of the shares and one of the means, one number per expert each.
+    Communication: over sharded axes, an all-reduce of the shares and one of the means, with one number per expert each.
 
     Raises:
-      AxisNotFoundError: the routing lacks a name.
+      AxisNotFoundError: the routing lacks an axis.
     """
 @overload
 def log1mexp(x: NamedArray) -> NamedArray:
@@ -434,10 +459,13 @@ def log_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Log-sigmoid activation function."""
 @overload
 def log_softmax(x: NamedArray, axis: Axis = -1, where: ArrayLike | None = None) -> NamedArray:
-    """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`."""
+    """Compute the logarithm of `softmax` without overflow."""
 @overload
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
-    """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`."""
+    """Compute the logarithm of `softmax` without overflow.
+
+    Arguments and communication are the same as for `softmax`; elements where `where` is false are `-inf`.
+    """
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 
@@ -467,7 +495,7 @@ def max_pool(
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
-    """The maximum over windows of named axes."""
+    """Take the maximum over windows of named axes."""
 @overload
 def max_pool(
     x: ArrayLike,
@@ -477,28 +505,30 @@ def max_pool(
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
-    """The maximum over windows of named axes.
+    """Take the maximum over windows of named axes.
 
     Args:
-      x: a named array. Axes without a window are batch axes.
-      window: the size of the window for every axis that is pooled over, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
-        windows tile the axis.
-      padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
-        `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
-        whose size changes.
+        x: a named array. Axes without a window are batch axes.
+        window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
+        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+          so that windows tile the axis.
+        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+          `(before, after)` for each axis, also in a dict. Padding never wins.
+        out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+          function for axes that change their size.
 
-    Returns:
-      An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
-      gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
+      Returns:
+        An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-    Raises:
-      AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
-        divide over its mesh axes.
-      ArgumentTypeError: the window is not a mapping.
+      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+      its mesh axes.
+
+      Raises:
+        AxisNotFoundError: `x` lacks an axis.
+        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+          over its mesh axes.
+        ArgumentTypeError: the window is not a mapping.
     """
 @overload
 def min_pool(
@@ -509,7 +539,7 @@ def min_pool(
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
-    """The minimum over windows of named axes."""
+    """Take the minimum over windows of named axes."""
 @overload
 def min_pool(
     x: ArrayLike,
@@ -519,28 +549,30 @@ def min_pool(
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> Array:
-    """The minimum over windows of named axes.
+    """Take the minimum over windows of named axes.
 
     Args:
-      x: a named array. Axes without a window are batch axes.
-      window: the size of the window for every axis that is pooled over, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; default: the window's size, so that
-        windows tile the axis.
-      padding: `"VALID"` (windows that lie within the axis), `"SAME"` (the result has `ceil(size / stride)` entries), or a pair
-        `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` where there is one axis; needed in a mapped function for those
-        whose size changes.
+        x: a named array. Axes without a window are batch axes.
+        window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
+        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+          so that windows tile the axis.
+        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+          `(before, after)` for each axis, also in a dict. Padding never wins.
+        out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+          function for axes that change their size.
 
-    Returns:
-      An array of the same type. Along a sharded axis each device gets the rows at its boundary that its windows reach, by collective-permutes:
-      none where windows tile the blocks. Nothing is gathered, except an axis whose `out_axis` name is not on its mesh axes. The
-      gradient is `jax.lax.reduce_window`'s: of equal extrema the first one has it.
+      Returns:
+        An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-    Raises:
-      AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits; or in a mapped function a name has a different size than the result, or that does not
-        divide over its mesh axes.
-      ArgumentTypeError: the window is not a mapping.
+      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+      its mesh axes.
+
+      Raises:
+        AxisNotFoundError: `x` lacks an axis.
+        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+          over its mesh axes.
+        ArgumentTypeError: the window is not a mapping.
     """
 @overload
 def mish(x: NamedArray) -> NamedArray:
@@ -560,61 +592,65 @@ def mixture_of_experts(
     capacity: int | None = None,
     chunk: int | None = None,
 ) -> Any:
-    """The results of the experts that every token has chosen, added up with their weights.
+    """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
-      expert: `expert(params, x)`, a function over names. Its `x` has the axes `axis`, `slot` and the features: all tokens that
-        chose an expert, one after the other. It returns an array with `axis`, `slot` and any features. It acts on every slot by
-        itself. Slots that are empty hold zeros, and what it makes of these is ignored (but, as always in JAX, its derivative
-        there must be finite).
-      params: a pytree for `expert`. Arrays with `axis` have an entry for every expert.
+      expert: `expert(params, x)`, a function over named axes. Its `x` has the axes `axis`, `slot` and the features, and lists
+        all tokens that chose an expert. It returns an array with `axis`, `slot` and any features. It must process every slot
+        independently. Empty slots contain zeros and their results are ignored, but, as always in JAX, the derivative there
+        must be finite.
+      params: a pytree for `expert`. Arrays with `axis` have one slice per expert.
       x: a named array.
-      routing: which experts every token chooses; see `top_k_routing`.
-      tokens: the name of the tokens, or a tuple of names. Other names that `x` and the routing share (a batch) are groups of tokens;
-        names of `x` alone are features, positional axes too.
-      axis: the name of the experts. It differs from the router's, because it may be on a mesh axis of the groups or tokens.
-      slot: the name of the slots. It has no entry in `axis_resources`: slots are on
-        the mesh axes of the groups that the experts are not on.
-      capacity: how many slots an expert has for each group. Tokens beyond it are dropped (the result is zero for them): first choices
-        go before second ones, then tokens in their order, row-major over `tokens`. `None`: no token is dropped.
-      chunk: without capacity, how many slots an expert has on a device in one round; by default what an even load needs.
+      routing: the experts that every token chooses; see `top_k_routing`.
+      tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing share (a batch) are groups
+        of tokens. Axes of `x` alone are features, including positional axes.
+      axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis, because it may be sharded
+        over the mesh axis of the groups or tokens.
+      slot: the axis name of the slots, by default `"slot"`. It must not appear in `axis_resources`: slots are sharded over
+        the mesh axes of the groups, except the mesh axes of the experts.
+      capacity: the number of slots of an expert for each group, or `None` (default) to drop no token. Excess tokens are
+        dropped and give zero. First choices precede second choices, then tokens follow in their order, row-major over
+        `tokens`.
+      chunk: without capacity, the number of slots of an expert on a device in one round; by default the number for an even
+        load.
 
     Returns:
-      An array with the names of `x`, but the features are those of the experts' results. It has their element type.
+      An array with the axes of `x`, except that its features are the features of the experts' results. It has their dtype.
 
-    Sends what the module's text says. Parameters are not moved. Without capacity the derivative is of reverse mode and first order;
-    arrays that `expert` closes over have their gradients too.
+    Communication: see the docstring of the module. Parameters are not moved. Without capacity the derivative is of first
+    order and in reverse mode only; arrays that `expert` closes over have gradients too.
 
     Raises:
-      AxisNotFoundError: `x` or the routing lacks a name, or the result of `expert` lacks `axis` or `slot`.
-      AxisNameError: `axis` or `slot` is not a name, or a name of `x`, or the result of `expert` has a name of the tokens.
+      AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or `slot`.
+      AxisNameError: `axis` or `slot` is not an axis name, or is an axis of `x`, or the result of `expert` has a token axis.
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
-      UnevenAxisError: the experts do not divide over their mesh axes, and the mapped function does not know `axis` when it begins.
-      AxisResourceError: `slot` or the axis of the choices is mapped.
+      UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped function has `axis`.
+      AxisResourceError: `axis_resources` contains `slot` or the axis of the choices.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
-      PlacementConflictError: a feature is on a mesh axis of the experts.
+      PlacementConflictError: a feature is sharded over a mesh axis of the experts.
     """
 def moments(x: Any, axis: Axis, *, where: Any = None) -> Any:
-    """Mean and variance over `axis`, in float32 (or float64). Arguments as for `layer_norm`.
+    """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
 
-    Over a sharded name: two all-reduces of the size of the mean; the gradient adds none.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds none.
     """
 def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1) -> Array:
-    """One-hot encoding along a new axis, which may have a name.
+    """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
       x: an integer array, named or not.
-      num_classes: the size of the new axis. A name may leave it out: its size in the mapped function is used.
-      axis: the name of the new axis, or its position among the positional axes of the result.
-      dtype: element type; default: the default float.
+      num_classes: the size of the new axis. Optional for a named axis, which takes its size in the mapped function.
+      axis: the name of the new axis, or its index among the positional axes of the result; by default -1.
+      dtype: the dtype; by default the default float.
 
     Returns:
-      1 where the new axis's index equals `x`, else 0; an `x` out of range gives zeros. A sharded new axis is never whole on
-      one device, and nothing is sent.
+      1 where the index along the new axis equals `x`, else 0; an `x` out of range gives zeros.
+
+    Communication: none; a sharded new axis is never complete on one device.
 
     Raises:
       AxisNotFoundError: the new axis has no size.
-      AxisSizeError: `num_classes` is not the size that the name has.
+      AxisSizeError: `num_classes` differs from the size of the axis in the mapped function.
     """
 @overload
 def prefix_mask(
@@ -624,23 +660,25 @@ def prefix_mask(
     axis: Sequence[Hashable] = ('query', 'key'),
     offset: Any = 0,
 ) -> NamedArray:
-    """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it."""
+    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position."""
 @overload
 def prefix_mask(prefix: Any, *, axis: Sequence[Hashable] = ('query', 'key'), offset: Any = 0) -> jax.Array:
-    """Which keys a query sees of a sequence whose beginning is known: the keys of the prefix, and those that are not after it.
+    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
 
     Args:
       named_shape: as in `causal_mask`.
       axis: as in `causal_mask`.
-      prefix: the length of the prefix. An integer, or a named array of them, one for every entry of a batch.
-      offset: as in `causal_mask`.
+      prefix: the length of the prefix. An integer, or a named array of them, one for every element of a batch.
+      offset: as in `causal_mask`; by default 0.
 
     Returns:
-      A boolean array with the two names, and those of `prefix` and `offset`. Sends nothing.
+      A boolean array with the two axes, and the axes of `prefix` and `offset`.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: a name has no size.
-      ArgumentError: `axis` does not say of both names what they are.
+      AxisNotFoundError: an axis has no size.
+      ArgumentError: `axis` does not name both axes.
     """
 @overload
 def relu(x: NamedArray) -> NamedArray:
@@ -663,7 +701,7 @@ def rms_norm(
     epsilon: float = 1e-06,
     where: ArrayLike | None = None,
 ) -> NamedArray:
-    """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`."""
+    """Divide by the root mean square over `axis`, then multiply by `scale`."""
 @overload
 def rms_norm(
     x: ArrayLike,
@@ -673,25 +711,27 @@ def rms_norm(
     epsilon: float = 1e-06,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Values divided by the root of their mean square over `axis`, then multiplied by `scale`. Arguments as for `layer_norm`.
+    """Divide by the root mean square over `axis`, then multiply by `scale`.
 
-    Over a sharded name: one all-reduce of the size of the mean; the gradient adds one.
+    Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
+
+    Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds one.
     """
 def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> Array:
-    """The mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
+    """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 
     Args:
       logits: the router's scores, a named array with `axis`.
       axis: the name of the router's axis.
-      over: the name of the tokens, or a tuple of names; others stay.
+      over: the axis name of the tokens, or a tuple of names, over which to average; other axes are kept.
 
     Returns:
-      The loss, with the names of `logits` that are neither `axis` nor in `over`.
+      The loss, with the axes of `logits` that are neither `axis` nor in `over`.
 
-    Over sharded names: one all-reduce of the result; along a sharded `axis` as `nx.logsumexp`.
+    Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for `nx.logsumexp`.
 
     Raises:
-      AxisNotFoundError: `logits` lacks a name.
+      AxisNotFoundError: `logits` lacks an axis.
     """
 def scaled_dot_general(
     lhs: Any,
@@ -732,20 +772,21 @@ def soft_sign(x: jax.typing.ArrayLike) -> jax.Array:
     """Soft-sign activation function."""
 @overload
 def softmax(x: NamedArray, axis: Axis = -1, where: ArrayLike | None = None) -> NamedArray:
-    """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1."""
+    """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1."""
 @overload
 def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
-    """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
+    """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
     Args:
       x: an array, named or not.
-      axis: what to normalise over.
-      where: a boolean array, named or not; where it is false the result is 0 and the entry does not count.
+      axis: the axis or axes to normalize over, positional or named; by default -1.
+      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and do not count.
 
-    Over a sharded name: two all-reduces of the reduced size, for the maximum and for the sum; the gradient takes one more.
+    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for the sum; the gradient
+    adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the axis.
     """
 def softmax_cross_entropy(
     logits: ArrayLike,
@@ -756,33 +797,38 @@ def softmax_cross_entropy(
     label_smoothing: float = 0.0,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Cross-entropy of the softmax of `logits` with integer labels, in nats: `logsumexp(logits) - logits[label]`, per token.
+    """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
+
+    The loss is `logsumexp(logits) - logits[label]`.
 
     Args:
       logits: an array, named or not.
       labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the
-        axis, is not a class: its token's loss is NaN, and so is its gradient (unless `where` leaves the token out). In
+        axis, is not a class: the loss of its token is NaN, and so is its gradient (unless `where` excludes the token). In
         particular -1 is not the last class.
-      axis: the classes: a name or a position.
-      z_loss: a number z; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
-      label_smoothing: a number s, at least 0 and below 1: the target is `1 - s` for the label and `s` divided over all classes
-        (Szegedy et al. 2016, "Rethinking the Inception Architecture").
-      where: a boolean array that broadcasts by name. Without `axis` it says which tokens count, with it which classes (as those
-        that only pad a vocabulary do not). Where no class counts, the loss and the gradient are zero, whatever logits and label are.
+      axis: the axis of the classes, named or positional; by default -1.
+      z_loss: a number z, by default 0; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
+      label_smoothing: a number s, at least 0 (default) and below 1. The target is `1 - s` for the label, plus `s` divided
+        over all classes (Szegedy et al. 2016, "Rethinking the Inception Architecture").
+      where: a boolean array that broadcasts by name, by default `None`. Without `axis` it selects tokens; with it, it selects
+        classes (and can exclude the padding of a vocabulary). If no class is selected, the loss and the gradient are zero for
+        any logits and labels.
 
     Returns:
-      An array with the axes of `logits` (and those that `labels` and `where` have in addition) but `axis`; of the type of the
-      logits, float32 for 16-bit logits: it is computed in at least 32 bits. The gradient has the type of the logits.
+      An array with the axes of `logits` except `axis`, and the additional axes of `labels` and `where`. It has the dtype of
+      the logits, or float32 for 16-bit logits: the loss is computed in at least 32 bits. The gradient has the dtype of the
+      logits.
 
-    Over a sharded name: two all-reduces, one number per token for the maximum and two for the sums (with `where` over the classes three; for
-    their mean over tokens one). The gradient adds none, and the logits are not moved. With a `SerialLoop` on the name, logits that are
-    computed in the body are there for a part of the classes at a time.
+    Communication: over a sharded axis, two all-reduces, with one number per token for the maximum and two for the sums. With
+    `where` over the classes the sums take three numbers; for their mean over tokens, one. The gradient adds none, and the
+    logits are not moved. With a `SerialLoop` on the axis, logits that the body computes exist for some of the classes at a
+    time.
 
     Raises:
-      AxisNotFoundError: `logits` lacks the name.
-      AxisNameError: `labels` have the axis that they count along.
+      AxisNotFoundError: `logits` lacks the axis.
+      AxisNameError: `labels` have the axis of the classes.
       AxisSizeError: an axis has two sizes, or there are no classes.
-      PlacementConflictError: `labels` have another axis on the mesh axis that `axis` is on.
+      PlacementConflictError: `labels` have another axis that is sharded over the mesh axis of `axis`.
       ArgumentTypeError: the labels are not integers, or `where` is not boolean.
       ArgumentError: `z_loss` or `label_smoothing` is out of range.
     """
@@ -821,7 +867,7 @@ def standardize(
     *,
     algorithm: str = 'fast',
 ) -> NamedArray:
-    """Values with mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position."""
+    """Normalize to mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position."""
 @overload
 def standardize(
     x: ArrayLike,
@@ -833,22 +879,23 @@ def standardize(
     *,
     algorithm: str = 'fast',
 ) -> Array:
-    """Values with mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
+    """Normalize to mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both.
-      mean: the mean to use instead of that of `x`; it broadcasts by name.
-      variance: the variance to use instead of that of `x`.
-      epsilon: added to the variance.
-      where: a boolean array, named or not; elements where it is false do not count in the statistics.
-      algorithm: `"fast"`: the variance is the mean square minus the squared mean, as in JAX by default. `"stable"`: it is the
-        mean of squared deviations, as in `layer_norm`, and takes one all-reduce more.
+      axis: a positional axis, an axis name, or a tuple of both; by default -1.
+      mean: the mean to use instead of the mean of `x`, by default `None`; it broadcasts by name.
+      variance: the variance to use instead of the variance of `x`, by default `None`.
+      epsilon: the number added to the variance, by default 1e-5.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics.
+      algorithm: `"fast"` (default) computes the variance as the mean square minus the squared mean, as in JAX by default.
+        `"stable"` computes it as the mean of squared deviations, as in `layer_norm`, and needs one more all-reduce.
 
     Returns:
-      An array of the type of `x`. Unlike JAX, statistics of 16-bit values are kept in float32 throughout.
+      An array with the dtype of `x`. Unlike JAX, it keeps statistics of 16-bit values in float32 throughout.
 
-    Over a sharded name: one all-reduce (`"stable"`: two); the gradient adds one. None where mean and variance are given.
+    Communication: over a sharded axis, one all-reduce (`"stable"`: two); the gradient adds one. None if mean and variance are
+    given.
     """
 @overload
 def swish(x: NamedArray) -> NamedArray:
@@ -868,27 +915,28 @@ def tanh(x: jax.typing.ArrayLike, /) -> jax.Array:
 def top_k_routing(
     logits: Any, axis: Hashable, k: int, *, choice: Hashable = 'choice', normalize: bool = True,
 ) -> Any:
-    """The `k` best experts of every token, and the weight of each.
+    """Choose the `k` best experts for every token, with a weight for each.
 
     Args:
       logits: the router's scores, a named array with `axis`.
-      axis: the name of the router's axis, one entry per expert.
-      k: how many experts a token chooses.
-      choice: the name of the new axis of size `k`.
-      normalize: whether the weights of a token add up to 1. If not, they are the probabilities themselves (Fedus et al., 2021).
+      axis: the name of the router's axis, with one element per expert.
+      k: the number of experts that a token chooses.
+      choice: the name of the new axis of size `k`, by default `"choice"`.
+      normalize: if `True` (default), the weights of a token sum to 1. If `False`, they are the probabilities (Fedus et al.,
+        2021).
 
     Returns:
-      A `Routing`: the numbers of the experts with the largest softmax over `axis`, the lower number first among equals, and
-      their weights, which have a gradient.
+      A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their weights, which have a gradient.
+        Ties choose the lower number first.
 
-    Sends nothing, unless `axis` is sharded: then as `nx.nn.softmax` and `nx.top_k` do.
+    Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
     Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer", 2017.
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
-      AxisNameError: `choice` is not a name, or `logits` has it already.
+      AxisNameError: `choice` is not an axis name, or `logits` already has it.
       ArgumentError: `k` is not between 1 and the number of experts.
     """
 def update_moments(average: Any, new: Any, momentum: Any = 0.9) -> Any:
-    """The moving average of moments: `momentum * average + (1 - momentum) * new`. Nothing is differentiated through it."""
+    """Update a moving average of moments: `momentum * average + (1 - momentum) * new`, without gradients."""

@@ -10,13 +10,13 @@ from namedax.core.annotations import ArrayLike
 from namedax.ops.nn.initializers import NamedInitializer
 
 def constant(value: ArrayLike, dtype: Any = None) -> NamedInitializer:
-    """As `jax.nn.initializers.constant`, for parameters with named axes.
+    """Build `jax.nn.initializers.constant` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
 def delta_orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None) -> NamedInitializer:
-    """As `jax.nn.initializers.delta_orthogonal`, for parameters with named axes. `column_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.delta_orthogonal` for parameters with named axes. `column_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -27,7 +27,7 @@ def glorot_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.glorot_normal`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.glorot_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -38,7 +38,7 @@ def glorot_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.glorot_uniform`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.glorot_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -49,7 +49,7 @@ def he_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.he_normal`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.he_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -60,7 +60,7 @@ def he_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.he_uniform`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.he_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -71,7 +71,7 @@ def kaiming_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.kaiming_normal`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.kaiming_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -82,7 +82,7 @@ def kaiming_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.kaiming_uniform`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.kaiming_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -93,7 +93,7 @@ def lecun_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.lecun_normal`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.lecun_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -104,20 +104,20 @@ def lecun_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.lecun_uniform`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.lecun_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
 def normal(stddev: Any = 0.01, dtype: Any = None) -> NamedInitializer:
-    """As `jax.nn.initializers.normal`, for parameters with named axes.
+    """Build `jax.nn.initializers.normal` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
 ones: NamedInitializer
 def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None) -> NamedInitializer:
-    """As `jax.nn.initializers.orthogonal`, for parameters with named axes. `column_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.orthogonal` for parameters with named axes. `column_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -125,13 +125,13 @@ def orthogonal(scale: ArrayLike = 1.0, column_axis: int = -1, dtype: Any = None)
 def truncated_normal(
     stddev: Any = 0.01, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.truncated_normal`, for parameters with named axes.
+    """Build `jax.nn.initializers.truncated_normal` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
     """
 def uniform(scale: ArrayLike = 0.01, dtype: Any = None) -> NamedInitializer:
-    """As `jax.nn.initializers.uniform`, for parameters with named axes.
+    """Build `jax.nn.initializers.uniform` for parameters with named axes.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -145,7 +145,7 @@ def variance_scaling(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.variance_scaling`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.variance_scaling` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -156,7 +156,7 @@ def xavier_normal(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.xavier_normal`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.xavier_normal` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.
@@ -167,7 +167,7 @@ def xavier_uniform(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> NamedInitializer:
-    """As `jax.nn.initializers.xavier_uniform`, for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positions, or tuples of both.
+    """Build `jax.nn.initializers.xavier_uniform` for parameters with named axes. `in_axis`, `out_axis`, `batch_axis`: names, positional axes, or tuples of both.
 
     Returns:
       An initializer, `init(key, shape, dtype, named_shape={"inputs": 784})`.

@@ -156,7 +156,7 @@ def all(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether all elements are true, over positional and named axes. Arguments as for `sum`.
+    """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
 
     See `nx.all`.
     """
@@ -194,7 +194,7 @@ def amax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
+    """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
     See `nx.amax`.
     """
@@ -206,7 +206,7 @@ def amin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Minimum over positional and named axes; see `max`.
+    """Take the minimum over positional and named axes; see `max`.
 
     See `nx.amin`.
     """
@@ -224,7 +224,7 @@ def any(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Whether any element is true, over positional and named axes. Arguments as for `sum`.
+    """Return True if any element is true, over positional and named axes; arguments as for `sum`.
 
     See `nx.any`.
     """
@@ -232,16 +232,16 @@ def any(
 def append(
     arr: NamedArray, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Joins two arrays, as `concatenate([arr, values], axis)` does."""
+    """Append `values` to an array, as `concatenate([arr, values], axis)` does."""
 @overload
 def append(
     arr: ArrayLike, values: NamedArray, axis: Axis = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
 def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array:
-    """Joins two arrays, as `concatenate([arr, values], axis)` does.
+    """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
-    `axis=None` flattens the positional axes first; it must be given where all axes have names.
+    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is named.
     """
 def apply_along_axis(func1d: Callable[..., Any], axis: Axis, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Apply a function to 1D array slices along an axis."""
@@ -255,7 +255,7 @@ def arange(
     out_sharding: Any = None,
     axis: Hashable | None = None,
 ) -> Array:
-    """Evenly spaced values, along a name if `axis` is given.
+    """Create evenly spaced values, along a named axis if `axis` is given.
 
     See `nx.arange`.
     """
@@ -304,21 +304,21 @@ def arctanh(x: NamedArray, /) -> NamedArray:
 def arctanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
 def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
-    """Index of the first maximum along an axis, a position or a name (`None`: in the flattened positional axes).
+    """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
     See `nx.argmax`.
     """
 def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
-    """Index of the first minimum along one axis; see `argmax`.
+    """Return the index of the first minimum along one axis; see `argmax`.
 
     See `nx.argmin`.
     """
 @overload
 def argpartition(a: NamedArray, kth: int, axis: Axis = -1) -> NamedArray:
-    """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`."""
+    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`."""
 @overload
 def argpartition(a: ArrayLike, kth: int, axis: Axis = -1) -> Array:
-    """The indices of `partition`, as `jnp.argpartition`. Along a sharded name this gathers the axis; see `partition`.
+    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
 
     See `nx.argpartition`.
     """
@@ -333,7 +333,7 @@ def argsort(
     descending: builtins.bool = False,
     dtype: Any = None,
 ) -> NamedArray:
-    """The indices that sort along one axis; ties in their order, NaN last."""
+    """Return the indices that sort along one axis; ties keep their order, NaN last."""
 @overload
 def argsort(
     a: ArrayLike,
@@ -345,7 +345,7 @@ def argsort(
     descending: builtins.bool = False,
     dtype: Any = None,
 ) -> Array:
-    """The indices that sort along one axis; ties in their order, NaN last.
+    """Return the indices that sort along one axis; ties keep their order, NaN last.
 
     See `nx.argsort`.
     """
@@ -371,7 +371,7 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """A new array: as `asarray`, and with at least `ndmin` positional axes.
+    """Create a new array as `asarray` does, with at least `ndmin` positional axes.
 
     See `nx.array`.
     """
@@ -397,19 +397,19 @@ def array_repr(
     precision: int | None = None,
     suppress_small: builtins.bool | None = None,
 ) -> str:
-    """`repr(x)` of a named array, `jnp.array_repr` of others.
+    """Return `repr(x)` for a named array, `jnp.array_repr` for others.
 
     See `nx.array_repr`.
     """
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]:
-    """Like `split`, for a number of parts that need not be equal: the first ones are larger by one."""
+    """Split an array like `split`, into sections that need not be equal: the first ones are larger by one."""
 def array_str(
     a: ArrayLike,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: builtins.bool | None = None,
 ) -> str:
-    """`str(x)` of a named array, `jnp.array_str` of others.
+    """Return `str(x)` for a named array, `jnp.array_str` for others.
 
     See `nx.array_str`.
     """
@@ -422,7 +422,7 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """`a` as an array: a named array stays one, and so does a sequence that holds some.
+    """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
 
     See `nx.asarray`.
     """
@@ -477,7 +477,7 @@ def average(
     returned: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> Array | tuple[Array, Array]:
-    """Weighted mean over positional and named axes.
+    """Compute the weighted mean over positional and named axes.
 
     See `nx.average`.
     """
@@ -491,7 +491,7 @@ def bincount(
     axis: Axis = None,
     out_axis: Hashable | None = None,
 ) -> Array:
-    """How often each integer from 0 on occurs, over positional and named axes.
+    """Count how often each integer from 0 on occurs, over positional and named axes.
 
     See `nx.bincount`.
     """
@@ -571,27 +571,30 @@ def broadcast_arrays(*args: ArrayLike) -> list[Array]:
 def broadcast_to(
     array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Repeats an array along axes that it lacks."""
+    """Repeat an array along axes that it lacks."""
 @overload
 def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> Array:
-    """Repeats an array along axes that it lacks.
+    """Repeat an array along axes that it lacks.
 
     Args:
       array: an array, named or not.
-      shape: the positional shape of the result, as in `jnp.broadcast_to`; default, with `named_shape`: that of the array.
-      out_sharding: as in `jnp.broadcast_to`.
-      named_shape: names and sizes of the result; `None` for the size of the mapped function. Names of the array that are
-        not mentioned stay.
+      shape: the positional shape of the result, as in `jnp.broadcast_to`; by default, with `named_shape`, the shape of the
+        array.
+      out_sharding: as in `jnp.broadcast_to`; by default `None`.
+      named_shape: names and sizes of the result, by default none; `None` as a size takes the size in the mapped function.
+        Axes of the array that it does not mention are kept.
 
     Returns:
-      The array with the axes that it lacked in front. Sends nothing: of a sharded name every device makes its block. The gradient is
-      the sum over the new axes, one all-reduce for those that are sharded.
+      The array with the new axes in front.
+
+    Communication: none, because every device makes its own block of a sharded axis. The gradient is the sum over the new
+    axes, with one all-reduce for sharded ones.
 
     Raises:
-      AxisSizeError: the array has one of the names with a different size, or the mapped function does.
-      AxisNotFoundError: a new name has no size.
+      AxisSizeError: the array or the mapped function has one of the axes with a different size.
+      AxisNotFoundError: a new axis has no size.
       PositionalAxisError: there is neither a shape nor a named shape.
-      PlacementConflictError: two names of the result are on one mesh axis.
+      PlacementConflictError: two axes of the result are sharded over one mesh axis.
     """
 @overload
 def cbrt(x: NamedArray, /) -> NamedArray:
@@ -632,28 +635,32 @@ def compress(
 def concat(
     arrays: Sequence[Any], /, *, axis: Axis = 0, dtype: Any = None, out_axis: Hashable | None = None,
 ) -> Array:
-    """Joins arrays along an axis that they all have.
+    """Join arrays along an axis that all of them have.
 
     See `nx.concat`.
     """
 def concatenate(
     arrays: Sequence[Any], axis: Axis = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
 ) -> Array:
-    """Joins arrays along an axis that they all have.
+    """Join arrays along an axis that all of them have.
 
     Args:
-      arrays: arrays, named or not; other names broadcast. Along a name, positional axes broadcast as in arithmetic.
-      axis: a position or a name (`None`: the flattened positional axes, as in `jnp.concatenate`).
-      dtype: element type of the result.
-      out_axis: the name of the joined axis; default: `axis`. Needed in a mapped function in which `axis` has a fixed size.
+      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes broadcast as in
+        arithmetic.
+      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in `jnp.concatenate`).
+      dtype: the dtype of the result, by default the common dtype.
+      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in which `axis` has a fixed
+        size.
 
     Returns:
-      The joined array; the sizes of the axis add up. Along a sharded name, whose result is sharded too, rows move to the blocks
-      where they belong, by collective-permutes; if the result's name is not sharded, the operands are gathered.
+      The joined array; its size along the axis is the sum of the sizes.
+
+    Communication: along a sharded axis with a sharded result, rows move to their blocks by collective-permutes. If the axis
+    of the result is not sharded, the operands are gathered.
 
     Raises:
-      AxisNotFoundError: an array lacks the name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+      AxisNotFoundError: an array lacks the axis.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
         axes.
     """
 @overload
@@ -679,7 +686,7 @@ def convolve(
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Convolution along one axis, as `jnp.convolve` does it."""
+    """Convolve along one axis, as `jnp.convolve`."""
 @overload
 def convolve(
     a: ArrayLike,
@@ -702,7 +709,7 @@ def convolve(
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
 ) -> Array:
-    """Convolution along one axis, as `jnp.convolve` does it.
+    """Convolve along one axis, as `jnp.convolve`.
 
     See `nx.convolve`.
     """
@@ -729,22 +736,26 @@ def corrcoef(
     axis: Axis = None,
     variables: Any = None,
 ) -> Array:
-    """Correlation coefficients of variables over observations: covariances over the roots of both variances. See `nx.cov`.
+    """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
+
+    See `nx.cov`.
 
     Args:
       x: an array, named or not.
-      y: without `axis`, as in `jnp.corrcoef`.
-      rowvar: without `axis`, as in `jnp.corrcoef`.
-      dtype: element type of the result.
-      axis: the observations, as in `nx.cov`.
-      variables: as in `nx.cov`; where `x` has no positional axis they must be given.
+      y: without `axis`, as in `jnp.corrcoef`; by default `None`.
+      rowvar: without `axis`, as in `jnp.corrcoef`; by default `True`.
+      dtype: the dtype of the result, by default as in `jnp.corrcoef`.
+      axis: the observations, as in `nx.cov`; by default `None`.
+      variables: as in `nx.cov`; required if `x` has no positional axis.
 
     Returns:
-      The coefficients, with the axes of `nx.cov`. It costs what that costs, and one all-reduce for the variances.
+      The coefficients, with the axes of `nx.cov`.
+
+    Communication: as for `nx.cov`, and one all-reduce for the variances.
 
     Raises:
-      PositionalAxisError: `x` has no positional axis but names besides the observations, and `variables` is left out: each would be correlated
-        with itself alone.
+      PositionalAxisError: `x` has no positional axis but named axes in addition to the observations, and `variables` is
+        missing: each variable would be correlated with itself only.
     """
 @overload
 def correlate(
@@ -778,7 +789,7 @@ def cosh(x: NamedArray, /) -> NamedArray:
 def cosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic cosine of input."""
 def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: builtins.bool = False) -> Array:
-    """The number of elements that are not zero, over positional and named axes.
+    """Count the nonzero elements over positional and named axes.
 
     See `nx.count_nonzero`.
     """
@@ -795,30 +806,34 @@ def cov(
     axis: Axis = None,
     variables: Any = None,
 ) -> Array:
-    """Covariances of variables over observations.
+    """Compute the covariances of variables over observations.
 
     Args:
       m: an array, named or not.
-      y: without `axis`, as in `jnp.cov`.
-      rowvar: without `axis`, as in `jnp.cov`.
-      bias: whether to divide by the number of observations `n`, instead of `n - 1`.
-      ddof: what is subtracted from that number; default: 1, or 0 with `bias`.
-      fweights: how often each observation counts: integers along `axis`.
-      aweights: the weight of each observation: floats along `axis`.
-      dtype: element type of the result.
-      axis: the observations: a name, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and names are batch axes.
-      variables: with `axis`, the name of the variables and the one that it gets on the other side: `("k", "k2")`. Default: the one
-        positional axis of `m`; and if it has none, `m` is one variable. All other names are batch axes.
+      y: without `axis`, as in `jnp.cov`; by default `None`.
+      rowvar: without `axis`, as in `jnp.cov`; by default `True`.
+      bias: if `True`, divide by the number of observations `n` instead of `n - 1`; by default `False`.
+      ddof: the number subtracted from `n`; by default 1, or 0 with `bias`.
+      fweights: the number of repetitions of each observation: integers along `axis`; by default 1.
+      aweights: the weight of each observation: floats along `axis`; by default 1.
+      dtype: the dtype of the result, by default as in `jnp.cov`.
+      axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and
+        named axes are batch axes.
+      variables: with `axis`, the name of the variables and the name for the other side: `("k", "k2")`. By default the one
+        positional axis of `m`; if it has none, `m` is one variable. All other named axes are batch axes.
 
     Returns:
-      The covariances, with `variables` in place of their name, or two positional axes. Over sharded observations: one
-      all-reduce for the means, one for the covariances. Sharded variables are gathered once, for the other side.
+      The covariances, with `variables` in place of their name, or two positional axes.
+
+    Communication: over sharded observations, one all-reduce for the means, and one for the covariances. Sharded variables are
+    gathered once, for the other side.
 
     Raises:
-      AxisNotFoundError: `m` lacks a name.
+      AxisNotFoundError: `m` lacks an axis.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one besides `variables`; without `axis`, it has names and no positional axis.
-      ArgumentTypeError: `y` is a name.
+      PositionalAxisError: `m` has several positional axes, or has one in addition to `variables`; or, without `axis`, `m` has
+        named axes only.
+      ArgumentTypeError: `y` is an axis name.
     """
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Axis = None) -> Any:
     """Compute the (batched) cross product of two arrays."""
@@ -826,12 +841,12 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 def cumprod(
     a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Cumulative product along one axis; arguments and costs as for `cumsum`."""
+    """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
 @overload
 def cumprod(
     a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> Array:
-    """Cumulative product along one axis; arguments and costs as for `cumsum`.
+    """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
 
     See `nx.cumprod`.
     """
@@ -839,12 +854,12 @@ def cumprod(
 def cumsum(
     a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Cumulative sum along one axis."""
+    """Compute the cumulative sum along one axis."""
 @overload
 def cumsum(
     a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> Array:
-    """Cumulative sum along one axis.
+    """Compute the cumulative sum along one axis.
 
     See `nx.cumsum`.
     """
@@ -1074,7 +1089,7 @@ def einsum(
     out_sharding: Any = None,
     overlap: Any = None,
 ) -> Array:
-    """Contraction over positional and named axes.
+    """Contract arrays over positional and named axes.
 
     See `nx.einsum`.
     """
@@ -1087,10 +1102,10 @@ def empty(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`."""
+    """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`."""
 @overload
 def empty(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """An array whose values do not matter (JAX gives zeros); arguments as for `zeros`.
+    """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
     See `nx.empty`.
     """
@@ -1118,20 +1133,22 @@ def exp2(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base-2 exponential of input."""
 @overload
 def expand_dims(a: NamedArray, axis: Axis) -> NamedArray:
-    """Inserts axes of size 1."""
+    """Insert axes of size 1."""
 @overload
 def expand_dims(a: ArrayLike, axis: Axis) -> Array:
-    """Inserts axes of size 1.
+    """Insert axes of size 1.
 
     Args:
       a: an array, named or not.
-      axis: a name, a position among the positional axes of the result, or a tuple of both.
+      axis: an axis name, the index of a positional axis of the result, or a tuple of both.
 
     Returns:
-      The array with the new axes. Moves nothing.
+      The array with the new axes.
+
+    Communication: none.
 
     Raises:
-      AxisNameError: the array has the name already.
+      AxisNameError: the array already has the axis.
     """
 @overload
 def expm1(x: NamedArray, /) -> NamedArray:
@@ -1196,20 +1213,23 @@ def flatnonzero(
     """Return indices of nonzero elements in a flattened array"""
 @overload
 def flip(m: NamedArray, axis: Axis = None) -> NamedArray:
-    """Reverses axes."""
+    """Reverse axes."""
 @overload
 def flip(m: ArrayLike, axis: Axis = None) -> Array:
-    """Reverses axes.
+    """Reverse axes.
 
     Args:
       m: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None`: all positional axes, `...`: all. It must be given where all axes have names.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes, `...` all axes.
+        Required if every axis is named.
 
     Returns:
-      An array of the same axes. Along a sharded name: one collective-permute that sends each block to its mirror image.
+      An array of the same axes.
+
+    Communication: along a sharded axis, one collective-permute that sends each block to its mirror image.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
+      AxisNotFoundError: the array lacks a named axis.
     """
 @overload
 def fliplr(m: NamedArray) -> NamedArray:
@@ -1298,7 +1318,7 @@ def full(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """An array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`."""
+    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`."""
 @overload
 def full(
     shape: Any = (),
@@ -1308,7 +1328,7 @@ def full(
     device: Any = None,
     out_sharding: Any = None,
 ) -> jax.Array:
-    """An array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
+    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
 
     See `nx.full`.
     """
@@ -1362,21 +1382,24 @@ def geomspace(
 ) -> Array:
     """Generate geometrically-spaced values."""
 def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
-    """Central differences along axes, one-sided ones at both ends: `jnp.gradient`.
+    """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
     Args:
       f: values, named or not.
-      *varargs: the distance between two values, for all axes or for each; or coordinates along the axis, an array that has it
-        or a plain one.
-      axis: a position, a name, or a tuple of both; default: all positional axes. It must be given where all axes have names.
+      *varargs: the distance between two values, for all axes or for each, by default 1. Or coordinates along the axis, an
+        array that has it or a plain one.
+      axis: a positional axis, an axis name, or a tuple of both; by default all positional axes. Required if every axis is
+        named.
       edge_order: not supported, as in `jnp.gradient`.
 
     Returns:
-      An array like `f`, or a list of them, one for each axis. Along a sharded name the rows at the boundaries of blocks are sent.
+      An array like `f`, or a list of them, one for each axis.
+
+    Communication: along a sharded axis, the rows at the boundaries of blocks.
 
     Raises:
-      AxisNotFoundError: `f` lacks a name.
-      AxisSizeError: an axis has fewer than two entries.
+      AxisNotFoundError: `f` lacks a named axis.
+      AxisSizeError: an axis has fewer than two elements.
     """
 @overload
 def greater(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1412,7 +1435,7 @@ def histogram(
     axis: Axis = None,
     out_axis: Hashable | None = None,
 ) -> tuple[Array, Array]:
-    """How many elements fall into each bin, over positional and named axes.
+    """Count the elements in each bin, over positional and named axes.
 
     See `nx.histogram`.
     """
@@ -1573,7 +1596,7 @@ def iscomplex(x: NamedArray) -> NamedArray:
 def iscomplex(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is complex."""
 def iscomplexobj(x: ArrayLike) -> builtins.bool:
-    """Whether the element type is complex."""
+    """Return True if the dtype is complex."""
 @overload
 def isfinite(x: NamedArray, /) -> NamedArray:
     """Return a boolean array indicating whether each element of input is finite."""
@@ -1640,9 +1663,9 @@ def isreal(x: NamedArray) -> NamedArray:
 def isreal(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is real."""
 def isrealobj(x: ArrayLike) -> builtins.bool:
-    """Whether the element type is not complex."""
+    """Return True if the dtype is not complex."""
 def isscalar(element: Any) -> builtins.bool:
-    """Whether `x` is a scalar; a named array is not, however few positional axes it has.
+    """Return True if `x` is a scalar; a named array is not, for any number of positional axes.
 
     See `nx.isscalar`.
     """
@@ -1695,17 +1718,17 @@ def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
 def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array:
-    """The indices that sort along one axis by several keys, the last of which counts most; ties in their order.
+    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
 
     Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array whose first positional axis counts
-        the keys.
-      axis: a position or a name.
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys along its first positional
+        axis.
+      axis: a positional or named axis, by default -1.
 
     Returns:
-      Integers with the axes of the keys together.
+      Integers with all axes of the keys.
 
-    Along a sharded name: as for `sort`, of all keys and the indices.
+    Communication: along a sharded axis, as for `sort`, for all keys and the indices.
     """
 def linspace(
     start: ArrayLike,
@@ -1718,24 +1741,26 @@ def linspace(
     *,
     device: Any = None,
 ) -> Array | tuple[Array, Array]:
-    """Evenly spaced numbers between two ends, along a new axis that may have a name.
+    """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
     Args:
       start: the first value: a number or an array, named or not.
-      stop: the last value, or the end that is left out; it broadcasts with `start` by name.
-      num: how many there are.
-      endpoint: whether `stop` is one of them.
-      retstep: whether the distance is returned too.
-      dtype: element type.
-      axis: the name of the new axis, or its position.
-      device: as in `jnp.linspace`; for a positional axis.
+      stop: the last value, or the excluded end; it broadcasts with `start` by name.
+      num: the number of values, by default 50.
+      endpoint: if `True` (default), `stop` is the last value.
+      retstep: if `True`, the distance is returned too; by default `False`.
+      dtype: the dtype, by default as in `jnp.linspace`.
+      axis: the name of the new axis, or its index among the positional axes; by default 0.
+      device: as in `jnp.linspace`, for a positional axis; by default `None`.
 
     Returns:
-      The values, with the axes of `start` and `stop` and the new one; with `retstep` a pair of these and the distance. Sends nothing.
+      The values, with the axes of `start` and `stop` and the new axis; with `retstep`, a pair of the values and the distance.
+
+    Communication: none.
 
     Raises:
-      AxisSizeError: `num` is not the size that the name has in the mapped function.
-      ArgumentTypeError: `num` is not an integer, or a device is given with a name.
+      AxisSizeError: `num` differs from the size of the axis in the mapped function.
+      ArgumentTypeError: `num` is not an integer, or a device is given with a named axis.
     """
 @overload
 def log(x: NamedArray, /) -> NamedArray:
@@ -1878,7 +1903,7 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Maximum over positional and named axes. NaN wins; ties share the gradient equally, as in `jnp`, sharded or not.
+    """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
     See `nx.max`.
     """
@@ -1901,7 +1926,7 @@ def mean(
     *,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Mean over positional and named axes. Arguments as for `sum`.
+    """Average over positional and named axes; arguments as for `sum`.
 
     See `nx.mean`.
     """
@@ -1912,7 +1937,7 @@ def median(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> Array:
-    """Median over positional and named axes together; NaN where one element is NaN. Costs as for `quantile`.
+    """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
 
     See `nx.median`.
     """
@@ -1928,7 +1953,7 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Minimum over positional and named axes; see `max`.
+    """Take the minimum over positional and named axes; see `max`.
 
     See `nx.min`.
     """
@@ -1991,12 +2016,12 @@ def nan_to_num(
 ) -> jax.Array:
     """Replace NaN and infinite entries in an array."""
 def nanargmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
-    """Index of the first maximum of the elements that are not NaN; -1 if there are none. Arguments as for `nx.argmax`.
+    """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
 
     See `nx.nanargmax`.
     """
 def nanargmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
-    """Index of the first minimum of the elements that are not NaN; see `nanargmax`.
+    """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     See `nx.nanargmin`.
     """
@@ -2004,12 +2029,12 @@ def nanargmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: built
 def nancumprod(
     a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`."""
+    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`."""
 @overload
 def nancumprod(
     a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> Array:
-    """Cumulative product along one axis in which NaN counts as one; arguments and costs as for `cumsum`.
+    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
 
     See `nx.nancumprod`.
     """
@@ -2017,12 +2042,12 @@ def nancumprod(
 def nancumsum(
     a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`."""
+    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`."""
 @overload
 def nancumsum(
     a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> Array:
-    """Cumulative sum along one axis in which NaN counts as zero; arguments and costs as for `cumsum`.
+    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
 
     See `nx.nancumsum`.
     """
@@ -2034,7 +2059,7 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Maximum of the elements that are not NaN; NaN if there are none. Arguments as for `nx.max`.
+    """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
 
     See `nx.nanmax`.
     """
@@ -2046,7 +2071,7 @@ def nanmean(
     keepdims: builtins.bool = False,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Mean of the elements that are not NaN; NaN if there are none. Arguments and costs as for `nx.mean` with `where`.
+    """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
 
     See `nx.nanmean`.
     """
@@ -2057,7 +2082,7 @@ def nanmedian(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> Array:
-    """Median of the elements that are not NaN; see `median`.
+    """Compute the median of the elements that are not NaN; see `median`.
 
     See `nx.nanmedian`.
     """
@@ -2069,7 +2094,7 @@ def nanmin(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Minimum of the elements that are not NaN; see `nanmax`.
+    """Take the minimum of the elements that are not NaN; see `nanmax`.
 
     See `nx.nanmin`.
     """
@@ -2097,7 +2122,7 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Product of the elements that are not NaN. Arguments and costs as for `nx.prod`.
+    """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
     See `nx.nanprod`.
     """
@@ -2141,7 +2166,7 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> Array:
-    """Sum of the elements that are not NaN. Arguments and costs as for `nx.sum`.
+    """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
     See `nx.nansum`.
     """
@@ -2162,7 +2187,7 @@ def nanvar(
     See `nx.nanvar`.
     """
 def ndim(a: ArrayLike) -> int:
-    """The number of positional axes.
+    """Return the number of positional axes.
 
     See `nx.ndim`.
     """
@@ -2179,26 +2204,27 @@ def nextafter(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
 def nonzero(
     a: ArrayLike, *, size: Any = None, fill_value: Any = None, axis: Axis = None, out_axis: Hashable | None = None,
 ) -> tuple[Array, ...]:
-    """The indices of the entries that are not zero, in row-major order.
+    """Return the indices of the nonzero elements, in row-major order.
 
     Args:
       a: an array, named or not.
-      size: how many are returned: the first ones, and after them `fill_value`. A name may leave it out: its size in the mapped function
-        is used.
-      fill_value: what stands after the last one: a number, or one for each axis; default 0.
-      axis: a name, or a tuple of names, major first: other axes are batch axes. Default: the positional axes, as in `jnp.nonzero`, where
-        names are batch axes.
-      out_axis: the name of the result's axis; default: a positional one, in front.
+      size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a named axis, which takes
+        its size in the mapped function.
+      fill_value: the value after the last index: a number, or one for each axis; by default 0.
+      axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default the positional axes, as in
+        `jnp.nonzero`, with named axes as batch axes.
+      out_axis: the name of the result's axis; by default a positional one, in front.
 
     Returns:
-      A tuple with an array of indices for every axis, each with the batch axes and that of the places. Over sharded names: a
-      number per device to count what is before it, and one all-reduce of the result for each axis. (With several names, each
-      but the last needs a table of the places before they are added up.)
+      A tuple with an array of indices for every axis, each with the batch axes and the axis of the result.
+
+    Communication: over sharded axes, one number per device to count the preceding elements, and one all-reduce of the result
+    for each axis. With several names, every axis except the last needs a table of the results before the sum.
 
     Raises:
-      AxisNotFoundError: `a` lacks a name, or the number of places is not known.
+      AxisNotFoundError: `a` lacks an axis, or the size of the result is not known.
       ArgumentError: there is no size.
-      AxisNameError: `out_axis` is a name of `a`.
+      AxisNameError: `out_axis` is an axis of `a`.
     """
 @overload
 def not_equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -2217,10 +2243,10 @@ def ones(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
+    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
 @overload
 def ones(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """Ones, with named axes in addition to the positional ones; arguments as for `zeros`.
+    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     See `nx.ones`.
     """
@@ -2254,7 +2280,7 @@ def pad(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> NamedArray:
-    """Pads an array at the ends of its axes."""
+    """Pad an array at the ends of its axes."""
 @overload
 def pad(
     array: ArrayLike,
@@ -2265,16 +2291,16 @@ def pad(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> Array:
-    """Pads an array at the ends of its axes.
+    """Pad an array at the ends of its axes.
 
     See `nx.pad`.
     """
 @overload
 def partition(a: NamedArray, kth: int, axis: Axis = -1) -> NamedArray:
-    """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind."""
+    """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow."""
 @overload
 def partition(a: ArrayLike, kth: int, axis: Axis = -1) -> Array:
-    """The values along one axis with that of rank `kth` in its place: smaller ones before it, larger ones behind.
+    """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
     See `nx.partition`.
     """
@@ -2433,12 +2459,12 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: builtins.bool = True,
 ) -> Array:
-    """Product over positional and named axes. Arguments as for `sum`.
+    """Multiply over positional and named axes; arguments as for `sum`.
 
     See `nx.prod`.
     """
 def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool = False) -> Array:
-    """Maximum minus minimum. Arguments as for `nx.max`, costs those of both.
+    """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
     See `nx.ptp`.
     """
@@ -2546,7 +2572,7 @@ def repeat(
     out_sharding: Any = None,
     out_axis: Hashable | None = None,
 ) -> Array:
-    """Repeats single elements along an axis, as `jnp.repeat` does.
+    """Repeat single elements along an axis, as in `jnp.repeat`.
 
     See `nx.repeat`.
     """
@@ -2577,7 +2603,7 @@ def resize(a: NamedArray, new_shape: int | Sequence[int]) -> NamedArray:
 def resize(a: jax.typing.ArrayLike, new_shape: int | Sequence[int]) -> jax.Array:
     """Return a new array with specified shape."""
 def result_type(*args: Any) -> Any:
-    """The element type that JAX's promotion gives these arrays and types together."""
+    """Return the common dtype of these arrays and types under JAX's promotion."""
 @overload
 def right_shift(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
     """Right shift the bits of ``x1`` to the amount specified in ``x2``."""
@@ -2594,25 +2620,28 @@ def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Rounds the elements of x to the nearest integer"""
 @overload
 def roll(a: NamedArray, shift: Any, axis: Axis = None) -> NamedArray:
-    """Rolls an array along axes; what leaves at one end comes in at the other."""
+    """Roll an array along axes; elements that leave at one end reenter at the other."""
 @overload
 def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
-    """Rolls an array along axes; what leaves at one end comes in at the other.
+    """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
       a: an array, named or not.
-      shift: an integer; or one for each axis, as a tuple, a list or an array. An array of JAX may be known at run time only, and one with
-        names shifts positional axes, each instance by its own.
-      axis: a position, a name, or a tuple of both; `None` rolls the flattened positional axes, as `jnp.roll` does.
-        It must be given where all axes have names.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. A JAX array may be known at run time only. A
+        named array shifts positional axes, with a separate shift for each instance.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) rolls the flattened positional axes, as
+        `jnp.roll`. Required if every axis is named.
 
     Returns:
-      An array of the same axes. Along a sharded name `n` rows in blocks of `b`: a shift by `s` sends whole blocks to the device
-      `s // b` further (one collective-permute of `b - s % b` rows, none if `s < b`), and the boundary to the next (one of `s %
-      b` rows). A shift that is known only at run time sends a block for every bit of the number of devices, and one more.
+      An array of the same axes.
+
+    Communication: along a sharded axis in blocks of `b` rows, a shift by `s` takes up to two collective-permutes. One sends
+    `b - s % b` rows to the device `s // b` further (none if `s < b`). The other sends the boundary, `s % b` rows, to the
+    device after it. A shift that is known only at run time sends a block for every bit of the number of devices, and one
+    more.
 
     Raises:
-      AxisNotFoundError: `a` lacks a name.
+      AxisNotFoundError: `a` lacks a named axis.
       ArgumentTypeError: a shift is not an integer.
     """
 @overload
@@ -2648,23 +2677,25 @@ def searchsorted(
     method: str = 'scan',
     axis: Hashable | None = None,
 ) -> Array:
-    """Where values would go in a sorted array, so that it stays sorted.
+    """Find the indices at which values would keep a sorted array sorted.
 
     Args:
-      a: the sorted array: with one positional axis, or with the name `axis`. Its other names are batch axes.
+      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named axes are batch axes.
       v: the values, named or not.
-      side: `"left"` or `"right"` of equal elements.
-      sorter: indices that sort `a`, with its axes.
-      method: as in `jnp.searchsorted`.
-      axis: the name of the sorted axis.
+      side: the side of equal elements, `"left"` (default) or `"right"`.
+      sorter: indices that sort `a`, with its axes, by default `None`.
+      method: as in `jnp.searchsorted`; by default `"scan"`.
+      axis: the name of the sorted axis, by default `None`, for the positional axis.
 
     Returns:
-      Integers with the axes of `v` and the other names of `a`. Along a sharded name every device counts in its block, and one
-      all-reduce of the result adds that up; a `sorter` is applied before that, as by `take_along_axis`.
+      Integers with the axes of `v` and the other named axes of `a`.
+
+    Communication: along a sharded axis every device counts in its block, and one all-reduce of the result sums the counts. A
+    `sorter` is applied before, as by `take_along_axis`.
 
     Raises:
       AxisNotFoundError: `a` has no axis of that name.
-      PlacementConflictError: `v` has an axis on the mesh axis that `axis` is on.
+      PlacementConflictError: `v` has an axis that is sharded over the mesh axis of `axis`.
     """
 def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
     """Select values based on a series of conditions."""
@@ -2727,7 +2758,7 @@ def setxor1d(
 ) -> jax.Array:
     """Compute the set-wise xor of elements in two arrays."""
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """Sizes of the positional axes.
+    """Return the sizes of the positional axes.
 
     See `nx.shape`.
     """
@@ -2762,7 +2793,7 @@ def sinh(x: NamedArray, /) -> NamedArray:
 def sinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic sine of input."""
 def size(a: ArrayLike, axis: Axis = None) -> int:
-    """The number of elements over the positional axes, or along those that are given: positions, names, or a tuple of both.
+    """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
 
     See `nx.size`.
     """
@@ -2776,7 +2807,7 @@ def sort(
     stable: builtins.bool = True,
     descending: builtins.bool = False,
 ) -> NamedArray:
-    """The values in ascending order along one axis, NaN last."""
+    """Sort values in ascending order along one axis, NaN last."""
 @overload
 def sort(
     a: ArrayLike,
@@ -2787,7 +2818,7 @@ def sort(
     stable: builtins.bool = True,
     descending: builtins.bool = False,
 ) -> Array:
-    """The values in ascending order along one axis, NaN last.
+    """Sort values in ascending order along one axis, NaN last.
 
     See `nx.sort`.
     """
@@ -2804,22 +2835,24 @@ def spacing(x: NamedArray, /) -> NamedArray:
 def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
 def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]:
-    """Cuts an array into parts along one axis.
+    """Split an array along one axis.
 
     Args:
       ary: an array, named or not.
-      indices_or_sections: a number of equal parts, or the indices where to cut.
-      axis: a position or a name.
-      out_axis: the name of the axis in the parts, or a list with a name for each; default: `axis`. Needed in a mapped function
-        in which `axis` has a fixed size.
+      indices_or_sections: a number of equal sections, or the split indices.
+      axis: a positional or named axis, by default 0.
+      out_axis: the name of the axis in the sections, or a list with a name for each; by default `axis`. Required in a mapped
+        function in which `axis` has a fixed size.
 
     Returns:
-      A list of arrays. Along a sharded name, whose parts are sharded too, the rows of all parts move to their blocks together,
-      by collective-permutes; an axis whose parts are not sharded is gathered.
+      A list of arrays.
+
+    Communication: along a sharded axis with sharded sections, the rows of all sections move to their blocks in one exchange,
+    by collective-permutes. If the sections are not sharded, the axis is gathered.
 
     Raises:
-      AxisNotFoundError: the array lacks the name.
-      AxisSizeError: the parts are not equal, or a part does not have the size that its name has in the mapped function.
+      AxisNotFoundError: the array lacks the axis.
+      AxisSizeError: the sections are not equal, or a section does not have the size of its name in the mapped function.
     """
 @overload
 def sqrt(x: NamedArray, /) -> NamedArray:
@@ -2834,33 +2867,38 @@ def square(x: NamedArray, /) -> NamedArray:
 def square(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise square of the input array."""
 def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
-    """Removes axes of size 1.
+    """Remove axes of size 1.
 
     Args:
       a: an array, named or not.
-      axis: a name, a position, or a tuple of both; `None`: all positional axes of size 1. It must be given where all axes have names.
+      axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all positional axes of size 1.
+        Required if every axis is named.
 
     Returns:
-      The array without these axes. Moves nothing.
+      The array without these axes.
+
+    Communication: none.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
+      AxisNotFoundError: the array lacks a named axis.
       AxisSizeError: an axis has a different size.
     """
 def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array:
-    """Joins arrays along a new axis.
+    """Join arrays along a new axis.
 
     Args:
       arrays: arrays, named or not; they broadcast, by name and by position.
-      axis: the name of the new axis, or its position among the positional axes of the result.
+      axis: the name of the new axis, or its index among the positional axes of the result; by default 0.
       out: must be `None`, as in `jnp.stack`.
-      dtype: element type of the result.
+      dtype: the dtype of the result, by default the common dtype.
 
     Returns:
-      The stacked array. Along a sharded new axis every device keeps its block; nothing is sent.
+      The stacked array.
+
+    Communication: none; along a sharded new axis every device keeps its block.
 
     Raises:
-      AxisNameError: an array has the new axis already.
+      AxisNameError: an array already has the new axis.
       AxisSizeError: the new axis has a different size in the mapped function.
     """
 def std(
@@ -2923,7 +2961,7 @@ def take(
     indices_are_sorted: builtins.bool = False,
     fill_value: ArrayLike | None = None,
 ) -> Array:
-    """Entries of `x` along one axis.
+    """Take elements of `x` along one axis.
 
     See `nx.take`.
     """
@@ -2962,21 +3000,23 @@ def tensordot(
     See `nx.tensordot`.
     """
 def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> Array:
-    """Repeats an array as a whole.
+    """Repeat a complete array.
 
     Args:
       A: an array, named or not.
-      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named ones a dict `{"k": 2}`.
-      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` where there is one axis; needed in a mapped
-        function in which the name has a fixed size.
+      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named axes a dict `{"k": 2}`.
+      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` for one axis; by default `None`. Required in a
+        mapped function in which the name has a fixed size.
 
     Returns:
-      The repeated array. Along a sharded name, rows move to the blocks where they belong, by collective-permutes (or the axis
-      is gathered, if its new name is not sharded).
+      The repeated array.
+
+    Communication: along a sharded axis, rows move to their blocks by collective-permutes. If the new name is not sharded, the
+    axis is gathered.
 
     Raises:
-      AxisNotFoundError: the array lacks a name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or that does not divide over its mesh
+      AxisNotFoundError: the array lacks a named axis.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
         axes.
     """
 def trace(
@@ -3007,40 +3047,43 @@ def transpose(a: ArrayLike, axes: Axis = None) -> Array:
       PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
     """
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array:
-    """The integral along one axis by the trapezoid rule.
+    """Integrate along one axis by the trapezoid rule.
 
     Args:
       y: values, named or not.
-      x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
-      dx: the distance between two values.
-      axis: a position or a name.
+      x: the coordinates of the values: an array with the axis, or a plain one with one element for each of its elements. By
+        default the spacing is `dx`.
+      dx: the distance between two values, by default 1.0.
+      axis: a positional or named axis, by default -1.
 
-    Over a sharded name: one all-reduce of the result; with `x`, also the row at the boundary of two blocks, for both `x` and
-    `y`.
+    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the boundary of two blocks,
+    for both `x` and `y`.
 
     Raises:
-      AxisNotFoundError: `y` lacks the name.
+      AxisNotFoundError: `y` lacks the axis.
       AxisSizeError: `x` has a different size.
     """
 @overload
 def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray:
-    """The lower triangle over two axes: entries above the `k`-th diagonal become zero."""
+    """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero."""
 @overload
 def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
-    """The lower triangle over two axes: entries above the `k`-th diagonal become zero.
+    """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero.
 
     Args:
       m: an array, named or not.
-      k: the diagonal; above the main one for positive numbers. With `axis` also an integer array that broadcasts by name, for another
-        diagonal in every instance.
-      axis: a pair of axes, the rows and the columns, such as `("query", "key")`; names or positions. Default: the last two positional
-        axes.
+      k: the diagonal, by default 0; above the main diagonal for positive numbers. With `axis`, also an integer array that
+        broadcasts by name, for a different diagonal in every instance.
+      axis: a pair of axes, the rows and the columns, such as `("query", "key")`, named or positional; by default the last two
+        positional axes.
 
     Returns:
-      An array of the same axes. Sends nothing, whatever is sharded.
+      An array of the same axes.
+
+    Communication: none, for every sharding.
 
     Raises:
-      AxisNotFoundError: `m` lacks a name.
+      AxisNotFoundError: `m` lacks a named axis.
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
     """
@@ -3050,10 +3093,10 @@ def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: Axis = None) -> Array:
     """Trim leading and/or trailing zeros of the input array."""
 @overload
 def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray:
-    """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`."""
+    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero. See `nx.tril`."""
 @overload
 def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
-    """The upper triangle over two axes: entries below the `k`-th diagonal become zero. See `nx.tril`."""
+    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero. See `nx.tril`."""
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """Return the indices of upper triangle of a given array."""
 @overload
@@ -3102,32 +3145,35 @@ def unique(
     sorted: builtins.bool = True,
     out_axis: Hashable | None = None,
 ) -> Array | tuple[Array, ...]:
-    """The different values of an array, in order.
+    """Return the distinct values of an array, in order.
 
-    With `out_axis`, over names: a form that works on sharded axes. Without it this is `jnp.unique` (rows along `axis` where that is given,
-    a sharded name is gathered), and names are batch axes.
+    With `out_axis`, this is a form over named axes that supports sharding. Without it, this is `jnp.unique` (of rows along
+    `axis` if it is given; a sharded axis is gathered), and named axes are batch axes.
 
     Args:
       ar: an array, named or not.
-      return_index: whether the indices of the first entry of each value are returned too, with `out_axis`.
-      return_inverse: whether the index among the values is returned too, for every entry.
-      return_counts: whether the number of entries of each value is returned too.
-      axis: with `out_axis` a name, or a tuple of names, whose entries are taken together, major first. Other axes are batch axes.
-      equal_nan: whether NaNs are one value.
-      size: how many values are returned: the smallest ones, and after them `fill_value`. A name may leave it out.
-      fill_value: what stands after the last one; default: the smallest value.
-      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order.
-      out_axis: the name of the axis of the values.
+      return_index: with `out_axis`, if `True`, also return the index of the first element with each value; by default
+        `False`.
+      return_inverse: if `True`, also return the index of every element's value; by default `False`.
+      return_counts: if `True`, also return the number of elements with each value; by default `False`.
+      axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other axes are batch axes.
+      equal_nan: if `True` (default), NaNs are one value.
+      size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for a named axis.
+      fill_value: the value after the last one; by default the smallest value.
+      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By default `True`.
+      out_axis: the name of the axis of the values, by default `None`.
 
     Returns:
-      The values, or a tuple of these and what else was asked for. (The inverse has the one axis along which values were looked
-      for, under its name; several names must be merged before: `nx.merge_axes`.) Over a sharded name it costs a sort
-      (`nx.sort`), a number per device, and one all-reduce of the result; the index and the inverse a sort of indices more.
+      The values, or a tuple of the values and the other requested results. The inverse has the one axis of the search, under
+      its name; merge several names first with `nx.merge_axes`.
+
+    Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce of the result. The index
+    and the inverse cost one more sort of indices.
 
     Raises:
-      AxisNotFoundError: `ar` lacks a name, or the number of values is not known.
-      ArgumentError: there is no size, or an inverse over several names is asked for.
-      AxisNameError: `out_axis` is a name of `ar`.
+      AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
+      ArgumentError: there is no size, or an inverse over several names is requested.
+      AxisNameError: `out_axis` is an axis of `ar`.
     """
 def unique_all(x: ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None) -> Any:
     """Return unique values from x, along with indices, inverse indices, and counts."""
@@ -3151,21 +3197,21 @@ def unstack(x: ArrayLike, /, *, axis: Axis = 0) -> tuple[Array, ...]:
     """Unstack an array along an axis."""
 @overload
 def unwrap(p: NamedArray, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> NamedArray:
-    """Phases without jumps of a period: `jnp.unwrap`, by name or position."""
+    """Remove jumps by a period from phases: `jnp.unwrap`, by name or position."""
 @overload
 def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> Array:
-    """Phases without jumps of a period: `jnp.unwrap`, by name or position.
+    """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
     Args:
       p: phases, named or not.
-      discont: jumps up to this size stay; default: half the period.
-      axis: a position or a name.
-      period: the size of a jump that means nothing.
+      discont: the largest jump to keep; by default half the period.
+      axis: a positional or named axis, by default -1.
+      period: the size of the jumps to remove, by default 2 pi.
 
-    Along a sharded name the row at the boundary of two blocks is sent, and the blocks' totals.
+    Communication: along a sharded axis, the row at the boundary of two blocks, and the totals of the blocks.
 
     Raises:
-      AxisNotFoundError: `p` lacks the name.
+      AxisNotFoundError: `p` lacks the axis.
     """
 @overload
 def vander(x: NamedArray, N: int | None = None, increasing: builtins.bool = False) -> NamedArray:
@@ -3255,10 +3301,10 @@ def zeros(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Zeros, with named axes in addition to the positional ones."""
+    """Create an array of zeros, with named axes in addition to the positional ones."""
 @overload
 def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """Zeros, with named axes in addition to the positional ones.
+    """Create an array of zeros, with named axes in addition to the positional ones.
 
     See `nx.zeros`.
     """

@@ -26,20 +26,22 @@ def fft2(
 ) -> Array:
     """Compute a two-dimensional discrete Fourier transform along given axes."""
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Axis = None) -> Array:
-    """The frequencies of `nx.numpy.fft.fft`, along a name if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
 
     Args:
       n: the number of samples.
-      d: their distance.
-      dtype: element type.
-      device: as in `jnp.fft.fftfreq`.
-      axis: the name of the result's axis.
+      d: the distance of samples, by default 1.0.
+      dtype: the dtype, by default as in `jnp.fft.fftfreq`.
+      device: as in `jnp.fft.fftfreq`; by default `None`.
+      axis: the name of the result's axis, by default `None`, a positional axis.
 
     Returns:
-      An array with the one axis. Sends nothing; every device keeps its block.
+      An array with the one axis.
+
+    Communication: none; every device keeps its block.
 
     Raises:
-      AxisSizeError: in the mapped function the name has a different size.
+      AxisSizeError: the axis has a different size in the mapped function.
     """
 def fftn(
     a: ArrayLike,
@@ -161,7 +163,7 @@ def rfft2(
 ) -> Array:
     """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Axis = None) -> Array:
-    """The frequencies of `nx.numpy.fft.rfft`, along a name if `axis` is given; see `fftfreq`."""
+    """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`."""
 def rfftn(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,

@@ -112,20 +112,21 @@ def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
     """Efficiently compute matrix products between a sequence of arrays."""
 def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
-    """Norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+    """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
     Args:
       x: an array, named or not.
-      ord: the order. For vectors a number, also inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`.
-        Default: the root of the sum of the squares.
-      axis: a position, a name, or a tuple of one or two of them (rows, then columns); `None` means all positional axes.
-      keepdims: whether reduced positional axes stay, with size 1.
+      ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`. By
+        default `None`, the root of the sum of the squares.
+      axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns); `None` (default) selects
+        all positional axes.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
       An array with the remaining axes.
 
-    Over a sharded name: the one all-reduce of a sum, maximum or minimum, for matrices one for each axis. The orders 2, -2 and
-    `"nuc"` of a matrix need its singular values: a sharded name is gathered for them (one all-gather).
+    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices one for each axis. The
+    orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded axis is gathered for them (one all-gather).
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -215,4 +216,4 @@ def vecdot(
       AxisNotFoundError: an array lacks the name.
     """
 def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
-    """Vector norm over any number of axes, named or positional, together; `None` means all positional axes. Else as `norm`."""
+    """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`."""

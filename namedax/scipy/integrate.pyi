@@ -6,18 +6,19 @@ from typing import Any
 from namedax.core.annotations import Array, ArrayLike, Axis
 
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array:
-    """The integral along one axis by the trapezoid rule.
+    """Integrate along one axis by the trapezoid rule.
 
     Args:
       y: values, named or not.
-      x: where they are: an array with the axis, or a plain one with an entry for each of it; default: `dx` apart.
-      dx: the distance between two values.
-      axis: a position or a name.
+      x: the coordinates of the values: an array with the axis, or a plain one with one element for each of its elements. By
+        default the spacing is `dx`.
+      dx: the distance between two values, by default 1.0.
+      axis: a positional or named axis, by default -1.
 
-    Over a sharded name: one all-reduce of the result; with `x`, also the row at the boundary of two blocks, for both `x` and
-    `y`.
+    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the boundary of two blocks,
+    for both `x` and `y`.
 
     Raises:
-      AxisNotFoundError: `y` lacks the name.
+      AxisNotFoundError: `y` lacks the axis.
       AxisSizeError: `x` has a different size.
     """

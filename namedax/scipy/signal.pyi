@@ -48,24 +48,24 @@ def csd(
 def detrend(
     data: NamedArray, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
 ) -> NamedArray:
-    """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`."""
+    """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`."""
 @overload
 def detrend(
     data: ArrayLike, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
 ) -> Array:
-    """Values minus their mean or their straight line along one axis: `jax.scipy.signal.detrend`.
+    """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:
       data: values, named or not.
-      axis: a position or a name.
-      type: `"linear"` subtracts the least-squares line, `"constant"` the mean.
-      bp: where lines begin, besides 0; with more than one line a sharded axis is gathered.
-      overwrite_data: as in JAX.
+      axis: a positional or named axis, by default -1.
+      type: `"linear"` (default) subtracts the least-squares line, `"constant"` the mean.
+      bp: the first elements of further lines, by default 0 for none; with more than one line a sharded axis is gathered.
+      overwrite_data: as in JAX; by default `None`.
 
-    Over a sharded name: all-reduces of the size of the mean, one, or two for a line.
+    Communication: over a sharded axis, one all-reduce of the size of the mean, or two for a line.
 
     Raises:
-      AxisNotFoundError: `data` lacks the name.
+      AxisNotFoundError: `data` lacks the axis.
     """
 def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: Any = 'full', axes: Axis = None) -> Array:
     """Convolve two N-dimensional arrays using Fast Fourier Transform (FFT)."""

@@ -236,7 +236,10 @@ def log_ndtr(x: NamedArray, series_order: int = 3) -> NamedArray:
 def log_ndtr(x: jax.typing.ArrayLike, series_order: int = 3) -> jax.Array:
     """Log Normal distribution function."""
 def log_softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
-    """Logarithm of `softmax`, without overflow. Arguments and costs as there; where `where` is false the result is `-inf`."""
+    """Compute the logarithm of `softmax` without overflow.
+
+    Arguments and communication are the same as for `softmax`; elements where `where` is false are `-inf`.
+    """
 @overload
 def loggamma(x: NamedArray) -> NamedArray:
     """Principal branch of the logarithm of the gamma function."""
@@ -316,17 +319,18 @@ def rel_entr(p: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
 def sici(x: ArrayLike) -> tuple[Array, Array]:
     """Sine and cosine integrals."""
 def softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
-    """Softmax over a position, a name, or a tuple of both: the entries are positive and add up to 1.
+    """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
     Args:
       x: an array, named or not.
-      axis: what to normalise over.
-      where: a boolean array, named or not; where it is false the result is 0 and the entry does not count.
+      axis: the axis or axes to normalize over, positional or named; by default -1.
+      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and do not count.
 
-    Over a sharded name: two all-reduces of the reduced size, for the maximum and for the sum; the gradient takes one more.
+    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for the sum; the gradient
+    adds one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the name.
+      AxisNotFoundError: `x` lacks the axis.
     """
 def spence(x: Array) -> Array:
     """Spence's function, also known as the dilogarithm for real values."""

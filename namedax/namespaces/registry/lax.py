@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from namedax.namespaces import lax_compat, other_spellings
-from namedax.namespaces.registry.tables import Functions, only, without
+from namedax.namespaces.registry.tables import Functions, only, public_functions, without
 from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot
 from namedax.ops.loops import associative_scan, branches, control_flow, vmap
@@ -20,11 +20,11 @@ LAX: Functions = {
     **pdot.FUNCTIONS,
     **unit_axes.LAX_FUNCTIONS,
     **cumulative.LAX_FUNCTIONS,
-    **top_k.FUNCTIONS,
-    **without(control_flow.FUNCTIONS, "fold"),
-    **branches.FUNCTIONS,
-    **only(vmap.FUNCTIONS, "map"),
-    **associative_scan.FUNCTIONS,
+    **public_functions(top_k),
+    **without(public_functions(control_flow), "fold"),
+    **public_functions(branches),
+    **only(public_functions(vmap), "map"),
+    **public_functions(associative_scan),
     **lax_compat.FUNCTIONS,
     **other_spellings.LAX,
 }

@@ -6,11 +6,11 @@ from namedax.namespaces import spellings
 from namedax.namespaces.extended_signatures import FORMS
 from namedax.namespaces.other_spellings import frompyfunc
 from namedax.namespaces.reduction_forms import REDUCTION_FORMS
-from namedax.namespaces.registry.tables import Functions, only, without
+from namedax.namespaces.registry.tables import Functions, only, public_functions, without
 from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
-from namedax.ops.reduction import cumulative, reductions
+from namedax.ops.reduction import cumulative, extrema, reductions
 from namedax.ops.shape import broadcast_to, creation, grids, inspection, joining, repeating, splitting, triangles, unit_axes
 from namedax.ops.sorting import searching, selection, sorting
 from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
@@ -21,30 +21,32 @@ __all__ = ["FFT", "LINALG", "NUMPY"]
 
 NUMPY: Functions = {
     **ELEMENTWISE,
-    **inspection.FUNCTIONS,
-    **reductions.FUNCTIONS,
-    **without(cumulative.FUNCTIONS, "cumlogsumexp", "cummax", "cummin"),
-    **sorting.FUNCTIONS,
-    **searching.FUNCTIONS,
-    **quantiles.FUNCTIONS,
-    **without_nans.FUNCTIONS,
-    **average.FUNCTIONS,
-    **counting.FUNCTIONS,
-    **joining.FUNCTIONS,
-    **splitting.FUNCTIONS,
-    **repeating.FUNCTIONS,
-    **unit_axes.FUNCTIONS,
-    **only(neighbours.FUNCTIONS, "pad", "roll"),
-    **convolve.FUNCTIONS,
-    **broadcast_to.FUNCTIONS,
-    **covariance.FUNCTIONS,
-    **grids.FUNCTIONS,
-    **selection.FUNCTIONS,
-    **triangles.FUNCTIONS,
-    **{name: getattr(creation, name) for name in ("arange", "array", "asarray", "empty", "full", "ones", "zeros")},
+    **public_functions(average),
+    **public_functions(broadcast_to),
+    **public_functions(convolve),
+    **public_functions(counting),
+    **public_functions(covariance),
+    **public_functions(creation),
+    **without(public_functions(cumulative), "cumlogsumexp", "cummax", "cummin"),
+    **without(public_functions(extrema), "max_with_index", "min_with_index"),
+    **public_functions(grids),
+    **public_functions(inspection),
+    **public_functions(joining),
+    **only(public_functions(neighbours), "pad", "roll"),
+    **public_functions(quantiles),
+    **public_functions(reductions),
+    **public_functions(repeating),
+    **public_functions(searching),
+    **public_functions(selection),
+    **public_functions(sorting),
+    **public_functions(splitting),
+    **public_functions(triangles),
+    **public_functions(unit_axes),
+    **public_functions(without_nans),
     "einsum": einsum,
-    "take": take,
     "frompyfunc": frompyfunc,
+    "repeat": repeating.repeat,
+    "take": take,
     **FORMS,
     **REDUCTION_FORMS,
     **CALCULUS,

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
-__all__ = ["Functions", "only", "without"]
+from namedax.public_names import ALIASES, NAMES
+
+__all__ = ["Functions", "only", "public_functions", "without"]
 
 Functions = dict[str, Callable[..., Any]]
+
+
+def public_functions(module: ModuleType) -> Functions:
+    """Return the functions of a module with names at the top level, by the table of public names."""
+    found = {name: getattr(module, name) for name in NAMES[module.__name__.removeprefix("namedax.")].split()}
+    return found | {alias: found[name] for alias, name in ALIASES.items() if name in found}
 
 
 def only(functions: Functions, *names: str) -> Functions:

@@ -7,7 +7,7 @@ may have another sharding. Only the requested rows move.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from namedax.ops.collectives.reducing import global_index
 from namedax.ops.indexing.getitem import cut_range, read
 from namedax.ops.indexing.parts import range_of
 
-__all__ = ["FUNCTIONS", "slice"]
+__all__ = ["slice"]
 
 
 @operation()
@@ -86,6 +86,3 @@ def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: A
         first = at.start + at.step * global_index(op, dims[site.dim], len(at))
         return read(op, x, {name: first})
     return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"slice": slice}

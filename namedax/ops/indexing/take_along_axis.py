@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ from namedax.operands.pytree_leaves import wide_index
 from namedax.ops.indexing.getitem import read_parts
 from namedax.ops.indexing.parts import ARRAY, READ_MODES, Part, StandIn
 
-__all__ = ["FUNCTIONS", "take_along_axis"]
+__all__ = ["take_along_axis"]
 
 
 class _Place(StandIn):
@@ -83,6 +82,3 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     order = [dims.index(dim) for dim in stand_ins if dim in dims]
     names = [i for i, dim in enumerate(dims) if not isinstance(dim, _Place)]
     return make_result(lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"take_along_axis": take_along_axis}

@@ -52,7 +52,7 @@ from namedax.ops.shape.conversion import named
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import last_repeated
 
-__all__ = ["FUNCTIONS", "at"]
+__all__ = ["at"]
 
 _ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
     "set": lambda old, value: value,
@@ -595,6 +595,3 @@ def _arrange(
     data = lax.transpose(data, order)
     missing = [len(front) + n for n, label in enumerate(wanted) if label not in labels]
     return jnp.expand_dims(data, missing) if missing else data
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {}

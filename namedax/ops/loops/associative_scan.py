@@ -28,7 +28,7 @@ from namedax.ops.loops.vmap import run_hidden
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import is_real, real_blocks
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["associative_scan"]
 
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
@@ -276,7 +276,3 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
     return tree.unflatten(
         [make_result(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(results, types, strict=True)]
     )
-
-
-#: The functions of this module; they belong to `jax.lax`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"associative_scan": associative_scan}

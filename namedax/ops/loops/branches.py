@@ -271,7 +271,3 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
             data = jnp.where(selector if selector.dtype == jnp.bool_ else selector == number, option[i], data)
         chosen.append(make_result(data, kind.dims))
     return target.tree.unflatten(chosen)
-
-
-#: The functions of this module; they belong to `jax.lax`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cond, switch)}

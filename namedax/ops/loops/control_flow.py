@@ -34,7 +34,7 @@ from namedax.resources import communication as comm
 from namedax.resources.padding import padded
 from namedax.resources.padding_masks import refilled
 
-__all__ = ["FUNCTIONS", "from_device", "pair_of", "scan_along", "scan_entries"]
+__all__ = ["fold", "fori_loop", "from_device", "pair_of", "scan", "scan_along", "scan_entries", "while_loop"]
 
 # --- scan ----------------------------------------------------------------------------------------------------------------
 
@@ -416,7 +416,3 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
-
-
-#: The functions of this module; all but `fold` belong to `jax.lax`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (fold, fori_loop, scan, while_loop)}

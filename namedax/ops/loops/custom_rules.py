@@ -32,7 +32,7 @@ from namedax.ops.loops.carries import broadcast_to_dims
 from namedax.programs.evaluator import own_sources
 from namedax.programs.raw_collective_check import looked_through
 
-__all__ = ["FUNCTIONS", "custom_jvp", "custom_vjp", "values_like"]
+__all__ = ["custom_jvp", "custom_vjp", "values_like"]
 
 
 def _in_region(tree: Any) -> Any:
@@ -335,7 +335,3 @@ class custom_vjp(_Custom):
         wrapped = jax.custom_vjp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
         wrapped.defvjp(self._inside(region, forward), self._inside(region, backward, len(static)), **self.options)
         return wrapped(*arguments)
-
-
-#: The public functions of this module.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"custom_jvp": custom_jvp, "custom_vjp": custom_vjp}

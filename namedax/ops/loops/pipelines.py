@@ -37,7 +37,7 @@ from namedax.ops.loops.pipeline_schedule import Pipeline, Schedule
 from namedax.resources.row_moves import move_rows
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["pipeline"]
 
 OP = "pipeline"
 
@@ -261,7 +261,3 @@ class _Layers:
         assert region is not None
         region.check_placement(OP, (*self.names, *names_of(dims)))
         return make_result(data.reshape((*self.sizes, *data.shape[1:])), (*self.names, *dims))
-
-
-#: The public function of this module; it does not belong to `jax.lax`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"pipeline": pipeline}

@@ -32,7 +32,7 @@ from namedax.ops.loops.control_flow import scan_entries
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.raw_collective_check import looked_through, refuse_raw
 
-__all__ = ["FUNCTIONS", "run_hidden"]
+__all__ = ["map", "run_hidden", "vmap"]
 
 
 def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Callable[..., Any], datas: Sequence[Any]) -> Any:
@@ -266,7 +266,3 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
         function = looked_through(function, _seen(placement), "vmap")
     outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
     return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
-
-
-#: The functions of this module; `map` belongs to `jax.lax`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"map": map, "vmap": vmap}

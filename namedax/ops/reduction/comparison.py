@@ -6,7 +6,6 @@ reject arrays without positional axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from namedax.operands.pytree_leaves import names_of
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 
-__all__ = ["FUNCTIONS", "allclose", "array_equal", "array_equiv"]
+__all__ = ["allclose", "array_equal", "array_equiv"]
 
 
 def _everywhere(truth: Any) -> Any:
@@ -113,6 +112,3 @@ def _equal(a: Any, b: Any, equal_nan: bool) -> Any:
     if equal_nan:
         same = same | (_ELEMENTWISE["isnan"](a) & _ELEMENTWISE["isnan"](b))
     return _everywhere(same)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (allclose, array_equal, array_equiv)}

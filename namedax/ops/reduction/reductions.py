@@ -340,9 +340,3 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
 }
 REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]
-#: The functions of `jax.numpy`; `var` and `std`, which take more arguments, are in `namespaces.reduction_forms`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f.__name__: f for f in (sum, mean, prod, max, min, any, all, count_nonzero, argmax, argmin)},
-    "amax": max,
-    "amin": min,
-}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
 from namedax.operands.sizes import named_sizes
 
-__all__ = ["FUNCTIONS", "broadcast_to"]
+__all__ = ["broadcast_to"]
 
 
 @operation()
@@ -104,6 +104,3 @@ def _named_blocks(array: Any) -> dict[Hashable, int]:
     if not isinstance(array, NamedArray):
         return {}
     return {dim: n for dim, n in zip(array._dims, array._data.shape, strict=True) if dim is not None}
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"broadcast_to": broadcast_to}

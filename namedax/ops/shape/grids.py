@@ -20,7 +20,7 @@ from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.shape.conversion import named
 
-__all__ = ["FFT_FUNCTIONS", "FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
+__all__ = ["FFT_FUNCTIONS", "fftfreq", "linspace", "rfftfreq"]
 
 
 @operation(explicit=Explicit.AS_JAX)
@@ -140,5 +140,4 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axi
     return _frequencies("rfftfreq", n, d, dtype, device, axis)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"linspace": linspace}
 FFT_FUNCTIONS: dict[str, Callable[..., Any]] = {"fftfreq": fftfreq, "rfftfreq": rfftfreq}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,7 +14,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.operation import AxisRequirement, Explicit, operation
 from namedax.operands.pytree_leaves import data_of
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["array_repr", "array_str", "iscomplexobj", "isrealobj", "isscalar", "ndim", "result_type", "shape", "size"]
 
 _COUNTED = AxisRequirement(
     "without an axis only the elements along those are counted. Pass axis=... for all of its axes, or choose from {names}."
@@ -109,8 +108,3 @@ def array_str(
         if isinstance(x, NamedArray)
         else jnp.array_str(np.asarray(as_array(x, "array_str")), max_line_width, precision, suppress_small)
     )
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (shape, ndim, size, result_type, iscomplexobj, isrealobj, isscalar, array_repr, array_str)
-}

@@ -7,7 +7,7 @@ needs another name, `out_axis=`. A name that was created in the body has no fixe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ from namedax.operands.one_axis import Along, along, finish, position_of, run
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "append", "concatenate", "stack"]
+__all__ = ["append", "concatenate", "stack"]
 
 Axes = tuple[str, ...]
 
@@ -246,6 +246,3 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
         if region.place(name):
             data = comm.cut(data, 0, region.place(name))
     return make_result(data, (name, *dims))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"concatenate": concatenate, "append": append, "stack": stack}

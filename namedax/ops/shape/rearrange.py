@@ -34,7 +34,7 @@ from namedax.ops.shape.moves import Carried, execute
 from namedax.ops.shape.patterns import ELLIPSIS, Pattern, Term, parse_pattern
 from namedax.ops.shape.repeating import repeat as repeat_entries
 
-__all__ = ["FUNCTIONS", "merge_axes", "rearrange", "reduce", "repeat", "split_axis"]
+__all__ = ["merge_axes", "rearrange", "reduce", "repeat", "split_axis"]
 
 
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
@@ -391,7 +391,3 @@ def _merge(op: str, names: tuple[Hashable, ...], x: Any) -> Any:
     first = next(i for i, term in enumerate(left) if term.name in axes)
     rest = [term for term in left[first:] if term.name is None or term.name not in axes]
     return execute(op, x, left, [*left[:first], merged, *rest], {})
-
-
-#: The functions of this module, by their names in `nx`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (split_axis, merge_axes, rearrange, reduce, repeat)}

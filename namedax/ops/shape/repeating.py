@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax
@@ -24,7 +24,7 @@ from namedax.operands.one_axis import along, data_and_dims, finish, position_of,
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "flip", "repeat", "tile"]
+__all__ = ["flip", "repeat", "tile"]
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
@@ -191,6 +191,3 @@ def repeat(
         return site.relaid(whole, (), new, keep)
 
     return finish(compute, dims, frozenset(old) - frozenset(new))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"flip": flip, "tile": tile, "repeat": repeat}

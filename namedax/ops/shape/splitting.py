@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,7 +24,7 @@ from namedax.resources.row_moves import move_rows
 
 Axes = tuple[str, ...]
 
-__all__ = ["FUNCTIONS", "array_split", "split"]
+__all__ = ["array_split", "split"]
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
@@ -141,6 +140,3 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
             f"{op}: the indices {format_value(indices_or_sections)} along axis {site.name!r} of size {site.size} must not decrease."
         )
     return [0, *inner, site.size]
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (split, array_split)}

@@ -5,7 +5,6 @@ The mask depends on the indices along two axes, which every device has for its o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ from namedax.operands.operation import operation
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 
-__all__ = ["FUNCTIONS", "index_along", "tril", "triu"]
+__all__ = ["index_along", "tril", "triu"]
 
 
 def index_along(op: str, x: Any, axis: Any) -> Any:
@@ -99,6 +98,3 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
     row, column = (index_along(op, m, one) for one in axis)
     keep = column <= row + k if op == "tril" else column >= row + k
     return _ELEMENTWISE["where"](keep, m, jnp.zeros((), m.dtype))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"tril": tril, "triu": triu}

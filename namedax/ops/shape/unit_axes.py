@@ -19,7 +19,7 @@ from namedax.operands.one_axis import along, data_and_dims
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.shape.joining import named_from_front, new_place
 
-__all__ = ["FUNCTIONS", "expand_dims", "squeeze"]
+__all__ = ["expand_dims", "squeeze"]
 
 
 @operation(explicit=Explicit.KEPT)
@@ -119,6 +119,5 @@ _lax_expand_dims.__name__ = _lax_expand_dims.__qualname__ = "expand_dims"
 _lax_expand_dims.__module__ = "namedax.lax"  # where pickle finds it by its name
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": expand_dims, "squeeze": squeeze}
 #: The functions with other parameters in `jax.lax`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {"expand_dims": _lax_expand_dims}

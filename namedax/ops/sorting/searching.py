@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_entries
 
-__all__ = ["FUNCTIONS", "search", "searchsorted"]
+__all__ = ["search", "searchsorted"]
 
 
 def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) -> Any:
@@ -120,6 +120,3 @@ def searchsorted(
         return result
     data = result.data if isinstance(result, NamedArray) else result
     return make_result(comm.psum(data, site.mesh_axes), dims_of(result))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"searchsorted": searchsorted}

@@ -8,7 +8,7 @@ results.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -39,7 +39,7 @@ from namedax.ops.shape.triangles import index_along
 from namedax.ops.sorting.sorting import FUNCTIONS as _SORTING
 from namedax.ops.window.neighbours import shift
 
-__all__ = ["FUNCTIONS", "nonzero", "unique"]
+__all__ = ["nonzero", "unique"]
 
 _where, _isnan = _ELEMENTWISE["where"], _ELEMENTWISE["isnan"]
 _sum, _cumsum = REDUCTIONS["sum"], _SCANS["cumsum"]
@@ -277,6 +277,3 @@ def _unique(
 def _at_first(op: str, x: Any, axis: Hashable) -> Any:
     """Return the element of `x` at index 0."""
     return read(op, x, {axis: 0})
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"nonzero": nonzero, "unique": unique}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries
 
-__all__ = ["FUNCTIONS", "TopK", "top_k"]
+__all__ = ["TopK", "top_k"]
 
 
 class TopK(NamedTuple):
@@ -108,6 +108,3 @@ def _last_padding(place: Uneven, block: int) -> int:
 def _real_candidates(place: Uneven, k: int, block: int) -> int:
     """Return the number of real candidates of all blocks, with up to `k` in each; they precede the others."""
     return (real_blocks(place, block) - 1) * min(k, block) + min(k, block - _last_padding(place, block))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"top_k": top_k}

@@ -5,7 +5,7 @@ They are compositions of reductions, with the same communication.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import reduction_site
 
-__all__ = ["FUNCTIONS", "average", "ptp"]
+__all__ = ["average", "ptp"]
 
 _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "min"))
 
@@ -121,6 +121,3 @@ def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int,
     data = data.reshape(kept + tuple(n if i in positions else 1 for i, n in enumerate(shape)))
     data = jnp.broadcast_to(data, kept + shape)
     return make_result(data, tuple(own[i] for i in names) + (None,) * len(shape))
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (average, ptp)}

@@ -32,7 +32,7 @@ from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.searching import search
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "bincount", "histogram"]
+__all__ = ["bincount", "histogram"]
 
 _sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
 
@@ -261,6 +261,3 @@ def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
     widths = jnp.diff(data, axis=-1)
     result = finish_with_new_axis("histogram", widths, dims, widths.ndim - 1, out_axis)
     return counts / result / total
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"bincount": bincount, "histogram": histogram}

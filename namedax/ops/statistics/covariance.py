@@ -33,7 +33,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named, untag
 from namedax.ops.shape.rename import rename
 
-__all__ = ["FUNCTIONS", "corrcoef", "cov"]
+__all__ = ["corrcoef", "cov"]
 
 _sum = REDUCTIONS["sum"]
 
@@ -280,6 +280,3 @@ def _covariances(
 def _block(x: NamedArray, name: Any) -> int:
     size: int = x._data.shape[x._dims.index(name)]
     return size
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"corrcoef": corrcoef, "cov": cov}

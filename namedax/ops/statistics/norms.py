@@ -27,7 +27,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "LINALG_FUNCTIONS", "norm", "vector_norm"]
+__all__ = ["LINALG_FUNCTIONS", "norm", "vector_norm"]
 
 _sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
 _sqrt, _abs = (_ELEMENTWISE[name] for name in ("sqrt", "abs"))
@@ -132,6 +132,5 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     return _vector_norm(as_inexact(as_array(x, "vector_norm")), ord, axis, keepdims)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm}
 #: The functions of `jax.numpy.linalg`.
 LINALG_FUNCTIONS: dict[str, Callable[..., Any]] = {"norm": norm, "vector_norm": vector_norm}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +16,6 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import check_mask
 
 __all__ = [
-    "FUNCTIONS",
     "nanargmax",
     "nanargmin",
     "nanmax",
@@ -171,8 +169,3 @@ def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     0
     """
     return _nan_arg("argmin", x, axis, keepdims)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (nansum, nanprod, nanmean, nanvar, nanstd, nanmax, nanmin, nanargmax, nanargmin)
-}

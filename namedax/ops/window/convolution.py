@@ -42,7 +42,7 @@ from namedax.ops.window.windows import (
 )
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "conv", "conv_transpose"]
+__all__ = ["conv", "conv_transpose"]
 
 
 # --- convolution ----------------------------------------------------------------------------------------------------
@@ -393,7 +393,3 @@ def _conv(
         preferred_element_type=element_type,
     )
     return y if is_flat else y.reshape(*batch, *y.shape[1:])
-
-
-#: The functions of this module, by their names in `nx`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (conv, conv_transpose)}

@@ -5,7 +5,7 @@ Over a sharded axis a device receives the rows that its windows need beyond its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ from namedax.operands.operation import operation
 from namedax.ops.window.windows import check_together
 from namedax.resources.padding_masks import refilled
 
-__all__ = ["FUNCTIONS", "Axes", "convolve", "without_constraints"]
+__all__ = ["Axes", "convolve", "without_constraints"]
 
 
 Axes = tuple[str, ...]
@@ -128,6 +128,3 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
 def without_constraints(region: Region | None) -> Any:
     """Prevent XLA's partitioner from treating a temporarily unnamed axis as replicated."""
     return enter(region if region is None or region.mode != "auto" else None)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"convolve": convolve}

@@ -43,7 +43,7 @@ from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, along_dim
 
-__all__ = ["FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
+__all__ = ["diff", "halo", "pad", "roll", "shift"]
 
 Axes = tuple[str, ...]
 
@@ -483,7 +483,3 @@ def _entry(end: Any, site: Along, data: Any) -> Any:
     (_, value), _ = align(site.op, make_in_region(lax.index_in_dim(data, 0, site.dim, keepdims=False), like), end)
     value = jnp.asarray(value)
     return jnp.expand_dims(value, site.dim) if value.ndim else value
-
-
-#: The functions of this module, by their names in `nx`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (roll, shift, halo, pad, diff)}

@@ -6,58 +6,58 @@ from typing import Any
 def bicgstab(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-05, atol: Any = 0.0, maxiter: Any = None, M: Any = None,
 ) -> Any:
-    """Solves `A(x) = b` by the stabilised biconjugate gradient method.
+    """Solve `A(x) = b` by the stabilized biconjugate gradient method.
 
-    The named version of `jax.scipy.sparse.linalg.bicgstab`, with its arguments and results. All axes of all arrays together,
-    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
-    name).
+    The named version of `jax.scipy.sparse.linalg.bicgstab`, with its arguments and results. All elements over all axes, named
+    and positional, form one vector: named axes are not batch axes here (for one system per element, use `nx.vmap` over the
+    axis).
 
     Args:
-      A: a linear map: a function of trees like `b`. For arrays without names a square matrix will do.
+      A: a linear map: a function of pytrees like `b`. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
-      x0: where to begin; default: zero.
-      tol: the residual's norm, relative to that of `b`, that is small enough.
-      atol: the same, absolute.
-      maxiter: the largest number of steps; default: ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that is close to its inverse.
+      x0: the initial solution; by default zero.
+      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
+      atol: the absolute tolerance for the norm of the residual.
+      maxiter: the maximum number of steps; by default ten times the number of unknowns.
+      M: a preconditioner: a function like `A` that approximates its inverse.
 
     Returns:
-      The solution, a tree like `b`, and `None`. The derivative is that of the exact solution, by another solve.
+      The solution, a pytree like `b`, and `None`. Its derivative is the derivative of the exact solution, by another solve.
 
-    Over sharded names a step sends six numbers, in as many all-reduces, in addition to what `A` sends. Every device takes the same number of steps.
+    Communication: over sharded axes each step needs six all-reduces of a number, in addition to the communication of `A`. Every device runs the same number of steps.
 
     Raises:
-      AxisNameError: `A` is an array with names.
-      NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
+      AxisNameError: `A` is an array with named axes.
+      NamedAxesLeftError: `A` returns an axis that `b` lacks.
+      ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
 def cg(
     A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-05, atol: Any = 0.0, maxiter: Any = None, M: Any = None,
 ) -> Any:
-    """Solves `A(x) = b` by conjugate gradients.
+    """Solve `A(x) = b` by conjugate gradients.
 
-    The named version of `jax.scipy.sparse.linalg.cg`, with its arguments and results. All axes of all arrays together,
-    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
-    name).
+    The named version of `jax.scipy.sparse.linalg.cg`, with its arguments and results. All elements over all axes, named
+    and positional, form one vector: named axes are not batch axes here (for one system per element, use `nx.vmap` over the
+    axis).
 
     Args:
-      A: a linear map: a function of trees like `b`, Hermitian and positive definite. For arrays without names a square matrix will do.
+      A: a linear map: a function of pytrees like `b`, Hermitian and positive definite. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
-      x0: where to begin; default: zero.
-      tol: the residual's norm, relative to that of `b`, that is small enough.
-      atol: the same, absolute.
-      maxiter: the largest number of steps; default: ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that is close to its inverse.
+      x0: the initial solution; by default zero.
+      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
+      atol: the absolute tolerance for the norm of the residual.
+      maxiter: the maximum number of steps; by default ten times the number of unknowns.
+      M: a preconditioner: a function like `A` that approximates its inverse.
 
     Returns:
-      The solution, a tree like `b`, and `None`. The derivative is that of the exact solution, by another solve.
+      The solution, a pytree like `b`, and `None`. Its derivative is the derivative of the exact solution, by another solve.
 
-    Over sharded names a step sends two or three numbers, in as many all-reduces, in addition to what `A` sends. Every device takes the same number of steps.
+    Communication: over sharded axes each step needs two or three all-reduces of a number, in addition to the communication of `A`. Every device runs the same number of steps.
 
     Raises:
-      AxisNameError: `A` is an array with names.
-      NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
+      AxisNameError: `A` is an array with named axes.
+      NamedAxesLeftError: `A` returns an axis that `b` lacks.
+      ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
 def gmres(
     A: Any,
@@ -71,30 +71,30 @@ def gmres(
     M: Any = None,
     solve_method: str = 'batched',
 ) -> Any:
-    """Solves `A(x) = b` by the generalised minimal residual method with restarts.
+    """Solve `A(x) = b` by the generalized minimal residual method with restarts.
 
-    The named version of `jax.scipy.sparse.linalg.gmres`, with its arguments and results. All axes of all arrays together,
-    named and positional, are the one vector: names are not batch axes here (for one system per entry, use `nx.vmap` over the
-    name).
+    The named version of `jax.scipy.sparse.linalg.gmres`, with its arguments and results. All elements over all axes, named
+    and positional, form one vector: named axes are not batch axes here (for one system per element, use `nx.vmap` over the
+    axis).
 
     Args:
-      A: a linear map: a function of trees like `b`. For arrays without names a square matrix will do.
+      A: a linear map: a function of pytrees like `b`. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
-      x0: where to begin; default: zero.
-      tol: the residual's norm, relative to that of `b`, that is small enough.
-      atol: the same, absolute.
-      restart: the dimension of the Krylov space, all of whose vectors are kept.
-      maxiter: the largest number of restarts; default: ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that is close to its inverse.
-      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` does not check.
+      x0: the initial solution; by default zero.
+      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
+      atol: the absolute tolerance for the norm of the residual.
+      restart: the dimension of the Krylov space, with all of its vectors kept; by default 20.
+      maxiter: the maximum number of restarts; by default ten times the number of unknowns.
+      M: a preconditioner: a function like `A` that approximates its inverse.
+      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` (default) does not check.
 
     Returns:
-      The solution, a tree like `b`, and 0, or -1 if it is NaN. The derivative is that of the exact solution, by another solve.
+      The solution, a pytree like `b`, and 0, or -1 if it is NaN. Its derivative is the derivative of the exact solution, by another solve.
 
-    Over sharded names a step sends one number for every vector of the basis, twice, and two norms, in addition to what `A` sends. Every device takes the same number of steps.
+    Communication: over sharded axes each step sends one number for every vector of the basis, twice, and two norms, in addition to the communication of `A`. Every device runs the same number of steps.
 
     Raises:
-      AxisNameError: `A` is an array with names.
-      NamedAxesLeftError: `A` gives a name that `b` lacks.
-      ArgumentTypeError: `A` gives a different structure or element type, or `b` is not of floats.
+      AxisNameError: `A` is an array with named axes.
+      NamedAxesLeftError: `A` returns an axis that `b` lacks.
+      ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
