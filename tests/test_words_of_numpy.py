@@ -133,7 +133,7 @@ def test_names_turned_round(x):
         "its named axes are 'station', 'day'. The old name precedes the new one: write {'day': 'd', 'station': 's'}."
     )
     for names in ({"d": "day", "station": "s"}, {"d": "e"}):
-        assert "comes first" not in message(lambda names=names: nx.rename(x, names), AxisNotFoundError)
+        assert "precedes the new one" not in message(lambda names=names: nx.rename(x, names), AxisNotFoundError)
 
 
 @pytest.mark.parametrize("axes", [{"station": 0, "day": 1}, {"day": 1, "station": 0}, {"station": 3, "day": 4}])

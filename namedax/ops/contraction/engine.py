@@ -1,4 +1,4 @@
-"""Contraction of operands whose dimensions have labels: the engine of `einsum`, `dot` and `pdot`.
+"""Contraction of operands with labeled dimensions: the engine of `einsum`, `dot` and `pdot`.
 
 Every dimension of every operand has a label: an axis name, or an integer for a positional axis. Labels that are not in the
 result are summed over. Two operands contract in one `dot_general`, or in one multiplication if nothing is summed. Three or
@@ -247,7 +247,7 @@ class Contraction:
     # --- sums and products ---
 
     def _reduce(self, data: Any, mesh_axes: Iterable[str]) -> Any:
-        """Sum over mesh axes, except over the mesh axes in `late`, whose sum can wait."""
+        """Sum over mesh axes, except over the mesh axes in `late`, for which the sum can wait."""
         mesh_axes = tuple(mesh_axes)
         if data.dtype == jnp.bool_:  # booleans have no sum
             return comm.pmax(data, mesh_axes) if mesh_axes else data

@@ -43,7 +43,7 @@ _square = ELEMENTWISE["square"]
 
 @dataclasses.dataclass(frozen=True)
 class Routing:
-    """The experts that every token chooses. A pytree.
+    """The experts that every token chooses, as a pytree.
 
     `top_k_routing` makes one. Another router may make one from any indices and weights; `nx.nn.mixture_of_experts` needs only
     these.

@@ -150,7 +150,7 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: an integer is out of range, or a slice changes the size of an axis whose size the mapped function fixes.
+      AxisSizeError: an integer is out of range, or a slice changes a size that the mapped function fixes.
       PositionalAxisError: an entry is not an index, or an axis is given twice.
     """
     region = ambient()

@@ -498,10 +498,10 @@ _TEXT = """
       A: a linear map: a function of pytrees like `b`{kind}. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
       x0: the initial solution; by default zero.
-      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
-      atol: the absolute tolerance for the norm of the residual.
+      tol: the relative tolerance for the norm of the residual relative to the norm of `b`; by default 1e-5.
+      atol: the absolute tolerance for the norm of the residual; by default 0.
       {more}maxiter: the maximum number of {steps}; by default ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that approximates its inverse.{method}
+      M: a preconditioner: a function like `A` that approximates its inverse; by default none.{method}
 
     Returns:
       The solution, a pytree like `b`, and {info}. Its derivative is the derivative of the exact solution, by another solve.

@@ -174,7 +174,7 @@ def _winner(value: Any, index: Any, site: ReductionPlan, largest: bool) -> tuple
     devices, loops = comm.loops_among(site.mesh_axes)
     values, indices = (comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index))
     best = (comm.pmax if largest else comm.pmin)((jnp.max if largest else jnp.min)(values, 0, keepdims=True), devices)
-    # The first NaN has the most negative offer; where there is one, no value equals `best`.
+    # The first NaN has the most negative offer; if there is one, no value equals `best`.
     offers = jnp.where(jnp.isnan(values), indices - site.count, jnp.where(values == best, indices, site.count))
     winner = comm.pmin(cast_data(jnp.min(offers, 0), devices), devices)
     return lax.squeeze(best, (0,)), jnp.where(winner < 0, winner + site.count, winner)

@@ -412,7 +412,7 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
 
 
 def _at(op: str, path: Any) -> str:
-    """Return the operation and the leaf of its tree, for messages; the operation alone where the argument is one array."""
+    """Return the operation and the leaf of its tree, for messages; the operation alone if the argument is one array."""
     return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
 
 

@@ -137,7 +137,7 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
     devices, a major factor of size 4).
 
     Raises:
-      RearrangeError: the pattern is malformed (with a caret under the spot), or does not fit the array.
+      RearrangeError: the pattern is malformed (with a caret under the error), or does not fit the array.
       AxisNotFoundError: `x` lacks a named axis.
       AxisSizeError: a new axis has a different size in the mapped function, or does not divide over its mesh axes.
       PlacementConflictError: two axes of the result are sharded over one mesh axis.

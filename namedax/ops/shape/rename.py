@@ -205,9 +205,9 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
     result, so that a parameter that is read twice is gathered once, and its gradient is reduced once.
 
     Args:
-      source: the local block, or the named array that holds it.
-      old: the placement of every dimension.
-      new: the placement that every dimension is to have.
+      source: the local block, or the named array that contains it.
+      old: the current sharding of every dimension.
+      new: the new sharding of every dimension.
       variance: the mesh axes over which the result must vary, including the mesh axes of `new`.
     """
     before = frozenset(axis for axes in old for axis in axes)
