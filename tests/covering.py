@@ -4,7 +4,7 @@ Of that rest, `make test-all` leaves out what only multiplies: with it, every op
 together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). A function with the mark `rest(n)` keeps n of its cases
 there, evenly spread. What remains is marked `product`, for `make test-products` and before a release.
 
-The rule, for one test function and its cases (tests/conftest.py applies it, tests/test_covering.py checks it):
+The rule, for one test function and its cases (tests/conftest.py applies it, tests/house/test_covering.py checks it):
 
 - Every value of every parameter occurs: every operation, every mistake, every element type; not every product of them.
 - A function with the mark `part(n)` keeps n of its cases, evenly spread or by their placements: what its other cases hold is held by

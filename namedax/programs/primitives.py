@@ -1,7 +1,7 @@
 """What is known of JAX's primitives: the only table of them, and the only accessors of their parameters.
 
 A pass over a traced program asks here what an equation does. It never looks at a primitive's name or parameters itself, so that what
-another version of JAX changes is changed in one place; `tests/test_primitives.py` compares every entry with the JAX that is installed.
+another version of JAX changes is changed in one place; `tests/programs/test_primitives.py` compares every entry with the JAX that is installed.
 
 A primitive that is not in the table does something that is not known (`Kind.UNKNOWN`), and a pass leaves its neighbourhood alone. What
 can be seen of any equation (whether it has side effects, runs programs, names mesh axes) is told by functions, after the table.
