@@ -8,7 +8,7 @@ import jax
 import pytest
 from hypothesis import settings
 
-from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, products, traits
+from tests.covering import FAMILIES_OF_THIS_RUN, Case, cover, family_of, products, traits
 from tests.harness import Placement
 from tests.node_ids import without_room
 
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in sorted(items, key=lambda item: item.path.name):
         if not item.get_closest_marker("full") and not item.get_closest_marker("leaks"):
             module = item.nodeid.partition("::")[0]
-            families[FAMILY.get(without_room(module), module)].append(item)
+            families[family_of(module)].append(item)
     config.stash[FAMILIES_OF_THIS_RUN] = {}
     for family, tests in families.items():
         cases = [case_of(test) for test in tests]

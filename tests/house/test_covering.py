@@ -2,12 +2,25 @@
 
 import collections
 import itertools
-from pathlib import Path
 
 import pytest
 
-from tests.covering import FAMILIES, FAMILIES_OF_THIS_RUN, PLACES, Case, cover, products, traits
+from tests.covering import (
+    EXCEPTIONS,
+    FAMILIES_OF_THIS_RUN,
+    HERE,
+    PLACES,
+    Case,
+    cover,
+    families,
+    family_of,
+    operation_of,
+    products,
+    rooms,
+    traits,
+)
 from tests.harness import FEW, PARTITIONER, PLACEMENTS
+from tests.operations import OPERATIONS
 
 ALL = {
     "unmapped", "one entry on each device", "chunks", "1-D mesh", "2-D mesh", "auto axes", "explicit axes", "several names",
@@ -76,10 +89,19 @@ def test_parts_are_spread_evenly(part):
     assert max(cover(cases)) >= 12 - 12 / part - 1
 
 
-def test_families_are_of_modules_that_exist_and_of_no_two():
-    names = [module for modules in FAMILIES.values() for module in modules.split()]
-    assert [name for name, count in collections.Counter(names).items() if count > 1] == []
-    assert [name for name in names if not list(Path(__file__).parents[1].rglob(f"test_{name}.py"))] == []
+def test_families_are_of_rooms_that_exist():
+    assert [label for label, row in OPERATIONS.items() if operation_of(row) is None] == ["at", "index"]
+    assert [room for room in rooms() if not list((HERE / "ops" / room).glob("test_*.py"))] == []
+    assert set(families()) == {*rooms().values(), "xmap"}
+    assert family_of("tests/ops/contraction/test_einsum.py") == "contraction"
+    assert family_of("tests/ops/sorting/test_sorting.py") == "reduction"
+    assert family_of("tests/core/test_array.py") == "tests/core/test_array.py"
+
+
+def test_exceptions_are_of_modules_that_exist_in_another_room():
+    assert [module for module in EXCEPTIONS if not (HERE.parent / module).exists()] == []
+    by_room = {module: rooms().get(module.split("/")[-2]) for module in EXCEPTIONS}
+    assert [module for module, family in EXCEPTIONS.items() if by_room[module] == family] == []
 
 
 def test_in_this_very_run(request):
@@ -100,10 +122,10 @@ def test_in_this_very_run(request):
                 assert not left, function
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "transform"])
+@pytest.mark.parametrize("family", sorted({*families()} - {"xmap"}))
 def test_families_of_operations_are_met_in_placements_of_every_kind(family, request):
     cases, kept = request.config.stash[FAMILIES_OF_THIS_RUN].get(family, ([], set()))
     modules = {case.function.partition("::")[0] for case in cases}
-    if len(modules) < len(FAMILIES[family].split()):
+    if len(modules) < len(families()[family]):
         return  # a run of a part of the tests
     assert frozenset().union(*(cases[i].traits for i in kept)) >= ALL - {"several mesh axes for one name", "several names"}
