@@ -18,8 +18,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # For all passes of the tests; two workers suit two cores.
 PYTEST_ARGS ?= -n 2 --dist worksteal
 # What the passes with 64-bit types, with tracer-leak checks, and with the optimisations that users have, select.
-X64_ARGS ?= $(addprefix tests/test_,elementwise.py reductions.py einsum.py nn.py) -m "not full"
-LEAKS_ARGS ?= $(shell grep -l "mark.leaks" tests/test_*.py 2>/dev/null) -m leaks
+X64_ARGS ?= $(addprefix tests/ops/,elementwise/test_elementwise.py reduction/test_reductions.py contraction/test_einsum.py nn/test_nn.py) -m "not full"
+LEAKS_ARGS ?= $(shell grep -rl --include="test_*.py" "mark.leaks" tests 2>/dev/null) -m leaks
 # These of the tests marked 'full' run as users compile them instead of as test-rest does, not besides: so a fortieth costs little.
 OPTIMIZED_ARGS ?= tests -m "full and not product and not leaks" --one-in 40
 REST_ARGS ?= --but-one-in 40
@@ -113,7 +113,7 @@ test-rest: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "full and not product and not leaks" $(REST_ARGS)
 
 test-reference: $(VENV)/.ready-docs,test
-	$(PY) -m pytest $(PYTEST_ARGS) tests/test_reference.py -m "not product"
+	$(PY) -m pytest $(PYTEST_ARGS) tests/house/test_reference.py -m "not product"
 
 test-products: $(VENV)/.ready-test
 	$(PY) -m pytest $(PYTEST_ARGS) tests -m "product and not leaks"

@@ -8,8 +8,9 @@ import jax
 import pytest
 from hypothesis import settings
 
-from tests.covering import FAMILIES_OF_THIS_RUN, FAMILY, Case, cover, products, traits
+from tests.covering import FAMILIES_OF_THIS_RUN, Case, cover, family_of, products, traits
 from tests.harness import Placement
+from tests.node_ids import without_room
 
 # As the flag of XLA says already. Notebooks say it in their first cell as a laptop has to, which JAX allows later only if it is so.
 jax.config.update("jax_num_cpu_devices", 8)
@@ -43,10 +44,11 @@ def case_of(item: pytest.Item) -> Case:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     families: dict[str, list[pytest.Item]] = collections.defaultdict(list)
-    for item in items:
+    # In the order of base names, since the selection depends on the order of the cases and not on the rooms.
+    for item in sorted(items, key=lambda item: item.path.name):
         if not item.get_closest_marker("full") and not item.get_closest_marker("leaks"):
             module = item.nodeid.partition("::")[0]
-            families[FAMILY.get(module, module)].append(item)
+            families[family_of(module)].append(item)
     config.stash[FAMILIES_OF_THIS_RUN] = {}
     for family, tests in families.items():
         cases = [case_of(test) for test in tests]
@@ -61,9 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others[i].add_marker("product")
     if not getattr(jax.config, "jax_auto_pcast", True):
         lines = set(pathlib.Path(__file__).with_name("without_auto_pcast.txt").read_text().splitlines())
-        left_out = [item for item in items if item.nodeid in lines]
+        left_out = [item for item in items if without_room(item.nodeid) in lines]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item.nodeid not in lines]
+        items[:] = [item for item in items if without_room(item.nodeid) not in lines]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ Of that rest, `make test-all` leaves out what only multiplies: with it, every op
 together (an Explicit mesh and chunks, say, or two mesh axes and XLA's partitioner). A function with the mark `rest(n)` keeps n of its cases
 there, evenly spread. What remains is marked `product`, for `make test-products` and before a release.
 
-The rule, for one test function and its cases (tests/conftest.py applies it, tests/test_covering.py checks it):
+The rule, for one test function and its cases (tests/conftest.py applies it, tests/house/test_covering.py checks it):
 
 - Every value of every parameter occurs: every operation, every mistake, every element type; not every product of them.
 - A function with the mark `part(n)` keeps n of its cases, evenly spread or by their placements: what its other cases hold is held by
@@ -13,7 +13,11 @@ The rule, for one test function and its cases (tests/conftest.py applies it, tes
   in every family every trait that its tests have occurs. A function that has placements only, for one program of many operations, runs
   in `PLACES` of them.
 
-So operations of a family (`FAMILIES`) are met unmapped, with one entry on each device, in chunks, over several mesh axes, on Auto and on
+A family is the tests of one room of operations (tests/ops/<room>), or of several similar rooms (`SHARED`). The rooms are those in which the
+operations of the table are defined (tests/operations.py). The tests in tests/xmap are a family, too. Every other module is a family of its
+own, except `EXCEPTIONS`.
+
+So operations of a family are met unmapped, with one entry on each device, in chunks, over several mesh axes, on Auto and on
 Explicit axes and under XLA's partitioner, each operation in some of these, and with every two of them in `make test-all`.
 """
 
@@ -21,30 +25,74 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Sequence
+import types
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import namedax as nx
 from tests.harness import SIZES, Placement
 
+HERE = Path(__file__).parent
 PLACES = 2
-# Modules that test what is near to each other; every other module is a family of its own.
-FAMILIES = {
-    "elementwise": "array elementwise kernels kernels_lifted integers random key_arrays",
-    "reduction": "reductions statistics scans sorting segments axis_said selection covariance_and_resize slots",
-    "contraction": "einsum einsum_spec dot overlap rename_on_read by_hand worked_problems communication",
-    "shape": "rearranging joining rename creation beyond axes",
-    "indexing": "take getitem updates gathers",
-    "window": "neighbours pooling conv_transpose cpu_backend",
-    "loops": "control_flow custom_rules postponing serial_loop whole_values_in_steps strict",
-    "collectives": "collectives permutations lax_namespace raw placement partitioner",
-    "nn": "experts routing nn normalisation attention vocabulary initializers transformer training_layouts",
-    "transform": "xmap nesting environment compile_once transformations eager_transformations resources solvers regressions pytree interop "
-    "tracebacks testing typing",
+# Rooms of operations (namedax/ops) without a row in the table: it calls elementwise functions from `nx.numpy`, and a collective needs a region.
+WITHOUT_ROWS = ("elementwise", "collectives")
+# Rooms that share the family of another room.
+SHARED = {"sorting": "reduction", "statistics": "reduction", "random": "elementwise", "experts": "nn"}
+# Modules that have another family than their room.
+EXCEPTIONS = {
+    "tests/namespaces/test_gathers.py": "indexing",
+    "tests/operands/test_kernels_lifted.py": "elementwise",
+    "tests/ops/test_strict.py": "loops",
+    "tests/programs/test_serial_loop.py": "loops",
+    "tests/programs/test_whole_values_in_steps.py": "loops",
+    "tests/ops/loops/test_solvers.py": "xmap",
+    "tests/typing/test_typing.py": "xmap",
 }
-FAMILY = {f"tests/test_{module}.py": family for family, modules in FAMILIES.items() for module in modules.split()}
+
+
+@functools.cache
+def rooms() -> dict[str, str]:
+    """Return the family of each room that has an operation of the table, or is listed above."""
+    from tests.operations import OPERATIONS  # makes arrays, so not before tests/conftest.py has set the number of devices
+
+    modules = [operation_of(row).__module__.split(".") for row in OPERATIONS.values() if operation_of(row)]
+    with_rows = [module[2] for module in modules if module[:2] == ["namedax", "ops"]]
+    return {room: SHARED.get(room, room) for room in (*with_rows, *WITHOUT_ROWS, *SHARED)}
+
+
+def operation_of(row: tuple[Callable[..., Any], ...]) -> Callable[..., Any] | None:
+    """Return the first function of namedax that a row of the table calls, or None if the row calls a method or an operator."""
+    found = nx
+    for name in itertools.dropwhile(lambda name: name != "nx", row[0].__code__.co_names):
+        found = nx if name == "nx" else getattr(found, name)
+        if not isinstance(found, types.ModuleType):
+            return found
+    return None
+
+
+def family_of(module: str) -> str:
+    """Return the family of a module of tests, given by its path."""
+    folder, _, _ = module.rpartition("/")
+    if module in EXCEPTIONS or folder == "tests/xmap":
+        return EXCEPTIONS.get(module, "xmap")
+    return rooms().get(folder.removeprefix("tests/ops/"), module)
+
+
+@functools.cache
+def families() -> dict[str, list[str]]:
+    """Return the paths of the modules in each family that is not a single module."""
+    found = collections.defaultdict(list)
+    for path in sorted(HERE.rglob("test_*.py")):
+        module = f"tests/{path.relative_to(HERE).as_posix()}"
+        if (family := family_of(module)) != module:
+            found[family].append(module)
+    return dict(found)
 
 
 def traits(placement: Placement) -> frozenset[str]:

@@ -1,8 +1,8 @@
 """Which tests hold which law of docs/guides/concepts.md: the first to read, and to run, for somebody who changes what a law speaks of.
 
-Each line is a module of this folder, and those of its tests that hold the law most directly. Most other tests hold laws 2, 3 and 5 too,
-each for its operation. tests/test_laws.py checks that the laws are those of the documentation and that these tests exist and are a part
-of `make test`.
+Each line is a module of tests (`array` is tests/core/test_array.py), and those of its tests that hold the law most directly. Most other tests
+hold laws 2, 3 and 5 too, each for its operation. tests/house/test_laws.py checks that the laws are those of the documentation and that these
+tests exist and are a part of `make test`.
 """
 
 from __future__ import annotations

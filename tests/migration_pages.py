@@ -30,7 +30,7 @@ def pairs(page):
 
 
 def raises(node, source):
-    """Whether a comment at the end of a statement says so; tests/test_docs.py runs these."""
+    """Whether a comment at the end of a statement says so; tests/house/test_docs.py runs these."""
     return re.match(r"\s*# \w+Error\b", source.splitlines()[node.end_lineno - 1].encode()[node.end_col_offset :].decode())
 
 

@@ -1,6 +1,6 @@
 """Writes docs/gallery.md: the examples that compare assignments, each with its picture, its table and the time that it takes.
 
-`python tools/gallery.py` runs all of them (a few minutes), or those that are named; `tests/test_gallery.py` runs each with a few steps, and
+`python tools/gallery.py` runs all of them (a few minutes), or those that are named; `tests/house/test_gallery.py` runs each with a few steps, and
 sees that the page has them all.
 """
 

@@ -1,7 +1,8 @@
 """Writes docs/reference/examples.json: an example of every function, run, and what it sends when one of its names is sharded, measured.
 
 `python tools/reference.py` writes it all, which takes a quarter of an hour; `python tools/reference.py nx.sum nx.lax.psum` what is said of these;
-`--check` compares instead of writing, and fails if something differs. tests/test_reference.py compares some. The calls are in reference_calls.py.
+`--check` compares instead of writing, and fails if something differs. tests/house/test_reference.py compares some. The calls are in
+reference_calls.py.
 
 What is sent is read from compiled programs: the call is the body of a mapped function, with one name after the other on a mesh of eight devices, and
 so is its transpose for the gradient. The results must be those of the unmapped call.

@@ -54,14 +54,21 @@ def tests_of(laws, number):
     """The modules that hold a law, each with its first sentence and its tests, folded up."""
     (modules,) = (modules for (n, _), modules in laws.items() if n == number)
     lines = [
-        f"- `tests/test_{module}.py`: {first_sentence(module)} In it: {listed(names)}." for module, names in modules.items()
+        f"- `{path_of(module).relative_to(ROOT).as_posix()}`: {first_sentence(module)} In it: {listed(names)}."
+        for module, names in modules.items()
     ]
     return "\n".join([":::{dropdown} How it is tested", *lines, ":::"])
 
 
+def path_of(module):
+    """Return the path of a module of tests, in whichever folder it is."""
+    (path,) = (ROOT / "tests").rglob(f"test_{module}.py")
+    return path
+
+
 def first_sentence(module):
     """What a module of tests says of itself, up to the first full stop or the end of its first paragraph."""
-    text = ast.get_docstring(ast.parse((ROOT / "tests" / f"test_{module}.py").read_text())) or ""
+    text = ast.get_docstring(ast.parse(path_of(module).read_text())) or ""
     paragraph = " ".join(text.partition("\n\n")[0].split())
     said = re.sub(r"^Laws? \d[^:.]*: ", "", paragraph)
     return re.match(r".*?\.(?= [A-Z]|$)|.*", said)[0]

@@ -1,7 +1,7 @@
 """Facts about JAX's primitives: the only table of them, and the only accessors of their parameters.
 
 Passes over a traced jaxpr look up here what an equation does. They never inspect a primitive's name or parameters themselves,
-so a change in another version of JAX needs a change in one place only. `tests/test_primitives.py` compares every entry with the
+so a change in another version of JAX needs a change in one place only. `tests/programs/test_primitives.py` compares every entry with the
 installed JAX. A primitive that is not in the table is unknown (`Kind.UNKNOWN`), and a pass leaves its neighbors unchanged.
 Properties that any equation shows (side effects, jaxprs, mesh axes) are computed by functions, after the table.
 """

@@ -1,0 +1,60 @@
+"""Check what `make bench-check` reports: counts that have grown, and ratios of times beyond their tolerance."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+import check
+
+SAME = {**check.VERSIONS, "counts": {"a call": {"functions": [8, 1], "compiled": [0, None]}}}
+OTHER = {**SAME, "jax": "0.0.1"}
+
+
+def found(record, functions, compiled):
+    return list(check.more_than_recorded("a call", {"functions": functions, "compiled": compiled}, record))
+
+
+def test_on_the_versions_of_the_record_no_count_may_grow():
+    assert found(SAME, (8, 1), (0, None)) == found(SAME, (7, 3), (0, None)) == []
+    assert found(SAME, (9, 1), (1, None)) == [
+        "a call: functions is 9, with 8 recorded (the rival: 1, recorded 1).",
+        "a call: compiled is 1, with 0 recorded (the rival: None, recorded None).",
+    ]
+
+
+def test_on_other_versions_the_ratio_to_the_rival_may_not_grow():
+    assert found(OTHER, (17, 2), (1, None)) == []
+    (line,) = found(OTHER, (19, 2), (1, None))
+    assert line.startswith("a call: functions is 19")
+    (line,) = found(OTHER, (8, 1), (2, None))
+    assert line.startswith("a call: compiled is 2")
+
+
+def test_a_ratio_of_times_may_grow_within_its_tolerance():
+    record = {**OTHER, "counts": {"a call": {check.CALLING: [2.0, None]}}}
+    assert list(check.more_than_recorded("a call", {check.CALLING: (2.7, None)}, record)) == []
+    (line,) = check.more_than_recorded("a call", {check.CALLING: (2.9, None)}, record)
+    assert line.startswith(f"a call: {check.CALLING} is 2.9, with 2 recorded")
+
+
+def test_calls_are_timed_in_turn():
+    order = []
+    ratio = check.ratio_of_times(lambda: order.append("own"), lambda: order.append("rival"), rounds=3)
+    assert order == ["own", "rival"] * 3
+    assert ratio > 0
+
+
+def test_what_is_not_recorded_is_said():
+    (line,) = check.more_than_recorded("another", {"functions": (1, 1)}, SAME)
+    assert line == "another: not recorded; run `python benchmarks/check.py --record`."
+
+
+@pytest.mark.parametrize("part", ["a call with 200 arrays", "eager sum", "transformer, tp"])
+def test_the_record_has_namedax_beside_its_rival(part):
+    counts = json.loads(check.RECORD.read_text())["counts"][part]
+    assert all(own >= 0 and (rival is None or rival >= 0) for own, rival in counts.values())
+    assert any(rival is not None for _, rival in counts.values())

@@ -1,0 +1,110 @@
+"""Law 3 outside of mapped functions: how each operation declares that it runs on Explicit axes is right for this version of JAX.
+
+An operation that declares that JAX has a rule for sharded axes is left to JAX, which raises an error if it has none. So every call of the
+reference runs on operands that are sharded over Explicit axes, and must give what it gives on one device.
+"""
+
+import json
+import operator
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import namedax as nx
+from tests.harness import make_mesh
+from tools.reference_calls import OPERANDS
+
+ROOT = pathlib.Path(__file__).parents[2]
+SIZES = {"N": 16, "M": 16}
+# Over which mesh axes the names of the operands are sharded.
+LAYOUTS = {"k": {"k": "x"}, "b": {"b": "y"}, "k and b": {"k": "x", "b": "y"}}
+SCOPE = {"jax": jax, "jnp": jnp, "nx": nx}
+
+
+def calls():
+    """The calls of the operations in `nx` and `nx.nn` that have named operands, by name."""
+    found = {}
+    for name, record in json.loads((ROOT / "docs" / "reference" / "examples.json").read_text())["functions"].items():
+        is_shown = name.count(".") == 1 or name.startswith("nx.nn.")
+        if is_shown and record.get("operands") and hasattr(operator.attrgetter(name[3:])(nx), "_operation"):
+            found[name] = (record["call"], tuple(record["operands"]))
+    return found
+
+
+CALLS = calls()
+LEAF = {"is_leaf": lambda leaf: isinstance(leaf, nx.NamedArray)}
+
+
+def operands(names):
+    return {name: eval(OPERANDS[name], SCOPE | SIZES) for name in names}
+
+
+def placed(values, layout, mesh):
+    def place(x):
+        if not isinstance(x, nx.NamedArray):
+            return x
+        return nx.shard(x, {name: axes for name, axes in layout.items() if name in x.dims}, mesh)
+
+    return {name: place(x) for name, x in values.items()}
+
+
+def plain(result):
+    """The arrays of a result, as they are on one device, with their axes in the order of names."""
+    arrays = []
+    for leaf in jax.tree.leaves(result, **LEAF):
+        if isinstance(leaf, nx.NamedArray):
+            names = sorted((dim for dim in leaf.dims if dim is not None), key=str)
+            leaf = nx.positional(leaf, [*names, ...])
+        if hasattr(leaf, "dtype") and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            arrays.append(np.asarray(leaf))
+    return arrays
+
+
+def check(have, want):
+    have, want = plain(have), plain(want)
+    assert len(have) == len(want)
+    for one, other in zip(have, want, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+
+
+def cases():
+    for name, (_, names) in CALLS.items():
+        has = {dim for value in names for dim in ("k", "b") if f'"{dim}"' in OPERANDS[value]}
+        for label, layout in LAYOUTS.items():
+            if layout.keys() <= has:
+                yield pytest.param(name, layout, id=f"{name[3:]}-{label}")
+
+
+def gradient(f, values):
+    def loss(floats):
+        leaves = jax.tree.leaves(f(values | floats), **LEAF)
+        datas = [leaf.data if isinstance(leaf, nx.NamedArray) else leaf for leaf in leaves]
+        return sum(jnp.sum(jnp.sin(x)) for x in datas if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating))
+
+    return jax.jit(jax.grad(loss))({name: x for name, x in values.items() if jnp.issubdtype(x.dtype, jnp.floating)})
+
+
+@pytest.mark.full
+@pytest.mark.rest(60)
+@pytest.mark.parametrize(("name", "layout"), list(cases()))
+def test_every_operation_runs_on_explicit_axes(name, layout):
+    call, names = CALLS[name]
+    values, mesh = operands(names), make_mesh((4, 2), "explicit")
+
+    def f(values):
+        return eval(call, SCOPE | SIZES | values)
+
+    want = f(values)
+    here = placed(values, layout, mesh)
+    check(f(here), want)
+    check(jax.jit(f)(here), want)
+    is_float = any(hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(want))
+    floats = any(jnp.issubdtype(x.dtype, jnp.floating) for x in values.values())
+    if is_float and floats:
+        expected = gradient(f, values)
+        with jax.set_mesh(mesh):
+            check(gradient(f, here), expected)
