@@ -1,12 +1,12 @@
-"""What namedax costs, counted instead of timed, against what was recorded: `make bench-check`.
+"""Counted costs of namedax against recorded counts: `make bench-check`.
 
-    python benchmarks/check.py            # fails where something costs more than recorded
-    python benchmarks/check.py --record   # writes benchmarks/counts.json anew
+    python benchmarks/check.py            # fails if a count exceeds the record
+    python benchmarks/check.py --record   # writes benchmarks/counts.json
 
-Counts do not depend on how busy a machine is: functions that tracing calls, equations of a traced program, operations of the program given to
-XLA, instructions, bytes and temporary memory of the compiled one, programs compiled by calls, and Python functions entered by a call. Each
-stands beside that of the same program by hand, or in plain `jnp`. On the versions of JAX and Python that they were recorded on, counts must
-not grow; on others, which count otherwise, the ratio to the rival must not.
+Counts do not depend on the load of the machine. They are: functions called by tracing, equations of a traced program,
+operations passed to XLA, instructions, bytes and temporary memory of the compiled program, programs compiled by calls, and
+Python functions entered by a call. Each has a reference count of the same program by hand, or in plain `jnp`. On the JAX and
+Python versions of the record, counts must not grow. On other versions, the ratio to the reference must not grow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-# One module of LLVM's and few of its optimisations: nothing that is counted depends on them, and compiling takes the time here.
+# One LLVM module and few optimizations: the counts do not depend on them, and compilation dominates the run time.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
@@ -42,21 +42,21 @@ import namedax as nx
 
 RECORD = pathlib.Path(__file__).with_name("counts.json")
 VERSIONS = {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:2]))}
-# A count may be larger than recorded by this factor: on the same versions, and its ratio to the rival's on others.
+# Allowed growth of a count: the count itself on the recorded versions, and its ratio to the reference on others.
 SAME, OTHER = 1.0, 1.15
-# What tracing calls depends a little on what has been traced before.
+# The functions called by tracing depend slightly on earlier traces.
 TRACING, ABOUT = "functions called to trace", 1.02
 LAYOUTS = ("single", "tp", "fsdp+tp+sp", "accumulation")
 CONFIG = model.Config(layers=2, embed=32, kv_heads=4, group=2, key=8, hidden=64, vocab=64, pos=32)
 
-Counts = dict[str, tuple[float, float | None]]  # namedax's, and the rival's where it has one
+Counts = dict[str, tuple[float, float | None]]  # of namedax, and of the reference if it has one
 
 
 # --- programs -------------------------------------------------------------------------------------------------------------
 
 
 def equations(jaxpr: Any) -> int:
-    """The number of equations of a traced program, those within others included; what is called often counts once."""
+    """The number of equations of a traced program, with nested equations; a function that is called often counts once."""
     seen = set[int]()
 
     def count(value: Any) -> int:
@@ -72,8 +72,8 @@ def equations(jaxpr: Any) -> int:
 
 
 def of_program(make: Callable[[], Any], args: Any) -> dict[str, float]:
-    """What is counted of one program."""
-    entered = [entered_to_trace(make(), args) for _ in range(2)]  # the first time what is remembered of names is empty
+    """The counts of one program."""
+    entered = [entered_to_trace(make(), args) for _ in range(2)]  # the caches of axis names are empty the first time
     jax.clear_caches()
     traced = make().trace(*args)
     lowered = traced.lower()
@@ -91,7 +91,7 @@ def of_program(make: Callable[[], Any], args: Any) -> dict[str, float]:
 
 
 def entered_to_trace(function: Any, args: Any) -> int:
-    """The functions, of Python and of C, that tracing calls where JAX remembers nothing."""
+    """The number of Python and C functions that tracing enters with empty JAX caches."""
     jax.clear_caches()
     gc.collect()
     gc.disable()
@@ -106,7 +106,7 @@ def entered_to_trace(function: Any, args: Any) -> int:
 
 
 def transformer() -> Any:
-    """The module of the benchmark, which has the name of the example that it imports."""
+    """Import the benchmark module, which has the same name as the example that it imports."""
     spec = importlib.util.spec_from_file_location("transformer_benchmark", pathlib.Path(__file__).with_name("transformer.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -117,7 +117,7 @@ def transformer() -> Any:
 
 
 def programs() -> Iterator[tuple[str, Counts]]:
-    """The transformer's step under some layouts, by name and by hand."""
+    """The transformer step under some layouts, by name and by hand."""
     benchmark = transformer()
     for layout in LAYOUTS:
         rivals = benchmark.rivals_of(layout, CONFIG, 8)
@@ -129,7 +129,7 @@ def programs() -> Iterator[tuple[str, Counts]]:
 
 
 def entered(call: Callable[[], Any]) -> int:
-    """The Python functions that a call enters, when it has been called before: the fewest of some tries."""
+    """The number of Python functions that a repeated call enters: the minimum of some tries."""
     for _ in range(3):
         jax.block_until_ready(call())
     tries = []
@@ -149,7 +149,7 @@ def entered(call: Callable[[], Any]) -> int:
 
 
 class Compilations:
-    """How many programs XLA has compiled."""
+    """Count the programs that XLA compiles."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -159,7 +159,7 @@ class Compilations:
         self.count += event.endswith("backend_compile_duration")
 
     def of(self, call: Callable[[], Any]) -> int:
-        """Those of a call."""
+        """The compilations of a call."""
         before = self.count
         jax.block_until_ready(call())
         return self.count - before
@@ -172,7 +172,7 @@ def calls(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
 
 
 def of_calls(compilations: Compilations, n: int) -> Counts:
-    """What is counted of calls with `n` arrays."""
+    """The counts of calls with `n` arrays."""
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
     plain = [jax.device_put(jnp.ones((8, 2)), jax.sharding.NamedSharding(mesh, P("x"))) for _ in range(n)]
     named = [nx.named(x, ["batch", "k"]) for x in plain]
@@ -192,7 +192,7 @@ def of_calls(compilations: Compilations, n: int) -> Counts:
 
 
 def eager(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
-    """Eager operations, against those of `jnp`; and with other names, for which nothing is to be compiled."""
+    """Eager operations against the `jnp` operations; and with other axis names, which must not compile anything."""
     x, y, v = jnp.ones((8, 16)), jnp.ones((16, 4)), jnp.ones((8,))
 
     def forms(b: str, k: str, m: str) -> dict[str, Callable[[], Any]]:
@@ -235,7 +235,7 @@ def eager(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
         )
 
 
-# --- against what was recorded --------------------------------------------------------------------------------------------
+# --- comparison with the record --------------------------------------------------------------------------------------------
 
 
 def more_than_recorded(label: str, counts: Counts, record: Mapping[str, Any]) -> Iterator[str]:
@@ -258,9 +258,9 @@ def more_than_recorded(label: str, counts: Counts, record: Mapping[str, Any]) ->
 
 
 def main() -> int:
-    """Prints all counts; 1 where one has grown."""
+    """Print all counts; return 1 if one has grown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="write the counts instead of comparing with them")
+    parser.add_argument("--record", action="store_true", help="write the counts instead of comparing them")
     options = parser.parse_args()
     compilations = Compilations()
     found: dict[str, Counts] = {}
