@@ -1,9 +1,10 @@
-"""Gradient accumulation: `SerialLoop` against a hand-written loop over microbatches under `jax.shard_map`, side by side.
+"""Gradient accumulation: `SerialLoop` against a hand-written loop over microbatches under `jax.shard_map`.
 
     python benchmarks/accumulation.py
 
-The hand-written program slices its part of the batch, sums the gradients of the microbatches in a `lax.scan`, and reduces the sum over
-the mesh once. For every number of steps: collectives of both, temporary memory, and the time of a compiled step, in turns in one run.
+The hand-written program slices its local batch, sums the gradients of the microbatches in a `lax.scan`, and all-reduces the sum
+once. For each number of steps: the collectives of both programs, temporary memory, and the time of a compiled step, alternating
+in one run.
 """
 
 import os
@@ -23,13 +24,13 @@ BATCH, INPUTS, HIDDEN, CLASSES = 2048, 256, 512, 64
 
 
 def loss(w1, w2, x, y):
-    """Two layers, over names."""
+    """Two layers, by name."""
     hidden = nx.nn.relu(nx.dot(x, w1, "inputs"))
     return nx.mean(nx.sum((nx.dot(hidden, w2, "hidden") - y) ** 2, "classes"), "batch")
 
 
 def by_hand(mesh: jax.sharding.Mesh, steps: int):
-    """The same step as an expert writes it."""
+    """The same step, hand-written by an expert."""
 
     def step(w1, w2, x, y):
         w1, w2 = lax.pcast((w1, w2), "data", to="varying")
@@ -52,7 +53,7 @@ def by_hand(mesh: jax.sharding.Mesh, steps: int):
 
 
 def main() -> None:
-    """Prints one line per number of steps and place of the gradient."""
+    """Print one line per number of steps and kind of differentiation."""
     mesh = jax.make_mesh((2,), ("data",), devices=jax.devices()[:2], axis_types=(AxisType.Auto,))
     keys = jax.random.split(jax.random.key(0), 4)
     shapes = [(INPUTS, HIDDEN), (HIDDEN, CLASSES), (BATCH, INPUTS), (BATCH, CLASSES)]

@@ -1,11 +1,11 @@
-"""What calling a mapped function costs, as a multiple of the same `jax.jit(jax.shard_map(...))` on arrays without names.
+"""The cost of calling a mapped function, as a multiple of the same `jax.jit(jax.shard_map(...))` on arrays without names.
 
 python benchmarks/calls.py [--arrays 1 20 200 2000] [--calls 4000]
 
-Processor time of the thread that calls, because the devices of a CPU share its cores. Every call is timed by itself, in turns, when the one
-before it is done, and medians are compared. The program adds one to every array. *Node* is the
-program by hand whose arrays are each wrapped in the leanest class that can be registered as a pytree in Python, with nothing in it: what
-JAX itself takes for calling two functions for each array. *Noise* is the program by hand against itself, compiled twice.
+The benchmark measures processor time of the calling thread, because the devices of a CPU share its cores. Every call is timed
+separately and alternating, after the previous one has finished, and the table compares medians. The program adds one to every
+array. *Node* is the hand-written program with each array in an empty class that is registered as a pytree in Python. It
+measures JAX's own cost of two Python calls per array. *Noise* is the hand-written program against itself, compiled twice.
 """
 
 import argparse
@@ -25,7 +25,7 @@ import namedax as nx
 
 
 class Node:
-    """An array in a box."""
+    """An array in a pytree node."""
 
     __slots__ = ("data",)
 
@@ -37,17 +37,17 @@ jax.tree_util.register_pytree_node(Node, lambda node: ((node.data,), None), Node
 
 
 def within_jit(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The function called by another one that is compiled."""
+    """The function called by another compiled function."""
     return jax.jit(lambda xs: function(xs))
 
 
 def bound(function: Callable[[Any], Any], xs: Any) -> Callable[[], Any]:
-    """A call of the function."""
+    """A call of the function with its arguments bound."""
     return lambda: function(xs)
 
 
 def measure(count: int, mesh: Mesh, calls: int) -> None:
-    """Prints the rows for `count` arrays."""
+    """Print the rows for `count` arrays."""
     plain = [jax.device_put(jnp.ones((8, 2)), NamedSharding(mesh, P("x"))) for _ in range(count)]
     named = [nx.named(x, ["b", "k"]) for x in plain]
     nodes = [Node(None, (x,)) for x in plain]
@@ -76,10 +76,10 @@ def measure(count: int, mesh: Mesh, calls: int) -> None:
 
 
 def main() -> None:
-    """Prints a Markdown table."""
+    """Print a Markdown table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--arrays", type=int, nargs="+", default=[1, 20, 200, 2000])
-    parser.add_argument("--calls", type=int, default=4000, help="of each program, divided by the number of arrays")
+    parser.add_argument("--calls", type=int, default=4000, help="calls of each program, divided by the number of arrays")
     options = parser.parse_args()
     print("| arrays | mesh | call | by hand, µs | noise | node | namedax, plain arrays | namedax, named arrays |")
     print("|---|---|---|---|---|---|---|---|")

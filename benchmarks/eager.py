@@ -1,8 +1,9 @@
-"""What an eager operation on small named arrays costs, as a multiple of the plain `jnp` call.
+"""The cost of an eager operation on small named arrays, as a multiple of the plain `jnp` call.
 
 python benchmarks/eager.py
 
-Processor time of the calling thread. The plain call, the named one and the plain one again take turns; the last is the noise.
+The benchmark measures processor time of the calling thread. The plain call, the named call and the plain call again alternate;
+the last one is the noise.
 """
 
 import jax
@@ -13,7 +14,7 @@ import namedax as nx
 
 
 def cases():
-    """Pairs of functions, the plain call and the named one, by what they do."""
+    """Pairs of functions, the plain call and the named call, by operation."""
     x, y, v, w = jnp.ones((8, 16)), jnp.ones((16, 4)), jnp.ones((8,)), jnp.ones((16,))
     mask, at = x > 0, jnp.array([2, 0, 1])
     nx_x, nx_y, nx_v, nx_w = (nx.named(a, d) for a, d in ((x, ["batch", "k"]), (y, ["k", "m"]), (v, ["batch"]), (w, ["k"])))
@@ -49,7 +50,7 @@ def cases():
 
 
 def main() -> None:
-    """Prints a table, one line per operation."""
+    """Print a table, one line per operation."""
     print(f"jax {jax.__version__}\n\n| operation | `jnp`, µs | ratio | noise |\n|---|---|---|---|")
     for name, (plain, named) in cases().items():
         times = interleaved({"jnp": plain, "namedax": named, "again": plain}, rounds=60, calls=200, processor=True)

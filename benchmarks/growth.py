@@ -1,15 +1,17 @@
-"""How tracing, lowering, compiling and calling grow: with layers, names per array, parameters and devices, beside plain JAX.
+"""Growth of tracing, lowering, compiling and calling with layers, names per array, parameters and devices, compared with plain
+JAX.
 
     python benchmarks/growth.py                             # the table, and the picture of docs/performance.md
     python benchmarks/growth.py --curves layers devices     # some of the curves
     python benchmarks/growth.py --picture growth.svg        # the picture elsewhere
-    python benchmarks/growth.py --points growth.json        # keeps what is measured: in several runs, for one picture
+    python benchmarks/growth.py --points growth.json        # keeps the measurements: several runs, one picture
 
-Both programs of a curve compute the same, the plain one under `jax.jit(jax.shard_map(...))`. They take turns, with cold caches, and
-medians of processor time are compared (all threads of the process, so that other work on the machine counts little; of a call the thread that
-calls, because the devices wait for each other). Each round is taken at another depth of the stack: CPython keeps frames in pieces of memory, and
-a hot call that crosses from one into the next is slow, whichever program it belongs to. The plain program has a second turn in every round: what
-it is against itself is the noise. The slope is that of a line through the last three points of a curve, in logarithms: 1 is linear.
+Both programs of a curve compute the same; the plain one runs under `jax.jit(jax.shard_map(...))`. They alternate, with cold
+caches, and the table compares medians of processor time: of all threads of the process, so that other work on the machine has
+little effect. For calls it is the time of the calling thread, because the devices wait for each other. Each round runs at
+another depth of the stack. CPython allocates frames in chunks of memory, and a frequent call that crosses a chunk is slow, in
+any program. The plain program runs twice in every round; the difference is the noise. The slope is from a line through the last
+three points of a curve, in logarithms: 1 is linear.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ import namedax as nx
 
 PLAIN, NAMED, NOISE = "plain", "namedax", "plain again"
 STAGES = ("trace", "lower", "compile", "call")
-# Makes the function to compile anew, and its arguments.
+# Creates the function to compile, and its arguments.
 Program = tuple[Callable[[], Any], Sequence[Any]]
 
 
@@ -48,12 +50,12 @@ class Curve:
     """A family of programs of growing size.
 
     Attributes:
-      title: what grows.
+      title: the varied size.
       sizes: the sizes.
       programs: the plain and the named program of a size.
-      stages: what is measured.
-      largest: the size up to which every program has all its turns; larger ones have one.
-      compiled: the size up to which programs are compiled and called; XLA compiles larger ones for many minutes.
+      stages: the measured stages.
+      largest: the maximum size with all rounds; larger programs have one round.
+      compiled: the maximum size to compile and call; XLA compiles larger programs for many minutes.
     """
 
     title: str
@@ -76,7 +78,7 @@ NAMES = (("batch", "even"), ("batch", "odd"))
 
 
 def layers(scanned: bool, count: int) -> Mapping[str, Program]:
-    """Value and gradient of a perceptron with so many layers, the batch over the devices."""
+    """Value and gradient of a perceptron with this number of layers, with the batch sharded over the devices."""
     mesh, keys = mesh_of(), jax.random.split(jax.random.key(0), count)
     ws = [jax.random.normal(key, (WIDTH, WIDTH)) / math.sqrt(WIDTH) for key in keys]
     x = jnp.ones((BATCH, WIDTH))
@@ -117,7 +119,7 @@ def layers(scanned: bool, count: int) -> Mapping[str, Program]:
 
 
 def names(count: int) -> Mapping[str, Program]:
-    """Arrays with so many names, one of them over the devices: exponentials, a product of arrays in two orders, a mean over half of them."""
+    """Arrays with this number of axis names, one of them sharded: exponentials, a product of arrays in two orders, a mean over half of them."""
     mesh, order = mesh_of(), [f"n{i}" for i in range(count)]
     shape = (8, *(2 if i < 8 else 1 for i in range(1, count)))
     x = jnp.ones(shape)
@@ -141,7 +143,7 @@ def names(count: int) -> Mapping[str, Program]:
 
 
 def parameters(count: int) -> Mapping[str, Program]:
-    """A step of gradient descent on so many parameters, each in blocks over the devices."""
+    """A step of gradient descent on this number of parameters, each sharded over the devices."""
     mesh = mesh_of()
     one = nx.shard(nx.named(jnp.ones(8), ["n"]), {"n": "x"}, mesh)
     params = {f"p{i}": one for i in range(count)}
@@ -162,7 +164,7 @@ def parameters(count: int) -> Mapping[str, Program]:
 
 
 def devices(count: int) -> Mapping[str, Program]:
-    """Value and gradient of two layers, the batch in blocks over so many devices."""
+    """Value and gradient of two layers, with the batch sharded over this number of devices."""
     mesh = AbstractMesh((count,), ("x",), (AxisType.Auto,))
     w1, w2, x = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((WIDTH, 64), (64, WIDTH), (count, WIDTH)))
 
@@ -197,12 +199,12 @@ CURVES = {
 # --- measuring ----------------------------------------------------------------------------------------------------------
 
 
-# Frames of the interpreter between two depths of the stack, at which the programs are traced in turns.
+# Interpreter frames between two depths of the stack for alternating rounds.
 APART = 29
 
 
 def at_depth(frames: int, run: Callable[[], Any]) -> Any:
-    """`run()` with so many frames more around it."""
+    """Call `run()` with this number of additional frames around it."""
     return at_depth(frames - 1, run) if frames else run()
 
 
@@ -230,7 +232,7 @@ def measure(program: Program, stages: Sequence[str]) -> dict[str, float]:
 
 
 def call_of(call: Callable[[], Any]) -> float:
-    """The median seconds of processor time that the thread which calls takes, when caches are filled."""
+    """The median seconds of processor time of the calling thread, with warm caches."""
     jax.block_until_ready(call())
     calls = list[float]()
     end = time.thread_time() + 1
@@ -244,7 +246,7 @@ def call_of(call: Callable[[], Any]) -> float:
 
 
 def curve_of(curve: Curve, rounds: int) -> dict[str, dict[str, dict[int, float]]]:
-    """The median seconds by stage, program and size, where every program has so many turns."""
+    """The median seconds by stage, program and size, for this number of rounds."""
     found: dict[str, dict[str, dict[int, float]]] = {stage: {PLAIN: {}, NAMED: {}, NOISE: {}} for stage in curve.stages}
     for size in curve.sizes:
         programs, stages = dict(curve.programs(size)), curve.stages if size <= curve.compiled else curve.stages[:2]
@@ -253,7 +255,7 @@ def curve_of(curve: Curve, rounds: int) -> dict[str, dict[str, dict[int, float]]
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
         if size == curve.sizes[0]:
             for program in programs.values():
-                measure(program, STAGES[:1])  # what is computed once in a process
+                measure(program, STAGES[:1])  # computed once per process
         for round_ in range(rounds if size <= curve.largest else 1):
             for name in list(programs)[:: 1 if round_ % 2 == 0 else -1]:
                 one = functools.partial(measure, programs[name], stages)
@@ -284,7 +286,7 @@ def rows(curve: Curve, found: Mapping[str, Mapping[str, Mapping[int, float]]]) -
 
 
 def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
-    """All curves in one picture: a column for each, a row for every stage; namedax solid, plain JAX dashed."""
+    """All curves in one picture: a column per curve, a row per stage; namedax solid, plain JAX dashed."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -315,18 +317,16 @@ def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Prints the table, and writes the picture."""
+    """Print the table and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--curves", nargs="+", choices=CURVES, default=list(CURVES))
-    parser.add_argument("--rounds", type=int, default=3, help="how often every program has its turn")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of every program")
     picture = pathlib.Path(__file__).parent.parent / "docs" / "growth.svg"
-    parser.add_argument("--picture", type=pathlib.Path, default=picture, help="where the picture is written")
-    parser.add_argument(
-        "--points", type=pathlib.Path, help="what earlier runs have measured is read there, and what is measured written"
-    )
+    parser.add_argument("--picture", type=pathlib.Path, default=picture, help="path of the picture")
+    parser.add_argument("--points", type=pathlib.Path, help="file with the measurements, read and extended")
     options = parser.parse_args()
     print(
-        "| what grows | stage | from, to | plain | namedax | plain | namedax | slope, plain | namedax | noise |\n|"
+        "| varied size | stage | from, to | plain | namedax | plain | namedax | slope, plain | namedax | noise |\n|"
         + "---|" * 10
     )
     curves: dict[str, Any] = json.loads(options.points.read_text()) if options.points and options.points.exists() else {}

@@ -1,9 +1,9 @@
-"""The tutorial's network and a two-layer block: named programs against hand-written `shard_map`, side by side.
+"""The tutorial's network and a two-layer block: named programs against hand-written `shard_map`.
 
     python benchmarks/network.py
 
-For every assignment: the collectives of value and gradients with their bytes, and the time of a compiled step, both programs in turns
-in one run. The hand-written programs are those that the tests compare communication with (`tests/oracles.py`).
+For every layout: the collectives of value and gradients with their bytes, and the time of a compiled step, with both programs
+alternating in one run. The tests compare communication with the same hand-written programs (`tests/oracles.py`).
 """
 
 import os
@@ -30,7 +30,7 @@ def network_loss(w1, w2, images, labels):
 
 
 def block_loss(w1, w2, x, target):
-    """Two layers with a residual; renaming makes it FSDP or sequence-parallel where the assignment says so."""
+    """Two layers with a residual; renaming makes it FSDP or sequence-parallel, depending on the layout."""
     h = nx.nn.gelu(nx.einsum("{batch,pos:pos_sp,embed},{embed:embed_fsdp,hidden}->{batch,pos,hidden}", x, w1))
     y = x + nx.einsum("{batch,pos,hidden},{hidden,embed:embed_fsdp}->{batch,pos_sp:pos,embed}", h, w2)
     return nx.mean((y - target) ** 2, ("batch", "pos_sp", "embed"))
@@ -45,7 +45,7 @@ BLOCK_AXES = (
 
 
 def main() -> None:
-    """Prints one line per assignment and place of the gradient."""
+    """Print one line per layout and kind of differentiation."""
     print(f"jax {jax.__version__}, {jax.device_count()} devices")
     print(f"{'assignment':24s} {'gradient':8s} {'by hand':>34s} {'namedax':>34s} {'by hand':>9s} {'namedax':>9s} ratio")
     for name, oracle in ORACLES.items():

@@ -1,10 +1,11 @@
-"""The same small programs in namedax, Haliax, Penzai, coordax, xarray, einops, einx and plain jnp: figures of docs/about/comparison.md.
+"""The same small programs in namedax, Haliax, Penzai, coordax, xarray, einops, einx and plain jnp, for
+docs/about/comparison.md.
 
     python benchmarks/peers.py [--rounds 40]
 
-Rivals take turns within one run, and every figure is a multiple of plain jnp's in that run; jnp runs twice, and how far its second turn is
-from 1 is the noise. Calls and traces are counted in processor time of the thread that calls, compilations in time. A library that is not
-installed is left out, and said so (`pip install namedax[peers]`).
+Libraries alternate within one run, and every number is a multiple of plain jnp in that run. jnp runs twice, and the difference
+of its second measurement from 1 is the noise. Calls and traces are measured in processor time of the calling thread,
+compilations in time. A library that is not installed is reported and omitted (`pip install namedax[peers]`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from timing import interleaved
 
 import namedax as nx
 
-warnings.simplefilter("ignore")  # the peers'
+warnings.simplefilter("ignore")  # of the other libraries
 SIZES = {"batch": 64, "embed": 32, "hidden": 48, "out": 16}
 AXES = {"x": ("batch", "embed"), "up": ("embed", "hidden"), "down": ("hidden", "out"), "bias": ("hidden",)}
 PLACES = {"batch": "data", "hidden": "model"}
@@ -44,7 +45,7 @@ VALUES = {
 
 
 class Rival:
-    """One library: how it names an array, and the programs in its own words. What it cannot say is `None`."""
+    """One library: its way to name an array, and the programs in its API. None if the library cannot express a program."""
 
     add: Callable[..., Any] | None = None
     mean: Callable[..., Any] | None = None
@@ -170,7 +171,7 @@ class Coordax(Penzai):
 
 
 class Xarray(Rival):
-    """Over NumPy, as it is used: no gradient, no compilation."""
+    """Over NumPy, as usual: no gradient, no compilation."""
 
     package = "xarray"
     loss = None
@@ -243,7 +244,7 @@ def rivals() -> dict[str, Rival]:
         try:
             rival = make()
         except ImportError as error:
-            print(f"{make.package} is left out: {error}")
+            print(f"{make.package} is omitted: {error}")
             continue
         found["jnp again" if make is Jnp and found else make.__name__.lower()] = rival
     return found
@@ -257,7 +258,7 @@ def show(title: str, seconds: dict[str, float]) -> None:
 
 
 def check(found: dict[str, Rival]) -> None:
-    """All compute the same, in the order of AXES; a row of different programs would say nothing."""
+    """Check that all libraries compute the same, in the order of AXES."""
     want = Jnp().loss(VALUES)
     for name, rival in found.items():
         if rival.loss is not None:
@@ -290,7 +291,7 @@ def tracing(found: dict[str, Rival], rounds: int) -> None:
             continue
         a = rival.arrays()
 
-        def fresh(rival=rival, a=a):  # a new function, so that nothing is remembered
+        def fresh(rival=rival, a=a):  # a new function, so that no cache applies
             return jax.jit(jax.value_and_grad(lambda b: rival.loss(b))).trace(a)
 
         trace[name] = lambda fresh=fresh: fresh().jaxpr and ()
@@ -300,9 +301,9 @@ def tracing(found: dict[str, Rival], rounds: int) -> None:
 
 
 def sent(found: dict[str, Rival]) -> None:
-    """What a step sends with the batch over one mesh axis and the hidden units over the other, from the same placed arguments."""
+    """The communication of a step with the batch over one mesh axis and the hidden units over the other, from the same sharded arguments."""
     mesh = jax.make_mesh((4, 2), ("data", "model"), (AxisType.Auto,) * 2)
-    print("value and gradient, batch on 4 devices and hidden units on 2: what is sent")
+    print("value and gradient, batch on 4 devices and hidden units on 2: communication")
     for name, rival in found.items():
         if rival.loss is None or name == "jnp again":
             continue
@@ -315,7 +316,7 @@ def sent(found: dict[str, Rival]) -> None:
 
 
 def attention(found: dict[str, Rival]) -> None:
-    """Causal self-attention with 256 positions over all eight devices: what is sent, and the temporary memory of a device."""
+    """Causal self-attention with 256 positions over all eight devices: the communication, and the temporary memory of a device."""
     mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
     shape, axes = (2, 256, 4, 16), ("batch", "pos", "head", "d")
     place = NamedSharding(mesh, P(None, "data"))
@@ -340,7 +341,7 @@ def attention(found: dict[str, Rival]) -> None:
             return hax.sum(hax.nn.attention.dot_product_attention(key, "d", q, k, v, mask=mask) ** 2).array
 
         programs["haliax"] = by_haliax, [hax.named(array, axes) for array in qkv]
-    print("causal attention, 256 positions on 8 devices: what is sent, and temporary memory of a device")
+    print("causal attention, 256 positions on 8 devices: communication, and temporary memory of a device")
     values = []
     for name, (program, arguments) in programs.items():
         compiled = jax.jit(program).lower(*arguments).compile()
@@ -351,7 +352,7 @@ def attention(found: dict[str, Rival]) -> None:
 
 
 def imports(found: dict[str, Rival], rounds: int) -> None:
-    """Seconds that an import takes beyond that of jax, in a process of its own."""
+    """Seconds of an import in addition to jax, in a separate process."""
     names = ["jax", *dict.fromkeys(rival.package for rival in found.values() if rival.package != "jax")]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
@@ -369,7 +370,7 @@ def imports(found: dict[str, Rival], rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40, help="turns of every rival (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=40, help="rounds of every library (%(default)s)")
     rounds = parser.parse_args().rounds
     start, found = time.perf_counter(), rivals()
     versions = {

@@ -1,10 +1,10 @@
-"""How well `nx.plan` foresees what a step takes: predicted and measured times of many layouts, and how their ranks correlate.
+"""The accuracy of `nx.plan`: predicted and measured times of many layouts, and their rank correlation.
 
     python benchmarks/plan.py                 # the transformer of the examples on eight simulated devices
     python benchmarks/plan.py --layouts 40 --mesh data=4,model=2
 
-The machine is the present one, by `nx.machines.measure`. Eight simulated devices share the cores of one processor, so times are not those of
-eight devices; their order is what is compared.
+The machine is the present one, by `nx.machines.measure`. Eight simulated devices share the cores of one processor, so times
+differ from those of eight devices. The benchmark compares their order.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ import namedax as nx
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """The rank of each value; equal ones share theirs."""
+    """The rank of each value; equal values share a rank."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return (ends - (counts - 1) / 2)[inverse]
 
 
 def rank_correlation(one: list[float], other: list[float]) -> float:
-    """Spearman's."""
+    """Spearman's rank correlation."""
     return float(np.corrcoef(ranks(np.array(one)), ranks(np.array(other)))[0, 1])
 
 
 def main() -> None:
-    """Plans, measures, and prints both."""
+    """Plan, measure, and print both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mesh", default="data=2,model=4")
-    parser.add_argument("--layouts", type=int, default=32, help="how many are measured")
+    parser.add_argument("--layouts", type=int, default=32, help="number of measured layouts")
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=16)
     options = parser.parse_args()
@@ -57,7 +57,7 @@ def main() -> None:
     began = time.perf_counter()
     machine = nx.machines.measure(mesh)
     print(f"measured the machine in {time.perf_counter() - began:.0f} s: {machine}\n")
-    # More are judged than are measured, so that the good ones are not all that is compared.
+    # Trace more layouts than are measured, so that the comparison includes slow ones.
     plan = nx.plan(f, params, tokens, tokens, mesh=mesh, machine=machine, tries=4 * options.layouts, verify=options.layouts)
     timed = [(c.time, c.measured, c.axis_resources) for c in plan.candidates if c.measured is not None]
     print(f"{'predicted':>10} {'measured':>10}")

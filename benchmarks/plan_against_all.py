@@ -1,13 +1,12 @@
-"""How far what `nx.plan` finds is from the best of all assignments: the transformer of the examples on eight devices in three mesh axes.
+"""Compare `nx.plan` with the best of all layouts: the transformer of the examples on eight devices in three mesh axes.
 
     nice python benchmarks/plan_against_all.py            # half an hour of processor time
     python benchmarks/plan_against_all.py --sizes small
 
-All assignments of seven names to a mesh of 2 x 2 x 2 are traced: all names but `embed`, which meets every other one, and the three that
-are parts of a head. Names that cannot share a mesh axis are found by tracing each pair once; the three mesh axes are interchangeable. A
-trace gives the time on every machine. Then `nx.plan` searches with the same names, for each machine under several bounds on the memory.
-
-What was traced is kept in a file, so that another run does not trace it again.
+The benchmark traces all assignments of seven axis names to a mesh of 2 x 2 x 2: all names but `embed`, which shares arrays with
+every other one, and the three parts of a head. It finds names that cannot share a mesh axis by tracing each pair once. The
+three mesh axes are interchangeable. A trace gives the time on every machine. Then `nx.plan` searches with the same names, for
+each machine under several memory bounds. The traces are cached in a file, so that another run does not repeat them.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ MACHINES = {
     "v5p over a slow network": nx.machines.v5p.with_links({...: nx.machines.Link(1e10, 1e-5, "switch")}),
     "h100": nx.machines.h100,
 }
-# Bounds on the memory: how far between the least that a layout holds and what the fastest one does.
+# Memory bounds: fractions between the minimum memory of a layout and the memory of the fastest one.
 BOUNDS = (1.0, 0.5, 0.2, 0.05)
 
 Roles = tuple[tuple[str, ...], ...]
@@ -56,7 +55,7 @@ def resources(roles: Roles) -> dict[str, Any]:
 
 
 def judge(f: Any, args: Any, roles: Roles) -> Judged | None:
-    """The time on each machine and the peak; `None` where the program does not allow it."""
+    """The time on each machine and the peak memory; None if the program rejects the layout."""
     mesh = jax.sharding.AbstractMesh(tuple(MESH.values()), tuple(MESH))
     try:
         report = nx.explain(nx.xmap(lambda *args: f(*args), axis_resources=resources(roles), mesh=mesh), *args)
@@ -67,7 +66,7 @@ def judge(f: Any, args: Any, roles: Roles) -> Judged | None:
 
 
 def all_roles(f: Any, args: Any) -> Iterator[Roles]:
-    """All assignments, those that only differ in the order of the mesh axes once, in an order of no meaning."""
+    """All assignments in a shuffled order, up to permutations of the mesh axes."""
     apart = {pair for pair in itertools.combinations(NAMES, 2) if judge(f, args, (pair, (), ())) is None}
     sets = [chosen for count in range(len(NAMES) + 1) for chosen in itertools.combinations(NAMES, count)]
     sets = [chosen for chosen in sets if apart.isdisjoint(itertools.combinations(chosen, 2))]
@@ -77,7 +76,7 @@ def all_roles(f: Any, args: Any) -> Iterator[Roles]:
 
 
 def enumerate_all(f: Any, args: Any, kept: Path, label: str) -> dict[str, Judged | None]:
-    """What was judged of each assignment."""
+    """The traced results of each assignment."""
     found: dict[str, Judged | None] = json.loads(kept.read_text()) if kept.exists() else {}
     began, before = time.process_time(), len(found)
     everything = list(all_roles(f, args))
@@ -97,7 +96,7 @@ def enumerate_all(f: Any, args: Any, kept: Path, label: str) -> dict[str, Judged
 
 
 def compare(f: Any, args: Any, found: dict[str, Judged | None]) -> None:
-    """What the search finds beside the best of all, for each machine and bound."""
+    """The result of the search and the best of all, for each machine and bound."""
     judged = [one for one in found.values() if one is not None]
     least = min(one["peak"] for one in judged)
     print(f"{'machine':24s} {'memory':>10} {'best of all':>12} {'planned':>10} {'worse':>7} {'traces':>6} {'seconds':>7}")
@@ -119,10 +118,10 @@ def compare(f: Any, args: Any, found: dict[str, Judged | None]) -> None:
 
 
 def main() -> None:
-    """Traces all, plans, and prints both."""
+    """Trace all, plan, and print both."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", choices=SIZES, action="append", help="default: all")
-    parser.add_argument("--kept", type=Path, default=Path(__file__).parent / "out", help="the folder of what was traced")
+    parser.add_argument("--kept", type=Path, default=Path(__file__).parent / "out", help="the folder of cached traces")
     options = parser.parse_args()
     options.kept.mkdir(parents=True, exist_ok=True)
     for label in options.sizes or SIZES:

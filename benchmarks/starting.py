@@ -1,9 +1,9 @@
-"""What `import namedax` costs beyond `import jax`, in fresh processes that take turns.
+"""The cost of `import namedax` in addition to `import jax`, in alternating fresh processes.
 
 python benchmarks/starting.py
 
-Processor time, because a start is work for one core, and the time on the wall is that of the machine's other work too. The least of all
-rounds counts: what disturbs a start only makes it longer.
+The benchmark measures processor time, because an import uses one core, and elapsed time includes other work on the machine. It
+takes the minimum of all rounds, because disturbances only add time.
 """
 
 import os
@@ -17,8 +17,8 @@ ROUNDS = 10
 PROGRAM = (
     "import time, jax, jax.numpy; begin = time.process_time(); {}; print(time.process_time(), time.process_time() - begin)"
 )
-# What is imported once JAX is there: nothing, twice, which is the noise; what namedax needs of JAX besides; namedax; and what it imports
-# when it is touched, every name of it.
+# The imports after JAX: nothing, twice, which is the noise; the other JAX modules that namedax needs; namedax; and namedax with an access
+# to every public name.
 RIVALS = {
     "jax": "pass",
     "jax again": "pass",
@@ -29,10 +29,10 @@ RIVALS = {
 
 
 def main() -> None:
-    """Prints a line for each rival: seconds of the process, and of the import alone."""
+    """Print a line per import: seconds of the process, and of the import alone."""
     root = pathlib.Path(__file__).parent.parent
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in RIVALS}
-    # Sources are compiled in the first round, whatever the shell says.
+    # Compile sources in the first round, independent of the environment.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     environment |= {"PYTHONPATH": str(root), "JAX_PLATFORMS": "cpu"}
     for round_ in range(ROUNDS + 1):
@@ -43,7 +43,7 @@ def main() -> None:
             if round_:
                 found[name].append((process, alone))
     base = min(process for process, _ in found["jax"])
-    print(f"jax {jax.__version__}, {ROUNDS} processes each: seconds of processor time, the least")
+    print(f"jax {jax.__version__}, {ROUNDS} processes each: minimum seconds of processor time")
     for name, times in found.items():
         process, alone = (min(column) for column in zip(*times, strict=True))
         print(f"{name:12s} process {process:.3f}   against jax {process / base:.3f}   import alone {alone:.3f}")

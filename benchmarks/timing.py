@@ -1,4 +1,4 @@
-"""Interleaved timing: rivals take turns within one run, so that a noisy machine disturbs all alike."""
+"""Interleaved timing: programs alternate within one run, so that noise affects all of them equally."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import jax
 def interleaved(
     rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1, processor: bool = False
 ) -> dict[str, float]:
-    """Median seconds per call of every rival.
+    """Median seconds per call of every program.
 
     Args:
-      rivals: functions to time, by name; what they return is waited for.
-      rounds: how often every rival has its turn. The order is reversed every other round.
-      calls: calls per turn; raise it for calls of microseconds.
-      processor: whether processor time of the calling thread is taken, instead of time; waiting is none of it.
+      rivals: functions to time, by name; their results are awaited.
+      rounds: rounds of every function. The order is reversed every other round.
+      calls: calls per round; increase it for calls of microseconds.
+      processor: if True, measure processor time of the calling thread, without waiting, instead of elapsed time.
     """
     for run in rivals.values():
         jax.block_until_ready(run())

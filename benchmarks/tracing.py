@@ -1,10 +1,10 @@
-"""What tracing a 24-layer named MLP costs, as a multiple of the same model in plain `jnp`.
+"""The cost of tracing a 24-layer named MLP, as a multiple of the same model in plain `jnp`.
 
     python benchmarks/tracing.py
 
-Both are traced by `jax.jit(jax.grad(f)).trace`, with cold caches in every round. The named model runs as it is, on named parameters, and
-under `xmap` with nothing mapped and with the batch sharded. `xmap` is a `jax.jit`, and the last has a `shard_map` in it, so they are compared
-with `jnp` under the same transformations.
+Both are traced by `jax.jit(jax.grad(f)).trace`, with cold caches in every round. The named model runs directly on named
+parameters, and under `xmap` without a mesh and with the batch sharded. `xmap` is a `jax.jit`, and a `shard_map` with a sharded
+batch, so they are compared with `jnp` under the same transformations.
 """
 
 import os
@@ -22,14 +22,14 @@ P = jax.sharding.PartitionSpec
 
 
 def plain_loss(params, x):
-    """The model over positions."""
+    """The model over positional axes."""
     for w, b in params:
         x = jax.nn.relu(x @ w + b)
     return jnp.mean(x)
 
 
 def named_loss(params, x):
-    """The model over names; layers alternate between two names, so that no axis is renamed."""
+    """The model over named axes; layers alternate between two names, so that no axis is renamed."""
     names = ("even", "odd")
     for i, (w, b) in enumerate(params):
         x = nx.nn.relu(nx.dot(x, w, names[i % 2]) + b)
@@ -37,7 +37,7 @@ def named_loss(params, x):
 
 
 def main() -> None:
-    """Prints the times and their ratios."""
+    """Print the times and their ratios."""
     weights = [(jnp.ones((WIDTH, WIDTH)), jnp.ones((WIDTH,))) for _ in range(LAYERS)]
     x = jnp.ones((BATCH, WIDTH))
     names = [("even", "odd") if i % 2 == 0 else ("odd", "even") for i in range(LAYERS)]
@@ -47,7 +47,7 @@ def main() -> None:
     mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
 
     def trace(f, *args):
-        # A new function each time, so that nothing is found in JAX's caches but what its own library puts there.
+        # A new function each time, so that JAX's caches have only the entries of its own library.
         return lambda: (jax.jit(jax.grad(lambda *a: f(*a))).trace(*args), 0)[1]
 
     def mapped(**options):

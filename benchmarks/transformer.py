@@ -1,20 +1,20 @@
 """The transformer of `examples/`: the named program, the same step by hand under `jax.shard_map`, and XLA's partitioner.
 
-    python benchmarks/transformer.py                                # every layout, and where laziness pays
+    python benchmarks/transformer.py                                # every layout, and postponed reductions
     python benchmarks/transformer.py --layouts tp ring --rounds 4   # some of them, quickly
     python benchmarks/transformer.py --markdown                     # tables for docs/performance.md
-    python benchmarks/transformer.py --wide                         # a wider model without rematerialisation
-    python benchmarks/transformer.py --uneven                       # 50,257 words, 12 heads, 13 sequences: sizes that do not divide
+    python benchmarks/transformer.py --wide                         # a wider model without rematerialization
+    python benchmarks/transformer.py --uneven                       # 50,257 words, 12 heads, 13 sequences: uneven sizes
     python benchmarks/transformer.py --layer                        # one layer in bfloat16 on one device
 
-For every layout, value and gradient inside of the mapped body. By hand is `transformer_by_hand.py`, whose author knows all that
-namedax knows. The third rival is `jax.jit` of the plain model on parameters and tokens that are sharded the same way.
+For every layout it measures value and gradient inside the mapped body. The program by hand is `transformer_by_hand.py`, written
+by an expert. The third program is `jax.jit` of the plain model on parameters and tokens with the same sharding.
 
-The columns: collectives that one device takes part in, each as often as its loop runs, with their payload (`namedax.hlo`); the bytes
-that a device must send for them on a ring; floating-point operations as XLA counts them, which is the body of a loop once, whatever
-its number of steps; temporary memory of a device; and, as multiples of by hand, the time of a compiled step, of tracing, and of
-tracing, lowering and compiling together. Rivals take turns within one run, and medians are compared. Where sizes do not divide, the
-program over names has them as they are, and the others have the next sizes that divide.
+The columns are: collectives of one device, counted once per loop iteration, with their payload (`namedax.hlo`); the bytes that
+a device transfers for them on a ring; FLOPs as counted by XLA, with a loop body once; and temporary memory of a device. The
+time of a compiled step, of tracing, and of tracing, lowering and compiling together are multiples of the program by hand.
+Programs alternate within one run, and the table compares medians. If sizes do not divide, the named program uses them
+unchanged, and the others use the next sizes that divide.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ import namedax as nx
 BY_HAND, NAMED, PARTITIONED = "by hand", "namedax", "jit"
 
 
-# --- what a compiled program does ---------------------------------------------------------------------------------------
+# --- costs of a compiled program ---------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """What one step of a compiled program costs a device.
+    """The cost of one step of a compiled program on one device.
 
     Attributes:
-      sent: the number of collectives of each kind and their payload in bytes, those in loops once for every step.
-      wire_bytes: what a device must send for them.
-      flops: as XLA counts them.
+      sent: the number of collectives of each kind and their payload in bytes, once per loop iteration.
+      wire_bytes: the bytes that a device transfers for them.
+      flops: as counted by XLA.
       memory: bytes of temporary memory.
     """
 
@@ -88,7 +88,7 @@ class Cost:
 
 
 def size_text(size: float) -> str:
-    """A number of bytes."""
+    """A number of bytes as text."""
     return f"{size:.0f} B" if size < 1024 else f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.2f} MiB"
 
 
@@ -96,11 +96,11 @@ Rival = tuple[Callable[[], Any], Sequence[Any]]
 
 
 def compile_times(rivals: Mapping[str, Rival], rounds: int) -> dict[str, tuple[float, float]]:
-    """Median seconds of every rival to be traced, and to be traced, lowered and compiled, with cold caches each time.
+    """Median seconds to trace every program, and to trace, lower and compile it, with cold caches each time.
 
     Args:
-      rivals: what makes the function to compile, anew in each round, and its arguments.
-      rounds: how often every rival has its turn. The order is reversed every other round.
+      rivals: functions that create the function to compile, in each round, and its arguments.
+      rounds: rounds of every program. The order is reversed every other round.
     """
     seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in rivals}
     order = list(rivals)
@@ -122,12 +122,12 @@ def compile_times(rivals: Mapping[str, Rival], rounds: int) -> dict[str, tuple[f
 
 
 def devices_of(layout: str) -> int:
-    """The number of devices that a layout has."""
+    """The number of devices of a layout."""
     return math.prod(LAYOUTS[layout][0].values())
 
 
 def mesh_of(shape: Mapping[str, int]) -> Mesh | None:
-    """A mesh of the first devices; `None` without axes."""
+    """A mesh of the first devices; None without axes."""
     if not shape:
         return None
     kinds = (AxisType.Auto,) * len(shape)
@@ -135,7 +135,7 @@ def mesh_of(shape: Mapping[str, int]) -> Mesh | None:
 
 
 def layout_by_hand(layout: str, config: model.Config) -> hand.Layout:
-    """The layout for the program by hand, with experts where the example has them."""
+    """The layout of the program by hand, with experts if the example has them."""
     own = dataclasses.replace(hand.LAYOUTS[layout], remat=config.remat)
     if layout not in MIXTURES:
         return own
@@ -144,7 +144,7 @@ def layout_by_hand(layout: str, config: model.Config) -> hand.Layout:
 
 
 def rivals_of(layout: str, config: model.Config, batch: int, shape: Mapping[str, int] | None = None) -> dict[str, Rival]:
-    """The three programs of a layout, with their arguments where the layout has them; on another mesh than the layout's, if need be."""
+    """The three programs of a layout, with sharded arguments, optionally on another mesh."""
     usual, resources = LAYOUTS[layout]
     shape = usual if shape is None else shape
     mesh, own = mesh_of(shape), layout_by_hand(layout, config)
@@ -187,7 +187,7 @@ def rounded_up(config: model.Config, batch: int, shape: Mapping[str, int]) -> tu
 
 
 def unnamed(params: Any) -> Any:
-    """The arrays in the order in which they are stored."""
+    """The arrays in their storage order."""
     return jax.tree.map(lambda x: x.data, params, is_leaf=lambda x: isinstance(x, nx.NamedArray))
 
 
@@ -197,7 +197,7 @@ HEADER = ("layout", "program", "collectives of a step", "sent", "flops", "memory
 def measure(
     layout: str, config: model.Config, batch: int, rounds: int, compile_rounds: int, shape: Mapping[str, int] | None = None
 ) -> Iterable[tuple[str, ...]]:
-    """The rows of a layout: figures of the program by hand, and the others' relative to them."""
+    """The rows of a layout: the numbers of the program by hand, and the others relative to them."""
     rivals = rivals_of(layout, config, batch, shape)
     compiled = {name: make().lower(*args).compile() for name, (make, args) in rivals.items()}
     costs = {name: Cost.of(program) for name, program in compiled.items()}
@@ -218,13 +218,13 @@ def measure(
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], markdown: bool) -> None:
-    """Prints row after row as they come, for documents or for the terminal."""
+    """Print each row when it is ready, as Markdown or for the terminal."""
     if markdown:
         print(f"| {' | '.join(header)} |\n|{'---|' * len(header)}")
         for row in rows:
             print(f"| {' | '.join(row)} |", flush=True)
         return
-    # One line for each collective, so that the table is no wider than a terminal.
+    # One line per collective, so that the table fits a terminal.
     print("  ".join(f"{title:{WIDTHS.get(title, 10)}s}" for title in header))
     for row in rows:
         columns = [cell.split(", ") for cell in row]
@@ -240,16 +240,16 @@ WIDTHS = {
     "layout": 23,
     "program": 15,
     "collectives of a step": 34,
-    "where laziness pays": 32,
-    "forwards": 28,
+    "pattern": 32,
+    "forward pass": 28,
     "with gradients": 28,
-    "one layer, forwards and backwards": 36,
+    "one layer, forward and backward": 36,
 }
 
 
-# --- where laziness pays --------------------------------------------------------------------------------------------------
-# Three programs on weights in blocks over "model": by hand as they are thought, every sum where it is computed; by hand with each sum
-# as late and as small as it can be; and over names. The named program is written as the first, and should send what the second does.
+# --- postponed reductions --------------------------------------------------------------------------------------------------
+# Three programs on weights sharded over "model": by hand with every sum where it is computed; by hand with each sum as late and as small
+# as possible; and by name. The named program is written as the first form, and must communicate as the second one.
 
 Weights = Mapping[str, Any]
 MODEL = {"heads": "model", "hidden": "model"}
@@ -262,25 +262,25 @@ WEIGHT_NAMES = {
 
 
 def attend(h: Any, w: Weights) -> Any:
-    """What a device adds to the result of attention."""
+    """The contribution of a device to the result of attention."""
     query, key, value = (jnp.einsum("bpe,ehk->bphk", h, w[name]) for name in ("query", "key", "value"))
     return jnp.einsum("bphgk,hke->bpe", hand.attention(query[:, :, :, None], key, value), w["out"])
 
 
 def feed(h: Any, w: Weights) -> Any:
-    """What a device adds to the result of the feed-forward layer."""
+    """The contribution of a device to the result of the feed-forward layer."""
     return jax.nn.silu(h @ w["up"]) @ w["down"]
 
 
 def named_attend(x: nx.NamedArray, w: Weights) -> nx.NamedArray:
-    """Attention over names."""
+    """Attention by name."""
     query, key, value = (nx.dot(x, w[name], "embed") for name in ("query", "key", "value"))
     attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
     return nx.dot(attended, w["out"], ("heads", "key"))
 
 
 def named_feed(x: nx.NamedArray, w: Weights) -> nx.NamedArray:
-    """The feed-forward layer over names."""
+    """The feed-forward layer by name."""
     return nx.dot(nx.nn.silu(nx.dot(x, w["up"], "embed")), w["down"], "hidden")
 
 
@@ -290,9 +290,9 @@ class Lazy:
 
     Attributes:
       eager: by hand, every sum where it is computed.
-      late: by hand, every sum as late as it can be.
-      named: over names.
-      resources: of the names.
+      late: by hand, every sum as late as possible.
+      named: by name.
+      resources: the `axis_resources` of the named form.
     """
 
     eager: Callable[[Any, Weights], Any]
@@ -340,16 +340,16 @@ def lazy_programs() -> dict[str, Lazy]:
 
     return {
         "two sums that are added": Lazy(added, added_late, added_named, MODEL),
-        "one position of a sum": Lazy(sliced, sliced_late, sliced_named, MODEL),
+        "one element of a sum": Lazy(sliced, sliced_late, sliced_named, MODEL),
         "a sum renamed onto its mesh axis": Lazy(renamed, renamed_late, renamed_named, MODEL | {"pos_sp": "model"}),
     }
 
 
-LAZY_HEADER = ("where laziness pays", "program", "forwards", "sent", "with gradients", "sent")
+LAZY_HEADER = ("pattern", "program", "forward pass", "sent", "with gradients", "sent")
 
 
 def lazy_forms(lazy: Lazy, mesh: Mesh, gradients: bool) -> dict[str, Any]:
-    """The three forms, compiled functions of `x` and weights (or what can be lowered), with gradients of both or without."""
+    """The three forms as compiled functions (or lowerable ones) of `x` and weights, with or without gradients of both."""
 
     def form(f: Callable[..., Any]) -> Callable[..., Any]:
         return jax.value_and_grad(f, (0, 1)) if gradients else f
@@ -392,11 +392,11 @@ def lazy_rows(batch: int, pos: int, embed: int) -> Iterable[tuple[str, ...]]:
 
 # --- one layer ------------------------------------------------------------------------------------------------------------
 
-LAYER_HEADER = ("one layer, forwards and backwards", "time", "to by hand", "FLOP/s", "of the peak", "memory")
+LAYER_HEADER = ("one layer, forward and backward", "time", "to by hand", "FLOP/s", "of the peak", "memory")
 
 
 def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[str, ...]]:
-    """One layer in bfloat16 on one device, and which part of the speed of a large matrix product it reaches."""
+    """One layer in bfloat16 on one device, and its fraction of the speed of a large matrix product."""
     narrow, names = jnp.bfloat16, ["batch", "pos_sp", "embed"]
     params = model.init(dataclasses.replace(config, layers=1), jax.random.key(0))["layers"]
     weights = {key: value[0].astype(narrow) for key, value in params.items()}
@@ -436,7 +436,7 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
         calls=3,
     )
     peak = 2 * side**3 / seconds["peak"]
-    # Every weight is multiplied with every token, and every query with every key and value; twice that backwards.
+    # Every weight is multiplied with every token, and every query with every key and value; the backward pass doubles it.
     products = batch * config.pos * sum(value.size for value in raw.values() if value.ndim > 1)
     products += 2 * batch * config.pos**2 * config.kv_heads * config.group * config.key
     yield f"a product of {side} x {side} matrices", f"{seconds['peak'] * 1e3:.2f} ms", "", f"{peak / 1e12:.2f} T", "1", ""
@@ -455,9 +455,9 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
 # --- the program ----------------------------------------------------------------------------------------------------------
 
 SMALL = {"layers": 4, "batch": 16, "pos": 128, "embed": 128, "kv_heads": 4, "group": 2, "key": 16, "hidden": 384, "vocab": 256}
-# What the layers keep for the gradient is most of the memory here: they are not computed again.
+# Residuals are most of the memory here, because the layers are not recomputed.
 WIDE = SMALL | {"batch": 8, "embed": 256, "kv_heads": 8, "group": 1, "key": 32, "hidden": 1024, "vocab": 2048}
-# As in GPT-2: its words, and as many heads as its smallest has; and a last batch.
+# The vocabulary of GPT-2 and the number of heads of its smallest model; and a last batch.
 UNEVEN = SMALL | {"layers": 2, "batch": 13, "pos": 32, "embed": 96, "kv_heads": 12, "group": 1, "key": 8, "vocab": 50257}
 UNEVEN_LAYOUTS = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None, "fsdp+tp+sp": None}
 WIDE_LAYOUTS: dict[str, dict[str, int] | None] = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None}
@@ -466,18 +466,14 @@ LAYER_ON_GPU = SMALL | {"batch": 4, "pos": 2048, "embed": 4096, "kv_heads": 8, "
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--layouts", nargs="*", choices=hand.LAYOUTS, default=None, help="default: all that have devices enough"
-    )
-    parser.add_argument("--layer", action="store_true", help="only one layer in bfloat16; on a GPU it is timed in any case")
-    parser.add_argument(
-        "--wide", action="store_true", help="only a wider model, which keeps what its layers compute for the gradient"
-    )
-    parser.add_argument("--uneven", action="store_true", help="only sizes that do not divide")
-    parser.add_argument("--rounds", type=int, default=15, help="how often each step is timed; 0: not")
-    parser.add_argument("--compile-rounds", type=int, default=3, help="how often each program is compiled to be timed; 0: not")
+    parser.add_argument("--layouts", nargs="*", choices=hand.LAYOUTS, default=None, help="default: all with enough devices")
+    parser.add_argument("--layer", action="store_true", help="only one layer in bfloat16; always timed on a GPU")
+    parser.add_argument("--wide", action="store_true", help="only a wider model without rematerialization")
+    parser.add_argument("--uneven", action="store_true", help="only uneven sizes")
+    parser.add_argument("--rounds", type=int, default=15, help="timing rounds of each step; 0: none")
+    parser.add_argument("--compile-rounds", type=int, default=3, help="timing rounds of compilation; 0: none")
     parser.add_argument("--markdown", action="store_true")
     for name in SMALL:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)

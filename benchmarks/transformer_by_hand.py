@@ -1,22 +1,22 @@
-"""The transformer of `examples/` as an expert writes it today: positional axes, `jax.shard_map`, every collective where it belongs.
+"""The transformer of `examples/` hand-written by an expert: positional axes, `jax.shard_map`, explicit collectives.
 
-One program for all layouts, in plain `jnp` and `lax`. `Layout` says which mesh axis does what; without any of them (`PLAIN`) it is
+One program for all layouts, in plain `jnp` and `lax`. `Layout` has the function of each mesh axis; without any (`PLAIN`) it is
 the model on global arrays, for one device or for XLA's partitioner.
 
-**Collectives.** Parameters are stored in blocks (`Layout.specs`) and are cast to device-varying once, before the loop over the
-layers, so that each gradient is reduced once, after it.
+**Collectives.** Parameters are stored in blocks (`Layout.specs`) and cast to varying once, before the loop over the layers, so
+that each gradient is reduced once, after it.
 
     tensor parallel     an activation is cast before the two matrices that read it (the transpose: one all-reduce), and the
-                        product with the one that follows is summed: one all-reduce
-    sequence parallel   the same two places, but all-gather and reduce-scatter along positions
-    FSDP                the weights of a layer are gathered within the layer that is checkpointed; the transpose scatters
-    vocabulary          every device looks up its own rows, and logits stay in blocks: maximum, sum and the target's logit are
-                        what is reduced
-    experts             tokens go to the experts that they have chosen and back, one all-to-all each; sums over parts of the hidden
-                        units are taken of tokens, which are fewer than slots
-    ring                keys and values go round, with an online softmax; backwards their gradients go with them
+                        product with the next one is summed: one all-reduce
+    sequence parallel   the same two points, but all-gather and reduce-scatter along positions
+    FSDP                the weights of a layer are gathered within the checkpointed layer; the transpose scatters
+    vocabulary          every device looks up its own rows, and logits stay in blocks: all-reduces of the maximum, the sum and
+                        the logit of the target
+    experts             tokens go to their experts and back, one all-to-all each; sums over blocks of the hidden units are
+                        taken over tokens, which are fewer than slots
+    ring                keys and values go around the ring, with an online softmax; in the backward pass with their gradients
     pipeline            every device has some of the layers; in a tick it applies them to one microbatch, and one collective-permute
-                        takes the result to the next device; the last one's results are summed with the zeros of the others
+                        takes the result to the next device; the results of the last one are summed with zeros of the others
     accumulation        gradients are summed over a loop, and reduced once after it; with FSDP each microbatch gathers and scatters
 """
 
@@ -35,7 +35,7 @@ from jax.sharding import PartitionSpec as P
 
 Params = Any
 
-# What the axes of the parameters are; those that are never in blocks are `None`.
+# The axes of the parameters; None for axes that are never sharded.
 AXES: Params = {
     "embed": ("vocab", "embed"),
     "layers": {
@@ -52,7 +52,7 @@ AXES: Params = {
     "norm": (None,),
     "unembed": ("embed", "vocab"),
 }
-# Those of a mixture of experts that differ.
+# The axes that differ in a mixture of experts.
 MIXTURE_AXES = {
     "router": (None, "embed", None),
     "gate": (None, "expert", "embed", "hidden"),
@@ -63,7 +63,7 @@ MIXTURE_AXES = {
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """A mixture of experts: how many there are, how many a token chooses, and how many tokens of a sequence an expert takes."""
+    """A mixture of experts: the number of experts, of experts per token, and of tokens of a sequence per expert."""
 
     experts: int
     top_k: int
@@ -72,20 +72,20 @@ class Mixture:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which mesh axis does what.
+    """The function of each mesh axis.
 
     Attributes:
-      data: has the batch in blocks.
-      model: has heads, hidden units and vocabulary in blocks.
-      context: has the positions in blocks, within attention too.
-      fsdp: whether parameters are in blocks over `data`.
-      sequence: whether positions are in blocks over `model` between the layers.
-      steps: over how many parts of a device's batch gradients are accumulated.
-      pipe: has the layers in blocks.
-      microbatches: those of a pipeline, of a device's batch.
-      spread: whether experts are in blocks over `data`.
-      mixture: what the feed-forward layers are, if they are no single networks.
-      remat: whether a layer is computed again in the backward pass.
+      data: shards the batch.
+      model: shards heads, hidden units and vocabulary.
+      context: shards the positions, within attention too.
+      fsdp: if True, parameters are sharded over `data`.
+      sequence: if True, positions are sharded over `model` between the layers.
+      steps: the number of steps of gradient accumulation over the local batch.
+      pipe: shards the layers.
+      microbatches: the number of microbatches of the local batch in a pipeline.
+      spread: if True, experts are sharded over `data`.
+      mixture: the mixture of experts, or None for single feed-forward networks.
+      remat: if True, a layer is recomputed in the backward pass.
     """
 
     data: str | None = None
@@ -101,11 +101,11 @@ class Layout:
     remat: bool = True
 
     def axes(self) -> Params:
-        """What the axes of the parameters are."""
+        """The axes of the parameters."""
         return AXES if self.mixture is None else AXES | {"layers": AXES["layers"] | MIXTURE_AXES}
 
     def specs(self) -> Params:
-        """Where the blocks of every parameter are."""
+        """The sharding of every parameter."""
         place = {"embed": self.data if self.fsdp else None, "expert": self.data if self.spread else None}
         place |= dict.fromkeys(("heads", "hidden", "vocab"), self.model)
 
@@ -116,16 +116,16 @@ class Layout:
         return jax.tree.map_with_path(spec, self.axes(), is_leaf=lambda node: isinstance(node, tuple))
 
     def batch_spec(self) -> P:
-        """Where the blocks of the tokens are."""
+        """The sharding of the tokens."""
         return P(self.data, self.context)
 
     def batch_axes(self) -> tuple[str, ...]:
-        """The mesh axes whose devices have different tokens."""
+        """The mesh axes over which tokens are sharded."""
         return tuple(axis for axis in (self.data, self.context) if axis is not None)
 
 
 PLAIN = Layout()
-BALANCE = 0.01  # what the load-balancing loss counts
+BALANCE = 0.01  # counts for the load-balancing loss
 LAYOUTS = {
     "single": PLAIN,
     "dp": Layout(data="data"),
@@ -153,30 +153,30 @@ LAYOUTS = {
 
 
 def vary(x: Any, *axes: str | None) -> Any:
-    """`x` as a value that differs along `axes`, along which it does not yet. The transpose is one all-reduce."""
+    """Cast `x` to varying along `axes`. The transpose is one all-reduce."""
     given = tuple(axis for axis in axes if axis is not None)
     return lax.pcast(x, given, to="varying") if given else x
 
 
 def gradient_axes(params: Params, layout: Layout) -> Params:
-    """The mesh axes over which the gradient of every parameter is to be summed."""
+    """The mesh axes over which the gradient of every parameter is summed."""
 
     def axes_of(path: Any, _: Any, spec: P) -> tuple[str, ...]:
         axes = [axis for axis in layout.batch_axes() if axis not in spec]
         if layout.sequence and "norm" in path[-1].key:
-            axes.append(layout.model)  # it meets other positions on every device
+            axes.append(layout.model)  # it is used with other positions on every device
         return tuple(axes)
 
     return jax.tree.map_with_path(axes_of, params, layout.specs())
 
 
 def cast_parameters(params: Params, layout: Layout) -> Params:
-    """All parameters varying over the mesh axes over which their gradients are to be summed."""
+    """Cast all parameters to varying over the mesh axes over which their gradients are summed."""
     return jax.tree.map(lambda x, axes: vary(x, *axes), params, gradient_axes(params, layout))
 
 
 def reduce_gradients(grads: Params, params: Params, layout: Layout) -> Params:
-    """The gradients of parameters that were cast, summed: those over the same mesh axes together."""
+    """Sum the gradients of cast parameters, with one all-reduce for equal mesh axes."""
     leaves, tree = jax.tree.flatten(grads)
     axes = tree.flatten_up_to(gradient_axes(params, layout))
     for some in sorted(set(axes)):
@@ -187,7 +187,7 @@ def reduce_gradients(grads: Params, params: Params, layout: Layout) -> Params:
 
 
 def gather(p: Params, axes: Params, layout: Layout) -> Params:
-    """Parameters with `embed` whole."""
+    """Gather parameters along `embed`."""
     if not layout.fsdp:
         return p
     return {
@@ -204,7 +204,7 @@ def enter(x: Any, layout: Layout) -> Any:
 
 
 def leave(x: Any, layout: Layout) -> Any:
-    """The sum of what all these devices have, as the residual stream is stored."""
+    """The sum over these devices, with the sharding of the residual stream."""
     if layout.sequence:
         return lax.psum_scatter(x, layout.model, scatter_dimension=1, tiled=True)
     return x if layout.model is None else lax.psum(x, layout.model)
@@ -215,7 +215,7 @@ def leave(x: Any, layout: Layout) -> Any:
 
 @jax.custom_jvp
 def over_root_mean_square(x: Any) -> Any:
-    """Values divided by the root of their mean square; of its derivative nothing is saved but the result and one factor a row."""
+    """Divide values by their root mean square; the residuals are only the result and one factor per row."""
     return x * _factor(x)
 
 
@@ -232,14 +232,14 @@ def _factor(x: Any) -> Any:
 
 
 def rms_norm(x: Any, scale: Any) -> Any:
-    """Values divided by the root of their mean square, times `scale`, in float32."""
+    """Divide values by their root mean square, times `scale`, in float32."""
     wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
     return (over_root_mean_square(wide) * scale).astype(x.dtype)
 
 
 @jax.custom_jvp
 def softmax(scores: Any) -> Any:
-    """Softmax over the last axis. `jax.nn.softmax` has the same derivative, in an order that XLA gives more memory."""
+    """Softmax over the last axis. `jax.nn.softmax` has the same derivative, but XLA allocates more memory for its order of operations."""
     terms = jnp.exp(scores - scores.max(-1, keepdims=True))
     return terms / terms.sum(-1, keepdims=True)
 
@@ -271,7 +271,7 @@ def scores_of(query: Any, key: Any, first_query: Any = 0, first_key: Any = 0) ->
 def attention(query: Any, key: Any, value: Any) -> Any:
     """Causal attention: `query[batch, positions, heads, group, key]`, the others without the group."""
     weights = softmax(scores_of(query, key)).astype(value.dtype)
-    # In the order of the scores, and transposed afterwards: with the other order XLA transposes them too, in the gradient.
+    # In the order of the scores, and transposed afterwards: in the other order XLA transposes the scores too, in the gradient.
     return jnp.moveaxis(jnp.einsum("bhgpq,bqhk->bhgpk", weights, value), 3, 1)
 
 
@@ -290,7 +290,7 @@ def feed_forward(x: Any, p: Params, layout: Layout) -> Any:
 
 
 def mixture_of_experts(x: Any, p: Params, layout: Layout) -> tuple[Any, Any]:
-    """A mixture of SwiGLUs, each with slots for some tokens of every sequence; and how uneven each sequence chooses them."""
+    """A mixture of SwiGLUs, each with slots for some tokens of every sequence; and the load-balancing loss of each sequence."""
     mixture, (batch, positions, _) = layout.mixture, x.shape
     assert mixture is not None
     experts, count, tokens = mixture.experts, mixture.top_k, batch * positions
@@ -302,7 +302,7 @@ def mixture_of_experts(x: Any, p: Params, layout: Layout) -> tuple[Any, Any]:
     index = jnp.moveaxis(index, 2, 1).reshape(batch, count * positions)
     chosen = (index[..., None] == jnp.arange(experts)).astype(jnp.int32)
     rank = jnp.take_along_axis(jnp.cumsum(chosen, 1), index[..., None], 2)[..., 0] - 1
-    # Slots are ordered by experts, then sequences, so that they travel, and are multiplied, as they lie.
+    # Slots are ordered by experts, then sequences, so that all-to-alls and products need no transpose.
     size, rows = batch * mixture.capacity, jnp.arange(batch)[:, None]
     place = jnp.where(rank < mixture.capacity, index * size + rows * mixture.capacity + rank, experts * size)
     numbers = rows * positions + jnp.arange(count * positions) % positions
@@ -320,7 +320,7 @@ def mixture_of_experts(x: Any, p: Params, layout: Layout) -> tuple[Any, Any]:
 
 
 def layer(x: Any, p: Params, position: Any, layout: Layout) -> tuple[Any, Any]:
-    """One layer, whose weights may be in blocks over `data`; and how uneven its experts are chosen, if there are any."""
+    """One layer, with weights optionally sharded over `data`; and its load-balancing loss, if there are experts."""
     p = gather(p, {name: axes[1:] for name, axes in layout.axes()["layers"].items()}, layout)
     query, key, value = project(x, p, position, layout)
     attended = attention(query, key, value) if layout.context is None else ring_attention(layout.context, query, key, value)
@@ -330,7 +330,7 @@ def layer(x: Any, p: Params, position: Any, layout: Layout) -> tuple[Any, Any]:
 
 
 def look_up(table: Any, tokens: Any, layout: Layout) -> Any:
-    """Rows of a table that may be in blocks over `model`."""
+    """Rows of a table that is optionally sharded over `model`."""
     if layout.model is None:
         return table[tokens]
     mine = tokens - lax.axis_index(layout.model) * len(table)
@@ -339,7 +339,7 @@ def look_up(table: Any, tokens: Any, layout: Layout) -> Any:
 
 
 def pipeline(layout: Layout, step: Any, x: Any, layers: Params) -> tuple[Any, None]:
-    """All layers, of which every device along `pipe` has some, in the ticks of a pipeline."""
+    """All layers, sharded over `pipe`, in the ticks of a pipeline."""
     stages, stage, count = lax.axis_size(layout.pipe), lax.axis_index(layout.pipe), layout.microbatches
     parts = vary(x.reshape(count, -1, *x.shape[1:]), layout.pipe)
 
@@ -357,7 +357,7 @@ def pipeline(layout: Layout, step: Any, x: Any, layers: Params) -> tuple[Any, No
 
 
 def cross_entropy(logits: Any, targets: Any, layout: Layout) -> Any:
-    """The sum over all positions, in nats; the vocabulary may be in blocks over `model`."""
+    """The sum over all positions, in nats; the vocabulary is optionally sharded over `model`."""
     if layout.model is None:
         chosen = jnp.take_along_axis(logits, targets[..., None], -1)[..., 0]
         return (jax.nn.logsumexp(logits, -1) - chosen).sum()
@@ -365,14 +365,14 @@ def cross_entropy(logits: Any, targets: Any, layout: Layout) -> Any:
     mine = targets - lax.axis_index(layout.model) * logits.shape[-1]
     here = (mine >= 0) & (mine < logits.shape[-1])
     chosen = jnp.take_along_axis(logits, jnp.where(here, mine, 0)[..., None], -1)[..., 0]
-    # Of the logits of the targets nothing is needed but their sum.
+    # Only the sum of the target logits is needed.
     own = jnp.exp(logits - largest[..., None]).sum(-1), jnp.where(here, chosen, 0).sum()
     total, chosen = lax.psum(own, layout.model)
     return (jnp.log(total) + largest).sum() - chosen
 
 
 def loss_sum(params: Params, tokens: Any, targets: Any, layout: Layout) -> Any:
-    """The sum of the cross-entropies of a device's tokens, and a little of the load-balancing loss if there are experts."""
+    """The sum of the cross-entropies of the local tokens, plus a fraction of the load-balancing loss if there are experts."""
     table, unembed = (gather({name: params[name]}, layout.axes(), layout)[name] for name in ("embed", "unembed"))
     position = jnp.arange(tokens.shape[1])
     if layout.context is not None:
@@ -386,7 +386,7 @@ def loss_sum(params: Params, tokens: Any, targets: Any, layout: Layout) -> Any:
     x, uneven = run(step, look_up(table, tokens, layout), params["layers"])
     logits = enter(rms_norm(x, params["norm"]), layout) @ unembed
     entropy = cross_entropy(logits, targets, layout)
-    # Both are sums over tokens; a sequence counts what its tokens count.
+    # Both are sums over tokens; a sequence has the weight of its tokens.
     return entropy if uneven is None else entropy + BALANCE * uneven.mean(0).sum() * tokens.shape[1]
 
 
@@ -422,7 +422,7 @@ def value_and_grad(params: Params, tokens: Any, targets: Any, layout: Layout) ->
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def ring_attention(axis: str, query: Any, key: Any, value: Any) -> Any:
-    """Causal attention where positions are in blocks over `axis`. Blocks that are masked wholly are sent, but not computed."""
+    """Causal attention with positions sharded over `axis`. Fully masked blocks are permuted, but not computed."""
     return _ring_forwards(axis, query, key, value)[0]
 
 
@@ -432,12 +432,12 @@ def _pass_on(axis: str, *arrays: Any) -> Any:
 
 
 def _first_key(axis: str, size: int, step: Any) -> Any:
-    """The position of the first key of the block that this device has after `step` steps."""
+    """The position of the first key of the local block after `step` steps."""
     return (lax.axis_index(axis) - step) % lax.axis_size(axis) * size
 
 
 def _rows(x: Any) -> Any:
-    """From `[batch, heads, group, positions]` to what broadcasts to `[batch, positions, heads, group, key]`."""
+    """From `[batch, heads, group, positions]` to a shape that broadcasts to `[batch, positions, heads, group, key]`."""
     return jnp.moveaxis(x, 3, 1)[..., None]
 
 
@@ -461,7 +461,7 @@ def _ring_forwards(axis: str, query: Any, key: Any, value: Any) -> tuple[Any, An
 
     def step(carry: Any, number: Any) -> tuple[Any, None]:
         block, state = carry
-        return (_pass_on(axis, *block), visit(state, *block, number)), None  # sent while it is worked on
+        return (_pass_on(axis, *block), visit(state, *block, number)), None  # permuted during the computation with it
 
     batch, _, heads, group, _ = query.shape
     rows = jnp.zeros((batch, heads, group, size), wide)
@@ -485,7 +485,7 @@ def _ring_backwards(axis: str, saved: Any, cotangent: Any) -> tuple[Any, Any, An
     mean = jnp.moveaxis(jnp.sum(cotangent.astype(wide) * result.astype(wide), -1), 1, 3)[..., None]
 
     def visit(of_query: Any, key: Any, value: Any, step: Any) -> tuple[Any, Any, Any]:
-        """The gradient of the queries so far, and what this device adds to those of the block."""
+        """The gradient of the queries so far, and the contribution of this device to the gradients of the block."""
         first_key = _first_key(axis, size, step)
 
         def contract(equation: str, x: Any, y: Any) -> Any:
@@ -513,7 +513,7 @@ def _ring_backwards(axis: str, saved: Any, cotangent: Any) -> tuple[Any, Any, An
     nothing = (jnp.zeros_like(key, wide), jnp.zeros_like(value, wide))
     following = _pass_on(axis, key, value)
     of_query, *at_home = visit(jnp.zeros_like(query, wide), key, value, 0)
-    # The gradients of a block travel one step behind it, and end at home.
+    # The gradients of a block follow it one step later, and end on its own device.
     (block, of_query, travelling), _ = lax.scan(step, (following, of_query, nothing), jnp.arange(1, n - 1))
     of_query, *added = visit(of_query, *block, n - 1)
     travelling = _pass_on(axis, *map(jnp.add, travelling, added))
@@ -540,7 +540,7 @@ def mapped(layout: Layout, mesh: Mesh | None) -> Any:
 
 
 def partitioned(layout: Layout, mesh: Mesh | None) -> Any:
-    """The model on global arrays; XLA's partitioner goes by the shardings of arguments and results."""
+    """The model on global arrays, partitioned by XLA from the shardings of arguments and results."""
     plain = dataclasses.replace(PLAIN, steps=layout.steps, mixture=layout.mixture, remat=layout.remat)
 
     def step(params: Params, tokens: Any, targets: Any) -> tuple[Any, Params]:
@@ -557,7 +557,7 @@ def partitioned(layout: Layout, mesh: Mesh | None) -> Any:
 
 
 def place(params: Params, tokens: Any, targets: Any, layout: Layout, mesh: Mesh | None) -> tuple[Params, Any, Any]:
-    """Parameters, tokens and targets where the layout has them."""
+    """Parameters, tokens and targets with the shardings of the layout."""
     if mesh is None:
         return params, tokens, targets
     batch = NamedSharding(mesh, layout.batch_spec())

@@ -1,7 +1,7 @@
-"""Training goes on under another layout, from a checkpoint that knows names and no mesh.
+"""Continue training under another layout, from a checkpoint with axis names and without a mesh.
 
-A small network is trained under one assignment for half of its steps and saved. Each other assignment restores it on a mesh of its own,
-trains the other half, and gets the losses of a training that was never interrupted. Eight devices, simulated on the CPU:
+A small network is trained under one layout for half of its steps and saved. Each other layout restores it on its own mesh and
+trains the other half. The losses equal those of an uninterrupted training. Eight devices, simulated on the CPU:
 
     python examples/checkpoints.py
 """
@@ -17,7 +17,7 @@ import optax
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The model, and its layouts: a mesh, and which axis of the model lives on which axis of the mesh.
+# The model, and its layouts: a mesh, and a map from axes of the model to mesh axes.
 
 SIZES = {"batch": 32, "inputs": 12, "hidden": 16, "classes": 4}
 LAYOUTS = {
@@ -37,7 +37,7 @@ def loss(params, images, labels):
 
 
 def init():
-    """Everything that a training needs to go on: parameters, the optimiser's state, and the key of its data."""
+    """The state of a training: parameters, the optimizer state, and the key of the data."""
     key1, key2, data = jax.random.split(jax.random.key(0), 3)
     params = {
         "w1": 0.3 * nx.random.normal(key1, named_shape={"inputs": SIZES["inputs"], "hidden": SIZES["hidden"]}),
@@ -64,7 +64,7 @@ def mesh_of(layout):
 
 
 def train(training, layout, steps):
-    """Goes on from `training` for these steps; returns what it has become, and the losses."""
+    """Continue `training` for these steps; return the new state and the losses."""
     mapped = nx.xmap(loss, axis_resources=LAYOUTS[layout][1], mesh=mesh_of(layout))
 
     @jax.jit
@@ -82,7 +82,7 @@ def train(training, layout, steps):
 
 
 def resources(layout):
-    """Where the parameters live: as in the mapped function."""
+    """The sharding of the parameters, as in the mapped function."""
     return {"axis_resources": LAYOUTS[layout][1], "mesh": mesh_of(layout)}
 
 
@@ -106,13 +106,13 @@ def main():
         if path.startswith("params"):
             print(f"        {path} {sizes}")
 
-    types = jax.eval_shape(init)  # the structure and the names; nothing of it says where the first half was trained
+    types = jax.eval_shape(init)  # the structure and the axis names; independent of the layout of the first half
     for layout in LAYOUTS:
         restored = nx.checkpoints.restore(folder, types, **resources(layout))
         _, more = train(restored, layout, options.steps - half)
         print(f"{layout}: {LAYOUTS[layout][1]}, w1 on {restored['params']['w1'].sharding.spec}")
         print("    goes on            " + " ".join(f"{value:.6f}" for value in losses + more))
-        np.testing.assert_allclose(losses + more, whole, rtol=1e-5)  # other layouts add up in another order
+        np.testing.assert_allclose(losses + more, whole, rtol=1e-5)  # other layouts sum in another order
 
     wrong = {**types, "params": {**types["params"], "w1": nx.rename(init()["params"]["w1"], {"hidden": "hiden"})}}
     try:

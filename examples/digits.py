@@ -1,9 +1,9 @@
-"""One network, written once over axis names, trained under seven assignments to eight devices.
+"""Train one network over named axes under seven layouts on eight devices.
 
-The data are the handwritten digits that scikit-learn brings (1797 images of 8 by 8 pixels); the
-devices are simulated on the CPU. From one assignment to the next, only an entry of `ASSIGNMENTS`
-changes. The script prints where every array lives, what one training step communicates, and how
-far apart the loss curves are, and draws all of it.
+The data are the handwritten digits of scikit-learn (1797 images of 8 by 8 pixels), and the devices
+are simulated on the CPU. The layouts differ only in an item of `ASSIGNMENTS`. The script prints the
+sharding of every array, the communication of one training step, and the differences of the loss
+curves, and draws all of it.
 
     python examples/digits.py
 """
@@ -31,7 +31,7 @@ import namedax as nx
 from namedax import hlo
 
 # ------------------------------------------------------------------------------------------------
-# The model: functions over names. No axis numbers, no devices.
+# The model: functions over named axes. No axis numbers, no devices.
 
 
 def logits(params, images):
@@ -57,7 +57,7 @@ def init(inputs=64, hidden=128, classes=10):
     return {"w1": nx.named(w1, ["inputs", "hidden"]), "w2": nx.named(w2, ["hidden", "classes"])}
 
 
-# The hardware: a mesh of devices, and which axis of the model lives on which axis of the mesh.
+# The layouts: a device mesh, and a map from axes of the model to mesh axes.
 
 ASSIGNMENTS = {
     "none": ({"x": 1}, {}),
@@ -70,14 +70,14 @@ ASSIGNMENTS = {
 }
 
 # ------------------------------------------------------------------------------------------------
-# Training. Named arrays are pytrees: optax, `jax.jit` and `jax.grad` take them as they are.
+# Training. Named arrays are pytrees, so optax, `jax.jit` and `jax.grad` accept them.
 
 
 @dataclass
 class Run:
-    """What one assignment gave."""
+    """The results of one layout."""
 
-    arrays: dict  # the named arrays, as they lie on the devices
+    arrays: dict  # the named arrays with their shardings
     collectives: tuple  # of one compiled step
     losses: np.ndarray
     milliseconds: float  # of one step
@@ -85,7 +85,7 @@ class Run:
 
 
 def load_data(train=1408, test=384):
-    """The digits, shuffled: images and labels to train with, images and labels to test with."""
+    """Load the shuffled digits: images and labels for training, images and labels for testing."""
     digits = load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))
 
@@ -97,7 +97,7 @@ def load_data(train=1408, test=384):
 
 
 def train(title, steps):
-    """Trains the network under one assignment."""
+    """Train the network under one layout."""
     mesh, axis_resources = ASSIGNMENTS[title]
     mesh = jax.make_mesh(tuple(mesh.values()), tuple(mesh))
     mapped_loss = nx.xmap(loss, axis_resources=axis_resources, mesh=mesh)
@@ -132,37 +132,37 @@ def train(title, steps):
 
 
 def deviations(runs):
-    """How far each loss is from that of the unmapped program, at every step, relative to it."""
+    """The relative difference of each loss from the unmapped program, at every step."""
     reference = runs["none"].losses
     return {title: np.abs(run.losses - reference) / reference for title, run in runs.items()}
 
 
 def tolerance(runs):
-    """The deviation that rounding may cause: a thousand units in the last place of the loss."""
+    """The deviation that rounding can cause: a thousand units in the last place of the loss."""
     return 1000 * float(np.finfo(runs["none"].losses.dtype).eps)
 
 
 # ------------------------------------------------------------------------------------------------
-# What is printed.
+# Printing.
 
 
 def progress(title, done, steps, value):
-    """A progress bar on a terminal; nothing where the output goes to a file."""
+    """Print a progress bar on a terminal; print nothing if the output is a file."""
     if not sys.stderr.isatty() or (done % 5 and done != steps):
         return
     bar = ("█" * round(24 * done / steps)).ljust(24, "░")
-    end = "\r\033[K" if done == steps else ""  # a finished bar makes room for the results
+    end = "\r\033[K" if done == steps else ""  # clear the finished bar
     text = f"\r{title:<16} {bar} {done}/{steps}  loss {value:.5f}"
     print(text, end=end, file=sys.stderr, flush=True)
 
 
 def layout(array):
-    """The type of a named array with its placement, as `repr` shows it: `f32[]{hidden:128@x}`."""
+    """The type of a named array with its sharding, as in its `repr`: `f32[]{hidden:128@x}`."""
     return repr(array).removeprefix("NamedArray(").split(", dims=")[0]
 
 
 def describe(title, run):
-    """The paragraph that is printed for one assignment."""
+    """The printed paragraph of one layout."""
     mesh, axis_resources = ASSIGNMENTS[title]
     lines = [f"{title}: axis_resources={axis_resources}, mesh {mesh}"]
     lines += [f"    {name:<7} {layout(array)}" for name, array in run.arrays.items()]
@@ -175,7 +175,7 @@ def describe(title, run):
 
 
 def table(runs):
-    """The closing table, one row for each assignment."""
+    """The final table, one row per layout."""
     row = "{:<16} {:<26} {:>8}  {:>8}  {:>9}  {:>9}".format
     head = "assignment", "collectives of a step", "ms/step", "accuracy", "last loss", "deviation"
     lines = [row(*head), "-" * len(row(*head))]
@@ -188,18 +188,18 @@ def table(runs):
 
 
 # ------------------------------------------------------------------------------------------------
-# What is drawn. Lengths are inches.
+# Drawing. Lengths are inches.
 
 INK, GREY, RULE = "#22272E", "#6B737D", "#D5DAE0"
 TIMES = "\N{MULTIPLICATION SIGN}"
-SUBTITLE = "Only the dictionary differs. A colour is a device, a stack is a block held by several."
+SUBTITLE = "Only the layout differs. A color is a device, a stack is a block on several devices."
 COLUMNS = {"w1": (4.2, 1.7), "w2": (6.45, 0.6), "images": (7.6, 0.9), "labels": (9.05, 0.45)}
 
 
 def draw_curves(left, right, runs):
-    """The loss curves, one upon the other, and how far they are apart."""
-    left.set_title("Loss: seven curves, one upon the other", loc="left", color=INK)
-    right.set_title("Largest relative distance from the first so far", loc="left", color=INK)
+    """Draw the loss curves and their differences."""
+    left.set_title("Loss: seven equal curves", loc="left", color=INK)
+    right.set_title("Largest relative difference from the first so far", loc="left", color=INK)
     colours = matplotlib.colormaps["magma"](np.linspace(0.88, 0.1, len(runs)))
     for i, (title, deviation) in enumerate(deviations(runs).items()):
         style = {"color": colours[i], "label": title, "solid_capstyle": "butt"}
@@ -219,7 +219,7 @@ def draw_curves(left, right, runs):
 
 
 def draw(runs, path):
-    """Saves the picture: the curves, and below them which device holds what."""
+    """Save the picture: the curves, and below them the blocks of each device."""
     bottom, pitch = 0.3, 1.36
     middle = bottom + pitch * len(runs)
     height = middle + 5.3
@@ -228,7 +228,7 @@ def draw(runs, path):
     ax.set_axis_off()
     corner = (height - 4.1) / height
     draw_curves(*(fig.add_axes((x, corner, 0.41, 2.45 / height)) for x in (0.065, 0.558)), runs)
-    ax.text(0.4, height - 0.66, "One network, seven assignments", size=21, weight="bold", color=INK)
+    ax.text(0.4, height - 0.66, "One network, seven layouts", size=21, weight="bold", color=INK)
     ax.text(0.4, height - 1.0, SUBTITLE, size=10.5, color=GREY)
     digits = fig.add_axes((8.2 / 13, 1 - 1.02 / height, 4.4 / 13, 0.44 / height))
     digits.imshow(np.hstack(load_digits().images[:10]), cmap="Greys")
@@ -262,7 +262,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=250, help="of each training (%(default)s)")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "out" / "digits.png")
-    parser.add_argument("--skip-accuracy", action="store_true", help="do not insist on 95 %%")
+    parser.add_argument("--skip-accuracy", action="store_true", help="do not require 95 %%")
     options = parser.parse_args()
 
     runs = {}

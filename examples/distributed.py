@@ -1,14 +1,14 @@
-"""A training on one process or on many: the same script, the same numbers.
+"""Train on one process or on many, with the same script and the same results.
 
-Every process loads its part of each batch, all together train a small network under an assignment, and a checkpoint of one
-assignment goes on under another. Eight devices in one process, and in two, simulated on the CPU:
+Every process loads its part of each batch. Together they train a small network under a layout, and a checkpoint of one layout
+continues under another. Eight devices in one process, and in two, simulated on the CPU:
 
     python examples/distributed.py
 
     python examples/distributed.py --devices 4 --processes 2 --process 0 --coordinator 127.0.0.1:9911 &
     python examples/distributed.py --devices 4 --processes 2 --process 1 --coordinator 127.0.0.1:9911
 
-With `--cluster` JAX asks the cluster's scheduler who takes part; see docs/guides/distributed.md.
+With `--cluster` JAX finds the processes through the scheduler of the cluster; see docs/guides/distributed.md.
 """
 
 import argparse
@@ -21,12 +21,12 @@ import optax
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The model, and the layouts. Neither knows of processes.
+# The model, and the layouts. Both are independent of processes.
 
 SIZES = {"batch": 32, "inputs": 12, "hidden": 16, "classes": 4}
 
-# A mesh, and which axis of the model lives on which axis of the mesh. The first mesh axis crosses processes. Where it is "model",
-# every process needs the whole batch, and a part of each parameter.
+# A mesh, and a map from axes of the model to mesh axes. The first mesh axis crosses processes. If it is "model",
+# every process needs the complete batch, and a part of each parameter.
 ASSIGNMENTS = {
     "data": ({"data": 8}, {"batch": "data"}),
     "data + model": ({"data": 4, "model": 2}, {"batch": "data", "hidden": "model"}),
@@ -53,11 +53,11 @@ def init():
 
 
 # ------------------------------------------------------------------------------------------------
-# Input: a process reads its entries of a batch, and no others.
+# Input: a process reads only its elements of a batch.
 
 
 def read(step, entries):
-    """These entries of a batch, as if from a file: each entry has numbers of its own, whoever reads it."""
+    """Read these elements of a batch, as if from a file. Each element has its own numbers, on any process."""
     rows = [np.random.default_rng((step, int(entry))) for entry in entries]
     images = np.stack([row.normal(size=SIZES["inputs"]) for row in rows]).astype(np.float32)
     return images, (images[:, : SIZES["classes"]].argmax(1)).astype(np.int32)
@@ -79,7 +79,7 @@ def make_mesh(sizes):
 
 
 def train(title, params, state, optimizer, steps):
-    """Trains for these steps; returns parameters, optimizer state and losses."""
+    """Train for these steps; return parameters, optimizer state and losses."""
     sizes, axis_resources = ASSIGNMENTS[title]
     mesh = make_mesh(sizes)
     mapped = nx.xmap(loss, axis_resources=axis_resources, mesh=mesh)
@@ -93,12 +93,12 @@ def train(title, params, state, optimizer, steps):
     losses = []
     for step in steps:
         params, state, value = update(params, state, *batch(step, axis_resources, mesh))
-        losses.append(float(value))  # a replicated value is on every process
+        losses.append(float(value))  # replicated: every process has it
     return params, state, losses
 
 
 def run(title, steps, folder=None):
-    """Trains under one assignment; half-way, if there is a folder, a checkpoint moves to the next one."""
+    """Train under one layout. Half-way, if there is a folder, a checkpoint passes to the next layout."""
     sizes, axis_resources = ASSIGNMENTS[title]
     optimizer = optax.adam(0.05)
     params = nx.shard(init(), axis_resources, make_mesh(sizes))
@@ -120,7 +120,7 @@ def run(title, steps, folder=None):
 
 
 def move(folder, tree, title):
-    """Saves a tree, and restores it under another assignment. Every process writes and reads its part."""
+    """Save a tree and restore it under another layout. Every process writes and reads its part."""
     sizes, axis_resources = ASSIGNMENTS[title]
     nx.checkpoints.save(folder, tree)
     return nx.checkpoints.restore(folder, tree, axis_resources=axis_resources, mesh=make_mesh(sizes))
@@ -132,7 +132,7 @@ def say(text):
 
 
 def connect(options):
-    """Joins the other processes. This comes first: afterwards `jax.devices()` are those of all."""
+    """Join the other processes. Call this first: afterwards `jax.devices()` has the devices of all processes."""
     if options.cluster:
         jax.distributed.initialize()
         return
@@ -147,15 +147,15 @@ def connect(options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cluster", action="store_true", help="the devices and processes that JAX finds, 8 devices together")
-    parser.add_argument("--devices", type=int, default=8, help="of each process, simulated (%(default)s)")
-    parser.add_argument("--processes", type=int, default=1, help="their number (%(default)s)")
-    parser.add_argument("--process", type=int, default=0, help="which one this is (%(default)s)")
-    parser.add_argument("--coordinator", help="address and port of process 0, for all the same")
+    parser.add_argument("--cluster", action="store_true", help="use the processes that JAX finds, 8 devices in total")
+    parser.add_argument("--devices", type=int, default=8, help="simulated devices of each process (%(default)s)")
+    parser.add_argument("--processes", type=int, default=1, help="number of processes (%(default)s)")
+    parser.add_argument("--process", type=int, default=0, help="index of this process (%(default)s)")
+    parser.add_argument("--coordinator", help="address and port of process 0, the same for all")
     parser.add_argument("--assignment", default="all", choices=["all", *ASSIGNMENTS], help="(%(default)s)")
     parser.add_argument("--steps", type=int, default=6, help="of each training (%(default)s)")
-    parser.add_argument("--checkpoint", type=Path, help="a new folder that all processes see: save and restore half-way")
-    parser.add_argument("--save", type=Path, help="an .npz file that process 0 writes losses and parameters to")
+    parser.add_argument("--checkpoint", type=Path, help="a new folder that all processes share: save and restore half-way")
+    parser.add_argument("--save", type=Path, help="an .npz file for the losses and parameters, written by process 0")
     options = parser.parse_args()
 
     connect(options)
@@ -166,7 +166,7 @@ def main():
         params, losses = run(title, options.steps, folder)
         assert losses[-1] < losses[0], losses
         results[f"{title}/losses"] = losses
-        whole = nx.shard(params, {}, params["w1"].sharding.mesh)  # no process has all of a sharded array
+        whole = nx.shard(params, {}, params["w1"].sharding.mesh)  # no process has a complete sharded array
         results |= {f"{title}/{name}": np.asarray(array.data) for name, array in whole.items()}
     if options.save and jax.process_index() == 0:
         np.savez(options.save, **results)

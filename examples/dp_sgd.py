@@ -1,18 +1,17 @@
-"""Private training (DP-SGD): the gradient of every example is clipped by itself, before they are added up and noise is put on.
+"""Private training (DP-SGD): clip the gradient of each example, sum the gradients, and add noise.
 
     python examples/dp_sgd.py
 
-Per-example gradients are usually a rewriting of the network. Here the network is written over names, and `nx.vmap` over `batch` makes `jax.grad`
-one gradient for each example; the norms, the clipping and the sum are over names, too. Each device holds the gradients of its own examples only;
-in steps (`SerialLoop`) it holds those of one step. The noise is the same under every assignment.
-
-With noise multiplier 1 and clipping at 1 this is Abadi et al., "Deep learning with differential privacy", 2016; what budget a run spends is for
-a library of accountants to say.
+Per-example gradients usually need a rewritten network. Here `nx.vmap` over `batch` turns `jax.grad` into one gradient per
+example. The norms, the clipping and the sum are over named axes. Each device stores the gradients of its own examples only; in
+steps (`SerialLoop`) it stores those of one step. The noise is the same under every layout. With noise multiplier 1 and clipping
+at 1 this is Abadi et al., "Deep learning with differential privacy", 2016. To compute the privacy budget of a run, use an
+accounting library.
 """
 
 from __future__ import annotations
 
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,13 +47,13 @@ def initial() -> Params:
 
 
 def loss(params: Params, image: Any, label: Any) -> Any:
-    """Of one example or of many: it has whatever names they have."""
+    """The loss of one example or of many, with the axis names of the arguments."""
     hidden = nx.tanh(nx.dot(image, params["up"], "pixel"))
     return nx.nn.softmax_cross_entropy(nx.dot(hidden, params["down"], "hidden"), label, axis="class")
 
 
 def clipped(params: Params, image: Any, label: Any) -> tuple[Any, Params]:
-    """The loss of one example, and its gradient, no longer than `CLIP`."""
+    """The loss of one example, and its gradient clipped to the norm `CLIP`."""
     value, gradient = jax.value_and_grad(loss)(params, image, label)
     scale = nx.minimum(1.0, CLIP / nx.interop.global_norm(gradient))
     return value, {name: g * scale for name, g in gradient.items()}
@@ -67,7 +66,7 @@ def step(state: tuple[Params, Any], images: Any, labels: Any) -> tuple[tuple[Par
     losses, gradients = nx.vmap(clipped, (None, "batch", "batch"))(params, images, labels)
 
     def private(key: Any, name: str) -> Any:
-        sizes = dict.fromkeys(AXES[name])  # None: the size that the name has here
+        sizes = dict.fromkeys(AXES[name])  # None: the size of this axis
         return nx.sum(gradients[name], "batch") + NOISE * CLIP * nx.random.normal(key, named_shape=sizes)
 
     new = {name: params[name] - RATE / EXAMPLES * private(k, name) for k, name in zip(noise, AXES, strict=True)}
@@ -75,7 +74,7 @@ def step(state: tuple[Params, Any], images: Any, labels: Any) -> tuple[tuple[Par
 
 
 def main() -> None:
-    """Trains under every assignment, compares, and draws."""
+    """Train under every layout, compare and draw."""
     chosen = options(__doc__, "dp_sgd", steps=60)
     digits = load_digits()
     images = nx.named(np.float32(digits.data / 16), ["example", "pixel"])
@@ -91,7 +90,7 @@ def main() -> None:
     params, _ = runs["one device"].result
     scores = nx.dot(nx.tanh(nx.dot(images, params["up"], "pixel")), params["down"], "hidden")
     right = float(nx.mean(nx.argmax(scores, "class") == labels, "example"))
-    print(f"{right:.1%} of the digits are read right after {chosen.steps} private steps.")
+    print(f"{right:.1%} of the digits are classified correctly after {chosen.steps} private steps.")
     figure = Figure(figsize=(6, 3.6))
     draw_curves(figure.subplots(), runs)
     save(figure, chosen.out)

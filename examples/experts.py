@@ -1,16 +1,16 @@
-"""A mixture of experts that finds out which kinds of data there are: sixteen linear maps, learned by sixteen experts.
+"""A mixture of experts that learns the kinds of its data: sixteen linear maps, learned by sixteen experts.
 
     python examples/experts.py
 
-Every token belongs to one of sixteen kinds, which it does not say, and what is to be predicted is another linear map for each kind. A
-router sends every token to two of sixteen experts. Where experts and batch are on one mesh axis, tokens travel to their experts and back
-(one all-to-all each way, expert parallelism); on axes of their own, every device serves its tokens with its experts, and the results are
+Every token belongs to one of sixteen unlabeled kinds, and each kind has its own linear map to predict. A router assigns every
+token to two of sixteen experts. If experts and batch share a mesh axis, all-to-alls carry tokens to their experts and back (one
+in each direction, expert parallelism). On separate mesh axes, every device runs its experts on its tokens, and the results are
 summed.
 """
 
 from __future__ import annotations
 
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,30 +35,30 @@ Params = dict[str, Any]
 
 
 def normal(key: Any, *names: str) -> Any:
-    """Random numbers, small enough for a product over the second last name."""
+    """Random numbers, scaled for a product over the second-last axis."""
     return nx.random.normal(key, named_shape={name: SIZES[name] for name in names}) / SIZES[names[-2]] ** 0.5
 
 
 def initial() -> Params:
-    """The router, and two matrices for each expert."""
+    """The router, and two matrices per expert."""
     keys = jax.random.split(jax.random.key(1), 3)
     names = {"router": ("embed", "route"), "up": ("expert", "embed", "hidden"), "down": ("expert", "hidden", "embed")}
     return {name: normal(key, *axes) for key, (name, axes) in zip(keys, names.items(), strict=True)}
 
 
 def expert(p: Params, x: Any) -> Any:
-    """What an expert does with its slots; all experts at once, by name."""
+    """Apply every expert to its slots, by name."""
     hidden = nx.nn.gelu(nx.einsum("{expert,slot,embed},{expert,embed,hidden}->{expert,slot,hidden}", x, p["up"]))
     return nx.einsum("{expert,slot,hidden},{expert,hidden,embed}->{expert,slot,embed}", hidden, p["down"])
 
 
 def route(p: Params, x: Any) -> Any:
-    """Two experts for each token."""
+    """Select two experts per token."""
     return nx.nn.top_k_routing(nx.dot(x, p["router"], "embed"), "route", 2)
 
 
 def loss(p: Params, x: Any, wanted: Any) -> Any:
-    """The squared distance from what was to be predicted, and a little for experts that are chosen unevenly."""
+    """The squared error, plus a small penalty for uneven routing."""
     chosen = route(p, x)
     y = nx.nn.mixture_of_experts(expert, {"up": p["up"], "down": p["down"]}, x, chosen, tokens="pos", capacity=CAPACITY)
     uneven = nx.mean(nx.nn.load_balancing_loss(chosen, "pos"), "batch")
@@ -74,7 +74,7 @@ def step(state: tuple[Params, Params], x: Any, wanted: Any) -> tuple[tuple[Param
 
 
 def data(steps: int) -> list[tuple[Any, Any, Any]]:
-    """Tokens around the centre of their kind, what each is mapped to, and the kind, which nobody is shown."""
+    """Tokens around the center of their kind, their targets, and the kind, which the model does not receive."""
     rng = np.random.default_rng(0)
     centres = nx.named(3 * rng.normal(size=(16, 16)).astype(np.float32), ["kind", "embed"])
     maps = nx.named(rng.normal(size=(16, 16, 16)).astype(np.float32) / 4, ["kind", "from", "embed"])
@@ -88,7 +88,7 @@ def data(steps: int) -> list[tuple[Any, Any, Any]]:
 
 
 def main() -> None:
-    """Trains under every assignment, compares, and draws the losses and who serves whom."""
+    """Train under every layout, compare, and draw the losses and the routing."""
     chosen = options(__doc__, "experts", steps=100)
     batches = data(chosen.steps)
 

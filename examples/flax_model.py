@@ -1,13 +1,13 @@
-"""Train a Flax model's parameters by name, placed by four lists of logical axis rules, and compare with Flax itself.
+"""Train a Flax model's parameters by name under four lists of logical axis rules, and compare with Flax.
 
     python examples/flax_model.py
 
-Flax makes the parameters, with logical names on their axes. `nx.interop.from_flax` makes named arrays of them, and
-`nx.interop.from_logical_rules` makes `axis_resources` of the rules that a Flax or MaxText program has. The forward pass is written by name once.
-Under every list of rules the loss curve is that of the Flax module itself on one device, and so are the parameters at the end.
+Flax creates the parameters, with logical names on their axes. `nx.interop.from_flax` converts them to named arrays.
+`nx.interop.from_logical_rules` converts the rules of a Flax or MaxText program to `axis_resources`. The forward pass is written
+by name once. Under every list of rules, the loss curve and the final parameters equal those of the Flax module on one device.
 """
 
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
@@ -31,14 +31,14 @@ RULES = {  # in order of precedence; the features of parameters are `embed_p`, t
 
 
 def dense(features, *names):
-    """A dense layer whose kernel has these names; its bias has the last."""
+    """A dense layer with these axis names on its kernel; its bias has the last one."""
     kernel = nn.with_logical_partitioning(nn.initializers.lecun_normal(), names)
     bias = nn.with_logical_partitioning(nn.initializers.zeros, names[1:])
     return nn.Dense(features, kernel_init=kernel, bias_init=bias, name=names[-1])
 
 
 class Model(nn.Module):
-    """Tokens to the logits of the next ones: a table, a hidden layer, a projection."""
+    """Logits of the next tokens: an embedding table, a hidden layer, a projection."""
 
     vocab: int = 12
     embed: int = 16
@@ -59,7 +59,7 @@ def flax_loss(params, tokens, targets):
 
 
 def named_loss(p, tokens, targets):
-    """The same by name; `embed_p` is read as `embed`, which gathers it where it is spread."""
+    """The same by name; `embed_p` is read as `embed`, with an all-gather if it is sharded."""
     x = nx.take(nx.rename(p["table"], {"embed_p": "embed"}), tokens, "vocab")
     x = x + nx.roll(x, 1, "pos")
     hidden = nx.nn.gelu(nx.einsum("{embed},{embed:embed_p,mlp}->{mlp}", x, p["mlp"]["kernel"]) + p["mlp"]["bias"])
@@ -78,10 +78,10 @@ def step_of(loss):
 
 
 def main() -> None:
-    """Trains with Flax, and by name under every list of rules; compares, and draws."""
+    """Train with Flax, and by name under every list of rules; compare and draw."""
     chosen = options(__doc__, "flax_model", steps=40)
     key = jax.random.key(0)
-    ids = jnp.cumsum(jax.random.randint(key, (32, 9), 0, 3), axis=1) % 12  # what comes next depends on what was
+    ids = jnp.cumsum(jax.random.randint(key, (32, 9), 0, 3), axis=1) % 12  # the next token depends on the previous one
     data = ids[:, :-1], ids[:, 1:]
     named_data = nx.named(data, ["batch", "pos"])
     boxed = Model().init(key, data[0])["params"]
@@ -93,7 +93,7 @@ def main() -> None:
         placed = nx.shard(params, resources, mesh) if resources else params
         return train(step_of(mapped), placed, [named_data] * chosen.steps)
 
-    # The rules place every array as Flax would; the last list says which names meet in an array that is born in the body.
+    # The rules shard every array as in Flax; the last list has the axis names of an array that is created in the body.
     placed_by = {
         title: nx.interop.from_logical_rules(rules, params, named_data, ["batch", "pos", "mlp"])
         for title, rules in RULES.items()
@@ -101,13 +101,13 @@ def main() -> None:
     runs = run_all({title: (MESH if places else {}, places) for title, places in placed_by.items()}, one)
     check(runs, 1e-4)
     for title, run in runs.items():
-        back = jax.tree.leaves(nx.interop.to_flax(run.result, boxed))  # Flax's boxes, for its checkpoints and its apply
+        back = jax.tree.leaves(nx.interop.to_flax(run.result, boxed))  # boxed parameters, for Flax's checkpoints and apply
         apart = max(
             float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in zip(back, jax.tree.leaves(flax.result), strict=True)
         )
         assert apart < 1e-3, (title, apart)
         assert np.allclose(run.numbers, flax.numbers, rtol=1e-4), title
-        print(f"{title}: losses as Flax's own, parameters within {apart:.0e} of them; {placed_by[title]}")
+        print(f"{title}: losses equal to Flax, parameters within {apart:.0e}; {placed_by[title]}")
     figure = Figure(figsize=(7, 4))
     draw_curves(figure.subplots(), {"Flax": flax, **runs})
     save(figure, chosen.out)

@@ -1,6 +1,6 @@
-"""What the examples of the gallery share: one program under several assignments on eight simulated devices, compared, timed and drawn.
+"""Shared code of the gallery: run one program under several layouts on eight simulated devices, compare, time and draw.
 
-It is to be imported before JAX, because it says how many devices there are.
+Import this module before JAX, because it sets the number of devices.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from matplotlib.figure import Figure
 
 import namedax as nx
 
-# A mesh (axes and sizes), and which name lives where.
+# A mesh (axes and sizes), and `axis_resources`.
 Assignments = Mapping[str, tuple[Mapping[str, int], Mapping[str, Any]]]
 OUT = pathlib.Path(__file__).parent / "out"
 
 
 class Run(NamedTuple):
-    """What one assignment gave: numbers that must not depend on it, the median time of a step, and what one step sends."""
+    """The results of one layout: its numbers, which must not depend on it, the median time and the communication of a step."""
 
     numbers: np.ndarray
     milliseconds: float
@@ -38,13 +38,13 @@ class Run(NamedTuple):
 
 
 def mesh_of(axes: Mapping[str, int]) -> jax.sharding.Mesh | None:
-    """A mesh over as many devices as it has places; none without axes."""
+    """A mesh of these axes and sizes; None without axes."""
     count = int(np.prod(list(axes.values()), dtype=int))
     return jax.make_mesh(tuple(axes.values()), tuple(axes), devices=jax.devices()[:count]) if axes else None
 
 
 def train(step: Callable[..., Any], state: Any, batches: Iterable[tuple[Any, ...]]) -> Run:
-    """Runs `step(state, *batch) -> (state, loss)`, jitted, over the batches; the numbers are the losses, and the result the last state."""
+    """Run the jitted `step(state, *batch) -> (state, loss)` over the batches; the numbers are the losses, and the result the last state."""
     compiled, losses, seconds = None, [], []
     for batch in batches:
         compiled = compiled or jax.jit(step).lower(state, *batch).compile()
@@ -57,7 +57,7 @@ def train(step: Callable[..., Any], state: Any, batches: Iterable[tuple[Any, ...
 
 
 def measure(function: Callable[..., Any], *args: Any, repeats: int = 5) -> Run:
-    """Runs a function, jitted, several times; the numbers are those of its result, leaf after leaf."""
+    """Run a jitted function several times; the numbers are the leaves of its result."""
     compiled = jax.jit(function).lower(*args).compile()
     seconds = []
     for _ in range(repeats):
@@ -71,12 +71,12 @@ def measure(function: Callable[..., Any], *args: Any, repeats: int = 5) -> Run:
 def simulate(
     run: Callable[..., Any], args: tuple[Any, ...], step: Callable[..., Any], step_args: tuple[Any, ...], steps: int
 ) -> Run:
-    """Runs all steps of a simulation as one program, once; what one step sends is said by `nx.explain`, which does not compile it."""
+    """Run all steps of a simulation as one program, once; `nx.explain` reports the communication of one step without compiling it."""
     compiled = jax.jit(run).lower(*args).compile()
     start = time.perf_counter()
     result = jax.block_until_ready(compiled(*args))
     milliseconds = 1000 * (time.perf_counter() - start) / steps
-    result = jax.tree.map(np.asarray, result)  # whole, on the host, for pictures
+    result = jax.tree.map(np.asarray, result)  # gathered on the host, for pictures
     leaves = [np.ravel(leaf) for leaf in jax.tree.leaves(result)]
     sent = nx.explain(step, *step_args).summary()
     sends = ", ".join(f"{count} {kind} ({nx.hlo.size_text(size)})" for kind, (count, size) in sent.items())
@@ -84,7 +84,7 @@ def simulate(
 
 
 def run_all(assignments: Assignments, one: Callable[[Mapping[str, Any], Any], Run]) -> dict[str, Run]:
-    """`one(axis_resources, mesh)` under every assignment; prints a line as each is done."""
+    """Run `one(axis_resources, mesh)` under every layout; print a line for each."""
     runs = {}
     row = "{:<22} {:>10}  {}".format
     print(row("assignment", "ms a step", "a step sends"))
@@ -95,7 +95,7 @@ def run_all(assignments: Assignments, one: Callable[[Mapping[str, Any], Any], Ru
 
 
 def check(runs: Mapping[str, Run], tolerance: float) -> None:
-    """Says how far the numbers of the assignments are apart, relative to the largest of the first; more than `tolerance` is an error."""
+    """Print the relative difference of the numbers between layouts, and raise if it exceeds `tolerance`."""
     first = next(iter(runs.values())).numbers
     scale = float(np.max(np.abs(first)))
     worst = max(float(np.max(np.abs(run.numbers - first))) for run in runs.values()) / scale
@@ -104,10 +104,10 @@ def check(runs: Mapping[str, Run], tolerance: float) -> None:
 
 
 def draw_curves(ax: Axes, runs: Mapping[str, Run], what: str = "loss") -> None:
-    """The numbers of all runs as curves, one upon the other: the first is the widest."""
+    """Draw the numbers of all runs as curves; the first is the widest."""
     for i, (title, run) in enumerate(runs.items()):
         ax.plot(run.numbers, label=title, linewidth=max(11 - 2 * i, 1.2), solid_capstyle="butt")
-    ax.set(xlabel="step", title=f"{what}: {len(runs)} curves, one upon the other")
+    ax.set(xlabel="step", title=f"{what}: {len(runs)} equal curves")
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
 
@@ -122,15 +122,15 @@ def sheet(title: str, subtitle: str, width: float, height: float) -> Figure:
 
 
 def save(figure: Figure, out: pathlib.Path) -> None:
-    """Saves a picture, and says where it is."""
+    """Save a picture and print its path."""
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110, bbox_inches="tight")
     print(f"The picture is in {os.path.relpath(out)}.")
 
 
 def options(doc: str, name: str, steps: int) -> argparse.Namespace:
-    """The options that every example has: how many steps, and where the picture goes."""
+    """The options of every example: the number of steps, and the path of the picture."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=steps, help="how many (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=OUT / f"{name}.png", help="where to save the picture")
+    parser.add_argument("--steps", type=int, default=steps, help="number of steps (%(default)s)")
+    parser.add_argument("--out", type=pathlib.Path, default=OUT / f"{name}.png", help="path of the picture")
     return parser.parse_args()

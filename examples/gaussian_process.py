@@ -1,8 +1,8 @@
-"""A Gaussian process on thousands of points, trained from several starts at once, with its points on any devices.
+"""A Gaussian process on thousands of points, trained from several starts at once, with sharded points or starts.
 
-The height of a landscape is learned from noisy measurements. The process looks at all points through a few landmarks, so that what is solved
-is a matrix over landmarks, to which every point adds its part: a contraction over the name `point`. Where the points are spread over devices
-that is an all-reduce of the matrix; where the starts are, nothing is sent.
+The process learns the height of a landscape from noisy measurements. It uses a few landmarks, so training solves a matrix over
+landmarks. Every point contributes to this matrix, by a contraction over the axis `point`. If the points are sharded, this is an
+all-reduce of the matrix. If the starts are sharded, there is no communication.
 
     python examples/gaussian_process.py
 """
@@ -23,19 +23,19 @@ import namedax as nx
 
 @nx.nmap
 def cholesky_and_inverse(matrix):
-    """The factor of a positive matrix, and its inverse, so that what has many columns is a contraction."""
+    """The factor of a positive matrix and its inverse, so that products with many columns are contractions."""
     lower = jnp.linalg.cholesky(matrix)
     return lower, jax.scipy.linalg.solve_triangular(lower, jnp.eye(len(matrix)), lower=True)
 
 
 def kernel(theta, a, b):
-    """How alike the heights at two places are: by their distance over `d`."""
+    """The covariance of the heights at two points, by their distance over `d`."""
     squares = nx.sum((a - b) ** 2, "d")
     return nx.exp(2 * theta["amplitude"] - squares / 2 * nx.exp(-2 * theta["length"]))
 
 
 def factors(theta, places, heights, landmarks):
-    """What training and prediction share: two whiteners over landmarks, and the heights as these see them."""
+    """Shared code of training and prediction: two whiteners over landmarks, and the heights projected on them."""
     other = nx.rename(landmarks, {"landmark": "landmark 2"})
     near = 1e-4 * (nx.arange(axis="landmark") == nx.arange(axis="landmark 2"))
     own = kernel(theta, landmarks, other) + nx.exp(2 * theta["amplitude"]) * near
@@ -51,7 +51,7 @@ def factors(theta, places, heights, landmarks):
 
 
 def surprise(theta, places, heights, landmarks):
-    """The negative logarithm of the likelihood for one point, for every start."""
+    """The negative log-likelihood per point, for every start."""
     *_, seen, volume = factors(theta, places, heights, landmarks)
     points = heights.named_shape["point"]
     fit = nx.sum(heights**2, "point") / nx.exp(2 * theta["noise"]) - nx.sum(seen**2, "whiter")
@@ -59,7 +59,7 @@ def surprise(theta, places, heights, landmarks):
 
 
 def predict(theta, places, heights, landmarks, new):
-    """Mean and deviation of the heights at `{new}` places."""
+    """Mean and deviation of the heights at `{new}` points."""
     inner, outer, seen, _ = factors(theta, places, heights, landmarks)
     across = nx.dot(inner, kernel(theta, landmarks, new), "landmark")
     through = nx.dot(outer, across, "white")
@@ -97,7 +97,7 @@ def data(points, landmarks):
 
 
 def starts(count):
-    """Lengths from far too short to far too long, with amplitudes and noises at random."""
+    """Lengths from far too short to far too long, with random amplitudes and noises."""
     key1, key2 = jax.random.split(jax.random.key(0))
     return {
         "length": nx.linspace(-2.0, 1.5, count, axis="start"),
@@ -107,7 +107,7 @@ def starts(count):
 
 
 def training(theta, data, steps):
-    """How `gallery.run_all` trains all starts together."""
+    """Return the `gallery.run_all` program that trains all starts together."""
     optimizer = optax.adam(0.1)
 
     def build(axis_resources, mesh):
@@ -138,12 +138,12 @@ def training(theta, data, steps):
 
 
 def draw(theta, values, data, path):
-    """The likelihood of each start, the landscape, what the best start has made of it, and how sure it is."""
-    figure = sheet("A Gaussian process from eight starts", "Each start has its own line; the best one draws the map.", 11, 3.9)
+    """Draw the likelihood of each start, the landscape, the prediction of the best start, and its uncertainty."""
+    figure = sheet("A Gaussian process from eight starts", "Each start has one curve; the maps are from the best one.", 11, 3.9)
     curves, *maps = figure.subplots(1, 4)
     curves.plot(values, linewidth=1.2)
     curves.set(xlabel="step", ylim=(-0.5, 4))
-    curves.set_title("surprise per point", size=9)
+    curves.set_title("negative log-likelihood per point", size=9)
     curves.spines[["top", "right"]].set_visible(False)
     best = {name: leaf["start", int(np.nanargmin(values[-1]))] for name, leaf in theta.items()}
     side = np.linspace(0, 2, 40, dtype=np.float32)
@@ -151,7 +151,7 @@ def draw(theta, values, data, path):
     predictor = nx.xmap(lambda *args: predict(*args[:1], **args[1], new=args[2]))
     mean, deviation = (nx.positional(x, ["new"]) for x in predictor(best, data, nx.named(jnp.asarray(new), ["new", "d"])))
     for ax, (field, title) in zip(
-        maps, ((landscape(*new.T), "the landscape"), (mean, "learned"), (deviation, "how unsure it is")), strict=True
+        maps, ((landscape(*new.T), "the landscape"), (mean, "learned"), (deviation, "uncertainty")), strict=True
     ):
         ax.imshow(field.reshape(40, 40).T, origin="lower", extent=(0, 2, 0, 2), cmap="viridis" if ax is maps[2] else "terrain")
         ax.set_title(title, size=9)

@@ -1,16 +1,16 @@
-"""A small GPT learns the standard library's sources, then to shout: low-rank adapters (LoRA) are trained, the rest stays as it is; and it
-writes.
+"""Pretrain a small GPT on the standard library's sources, then train low-rank adapters (LoRA) on uppercase text, and sample.
 
     python examples/gpt_lora.py
 
-Every matrix that is adapted has two thin ones beside it, with an axis `rank` between them. The adapters are trained under several
-assignments, among them tensor parallelism, where the rank is whole and heads and hidden units are cut, and parameters in parts (FSDP). What
-is sampled is the same under all of them. LoRA is Hu et al., "LoRA: low-rank adaptation of large language models", 2021.
+Every adapted matrix has two thin matrices with an axis `rank` between them; the other parameters are frozen. The adapters are
+trained under several layouts. With tensor parallelism, the rank is replicated, and heads and hidden units are sharded. With
+FSDP, the parameters are stored in shards. The samples are the same under all layouts. LoRA is Hu et al., "LoRA: low-rank
+adaptation of large language models", 2021.
 """
 
 from __future__ import annotations
 
-from gallery import Run, check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+from gallery import Run, check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 
 import pathlib
@@ -35,7 +35,7 @@ ASSIGNMENTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "both": ({"data": 2, "model": 4}, {"batch": "data", **SPREAD}),
     "parameters in parts": ({"data": 4}, {"batch": "data", "stored": "data"}),
 }
-# The matrices of a layer, from which axes to which. `stored` is `embed` while nobody computes with it.
+# The matrices of a layer: input axes and output axes. `stored` is the storage name of `embed`.
 MATRICES = {
     "query": (("stored",), ("head", "key")),
     "keys": (("stored",), ("head", "key")),
@@ -48,17 +48,17 @@ Params = dict[str, Any]
 
 
 def normal(key: Any, *names: str, scale: float = 1.0) -> Any:
-    """Random numbers along names."""
+    """Random numbers along named axes."""
     return scale * nx.random.normal(key, named_shape={name: SIZES[name] for name in names})
 
 
 def fan(names: tuple[str, ...]) -> float:
-    """One over the root of how many numbers a product adds up."""
+    """One over the root of the number of terms in a product."""
     return float(np.prod([SIZES[name] for name in names])) ** -0.5
 
 
 def initial() -> Params:
-    """The parameters of the whole model; layers are stacked along a name."""
+    """The parameters of the model; layers are stacked along a named axis."""
     keys = iter(jax.random.split(jax.random.key(0), 9))
     layers = {name: normal(next(keys), "layer", *a, *b, scale=fan(a)) for name, (a, b) in MATRICES.items()}
     return {
@@ -69,7 +69,7 @@ def initial() -> Params:
 
 
 def adapters() -> Params:
-    """Two thin matrices for each matrix of a layer: the second begins with zeros, so that at first nothing changes."""
+    """Two thin matrices per matrix of a layer; the second starts with zeros, so that at first nothing changes."""
     keys = iter(jax.random.split(jax.random.key(1), len(MATRICES)))
     return {
         name: {
@@ -81,12 +81,12 @@ def adapters() -> Params:
 
 
 def read(w: Any) -> Any:
-    """A matrix to compute with: put together, where it is stored in parts."""
+    """Rename `stored` to `embed`, which gathers a sharded matrix."""
     return nx.rename(w, {"stored": "embed"}) if "stored" in w.named_shape else w
 
 
 def apply(p: Params, lora: Params | None, name: str, x: Any) -> Any:
-    """The product with a matrix, and with its adapter where there is one."""
+    """The product with a matrix, and with its adapter if it has one."""
     names = tuple("embed" if n == "stored" else n for n in MATRICES[name][0])
     y = nx.dot(x, read(p[name]), names)
     if lora is not None:
@@ -106,7 +106,7 @@ def layer(x: Any, p: Params, lora: Params | None) -> Any:
 
 
 def logits(p: Params, lora: Params | None, tokens: Any) -> Any:
-    """The scores of what follows each token."""
+    """The logits of the next token."""
     words = read(p["words"])
     x = nx.take(words, tokens, "vocab") + read(p["positions"])
     x = nx.fold(lambda x, p: layer(x, *p), x, (p["layers"], lora), axis="layer")
@@ -119,7 +119,7 @@ def loss(p: Params, lora: Params | None, tokens: Any, following: Any) -> Any:
 
 
 def write(p: Params, lora: Params | None, prompt: Any, key: Any) -> Any:
-    """What the model goes on with: characters are drawn one after the other."""
+    """Sample a continuation of a prompt, one character at a time."""
 
     def one(i: Any, tokens: Any) -> Any:
         scores = logits(p, lora, tokens)["pos", i - 1]
@@ -135,7 +135,7 @@ def corpus() -> np.ndarray:
 
 
 def batches(text: np.ndarray, count: int, seed: int) -> list[tuple[Any, Any]]:
-    """Pieces of the text, and what follows each of their characters."""
+    """Sequences of the text, and the next characters."""
     starts = np.random.default_rng(seed).integers(0, len(text) - SIZES["pos"] - 1, (count, BATCH))
     rows = text[starts[..., None] + np.arange(SIZES["pos"] + 1)].astype(np.int32)
     return [(nx.named(r[:, :-1], ["batch", "pos"]), nx.named(r[:, 1:], ["batch", "pos"])) for r in rows]
@@ -152,7 +152,7 @@ def readable(tokens: Any) -> str:
 
 
 def main() -> None:
-    """Trains the model, then the adapters under every assignment; compares, writes, and draws."""
+    """Pretrain the model, train the adapters under every layout, compare, sample and draw."""
     chosen = options(__doc__, "gpt_lora", steps=60)
     text, optimizer = corpus(), optax.adam(4e-3)
 
@@ -165,7 +165,7 @@ def main() -> None:
     start, pretraining = initial(), batches(text, max(PRETRAINING * chosen.steps // 60, 2), 0)
     base, _ = train(step, (start, optimizer.init(start)), pretraining).result
     count = sum(w.size for w in jax.tree.leaves(adapters()))
-    print(f"The model has learned the sources of the standard library. Now {count:,} numbers learn to shout:\n")
+    print(f"The model has learned the sources of the standard library. Now {count:,} numbers learn uppercase text:\n")
     prompt = nx.named(np.resize(np.frombuffer(b"def __", np.uint8), SIZES["pos"]).astype(np.int32), ["pos"])
     written: dict[str, str] = {"before": readable(jax.jit(lambda p: write(p, None, prompt, jax.random.key(3)))(base))}
 

@@ -1,9 +1,9 @@
-"""A network on a graph whose nodes and edges live on one mesh axis: one renaming.
+"""A graph network with nodes and edges on one mesh axis, by one renaming.
 
-Nodes send messages along edges and add up what arrives. The messages have the axis `edge` and the features of nodes the axis `node`; the two
-never meet in one array, so both may live on the same devices. For its edges a device looks up nodes that live elsewhere: `nx.rename` reads
-`node` as `any node`, which is whole everywhere, by one all-gather. What arrives is added up by `nx.segment_sum` onto `node`: one
-reduce-scatter. Under other dictionaries the same lines send something else, or nothing.
+Nodes pass messages along edges and sum the incoming messages. Messages have the axis `edge` and node features the axis `node`.
+No array has both, so both can be sharded over the same mesh axis. To look up remote nodes for its edges, `nx.rename` reads
+`node` as the replicated axis `any node`, by one all-gather. `nx.segment_sum` sums the messages onto `node` by one
+reduce-scatter. Under other layouts the same code has other communication, or none.
 
     python examples/graph_network.py
 """
@@ -18,11 +18,11 @@ from matplotlib.collections import LineCollection
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The network: functions over names.
+# The network: functions over named axes.
 
 
 def convolve(layer, x, graph):
-    """New features of every node: from its own, and from the mean of what its neighbours send."""
+    """New features of every node: from its own features, and from the mean of its neighbors' messages."""
     near = nx.take(nx.rename(x, {"node": "any node"}), graph["sender"], "any node")
     sent = nx.nn.relu(nx.dot(near, layer["send"], "feature"))
     arrived = nx.segment_sum(sent, graph["receiver"], axis="edge", out_axis="node", num_segments=x.named_shape["node"])
@@ -38,13 +38,13 @@ def logits(params, graph):
 
 
 def loss(params, graph):
-    """The cross-entropy of the few nodes whose community is known."""
+    """The cross-entropy of the few labeled nodes."""
     entropy = nx.nn.softmax_cross_entropy(logits(params, graph), graph["community"], axis="class")
     return nx.sum(entropy * graph["known"], "node") / nx.sum(graph["known"], "node")
 
 
 def right(params, graph):
-    """How many of all nodes are given the right community."""
+    """The fraction of all nodes with the correct community."""
     return nx.mean(nx.argmax(logits(params, graph), "class") == graph["community"], "node")
 
 
@@ -63,7 +63,7 @@ CLASSES = 4
 
 
 def communities(nodes, edges):
-    """Nodes in a plane, in four communities that overlap; most edges stay in one. Features say little; one node in seven is known."""
+    """Nodes in a plane, in four overlapping communities with most edges inside; weak features, and labels for one node in seven."""
     rng = np.random.default_rng(0)
     community = np.arange(nodes) % CLASSES
     angle = 2 * np.pi * community / CLASSES
@@ -104,7 +104,7 @@ def init(layers=2, features=8, messages=16):
 
 
 def training(params, graph, steps):
-    """How `gallery.run_all` trains the network."""
+    """Return the `gallery.run_all` program that trains the network."""
     optimizer = optax.adam(0.02)
 
     def build(axis_resources, mesh):
@@ -132,13 +132,13 @@ def training(params, graph, steps):
 
 
 def draw(places, graph, result, path):
-    """The nodes, with what is known of them and with what the network says."""
+    """Draw the nodes with their labels and with the predictions of the network."""
     figure = sheet(
-        "Communities in a graph", "Nodes and edges on one mesh axis. Filled: the community that is known, or found.", 11, 4.6
+        "Communities in a graph", "Nodes and edges on one mesh axis. Filled: the known or predicted community.", 11, 4.6
     )
     left, middle, curve = figure.subplots(1, 3)
     sender, receiver = (nx.positional(graph[name], ["edge"]) for name in ("sender", "receiver"))
-    colours = np.array(["#4e79a7", "#f28e2b", "#59a14f", "#e15759"])
+    colors = np.array(["#4e79a7", "#f28e2b", "#59a14f", "#e15759"])
     known = np.asarray(nx.positional(graph["known"], ["node"])) > 0
     found = np.argmax(nx.positional(result["logits"], ["node", "class"]), axis=1)
     true = np.asarray(nx.positional(graph["community"], ["node"]))
@@ -149,11 +149,11 @@ def draw(places, graph, result, path):
         ends = np.stack([places[sender], places[receiver]], 1)
         ax.add_collection(LineCollection(ends[: len(ends) // 2 : 4], colors="#D5DAE0", linewidths=0.3, zorder=0))
         ax.scatter(*places.T, s=7, color="#B0B7BF")
-        ax.scatter(*places[shown].T, s=14, color=colours[(true if shown is known else found)[shown]])
+        ax.scatter(*places[shown].T, s=14, color=colors[(true if shown is known else found)[shown]])
         ax.set_title(title, size=9)
         ax.set_axis_off()
     curve.plot(result["loss"], color="#4e79a7")
-    curve.set_title("loss of those that are known", size=9)
+    curve.set_title("loss of the labeled nodes", size=9)
     curve.set_xlabel("step", size=9)
     curve.spines[["top", "right"]].set_visible(False)
     save(figure, path)

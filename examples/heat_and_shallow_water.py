@@ -1,7 +1,7 @@
-"""A plate that cools, and waves on seas: grids over names, in strips, in blocks, and as ensembles.
+"""The heat equation and shallow water: grids over named axes, in strips, in blocks, and as ensembles.
 
-What a device needs from its neighbours is the boundary of its block. `nx.shift` and `nx.roll` send it where an axis is sharded, and nothing
-where it is not, so that which grid lies how is an entry in a dictionary.
+A device needs the boundary of its neighbor's block. `nx.shift` and `nx.roll` permute it along a sharded axis, and do not
+communicate along other axes. The sharding of each grid is one item of the layout.
 
     python examples/heat_and_shallow_water.py
 """
@@ -15,20 +15,20 @@ from gallery import check, options, run_all, save, sheet, simulate
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The heat equation: every point moves towards the mean of its neighbours; beyond the rim it is cold.
+# The heat equation: every point approaches the mean of its neighbors; it is cold outside the rim.
 
 
-def neighbours(u):
+def neighbors(u):
     along_rows = nx.shift(u, 1, "row") + nx.shift(u, -1, "row")
     return along_rows + nx.shift(u, 1, "column") + nx.shift(u, -1, "column")
 
 
 def cool(u):
-    return u + 0.2 * (neighbours(u) - 4 * u)
+    return u + 0.2 * (neighbors(u) - 4 * u)
 
 
 def plate(n):
-    """A ring and a bar, hot."""
+    """A hot ring and a hot bar."""
     row, column = np.mgrid[:n, :n] / n
     ring = np.abs(np.hypot(row - 0.4, column - 0.35) - 0.19) < 0.03
     bar = (np.abs(row - 0.76) < 0.055) & (column > 0.47)
@@ -36,13 +36,13 @@ def plate(n):
 
 
 # ------------------------------------------------------------------------------------------------
-# Shallow water on a planet that rotates: heights at the centres of cells, velocities on their sides. The grid is periodic.
+# Shallow water on a rotating planet: heights at the centers of cells, velocities on their sides. The grid is periodic.
 
 GRAVITY, ROTATION, STEP = 1.0, 0.05, 0.3
 
 
 def tendencies(water):
-    """The rate of change of each field, by the equations; cells are of size one."""
+    """Compute the rate of change of each field; cells have size one."""
     h, u, v = water["h"], water["u"], water["v"]
     ahead, behind = functools.partial(nx.roll, shift=-1), functools.partial(nx.roll, shift=1)
     east, north = {"axis": "column"}, {"axis": "row"}
@@ -61,7 +61,7 @@ def tendencies(water):
 
 
 def forward(water):
-    """One step of Runge and Kutta's method: a third of it, half of it, all of it."""
+    """Take one Runge-Kutta step: a third of it, half of it, all of it."""
 
     def stage(i, guess):
         rates = tendencies(guess)
@@ -71,7 +71,7 @@ def forward(water):
 
 
 def seas(members, n):
-    """An ensemble of seas at rest, each with two hills of water at places of its own."""
+    """An ensemble of seas at rest, each with two hills of water at random points."""
     row, column = np.mgrid[:n, :n]
     places = np.random.default_rng(0).uniform(0.2 * n, 0.8 * n, size=(members, 2, 2))
     distances = (row - places[..., 0, None, None]) ** 2 + (column - places[..., 1, None, None]) ** 2
@@ -81,7 +81,7 @@ def seas(members, n):
 
 
 # ------------------------------------------------------------------------------------------------
-# Which axis lives where: the sizes of the mesh axes, and the dictionary.
+# The layouts: the sizes of the mesh axes, and `axis_resources`.
 
 GRIDS = {
     "one device": ({}, {}),
@@ -96,7 +96,7 @@ ENSEMBLES = GRIDS | {
 
 
 def simulation(step, state, steps):
-    """How `gallery.run_all` runs `step` for many steps."""
+    """Return the `gallery.run_all` program that runs `step` for many steps."""
 
     def build(axis_resources, mesh):
         where = {"axis_resources": axis_resources, "mesh": mesh}
@@ -108,8 +108,8 @@ def simulation(step, state, steps):
 
 
 def draw(before, after, sea, later, path):
-    """The plate with its strips, and the first members of the ensemble at the beginning and at the end."""
-    figure = sheet("A plate that cools, and waves on seas", "One program each, under every assignment the same.", 11, 6.2)
+    """Draw the plate with its strips, and the first members of the ensemble at the beginning and at the end."""
+    figure = sheet("Heat equation and shallow water", "One program each, with the same result under every layout.", 11, 6.2)
     axes = figure.subplots(2, 4)
     fields = [(before, "a plate"), (after, "the plate later")]
     fields += [field for i in range(3) for field in ((sea[i], f"sea {i + 1}"), (later[i], f"sea {i + 1} later"))]

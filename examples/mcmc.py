@@ -1,7 +1,7 @@
-"""64 Markov chains that sample what a logistic regression may be: the chains on any devices, the observations too.
+"""64 Markov chains that sample the posterior of a logistic regression, with sharded chains or observations.
 
-Hamiltonian Monte Carlo over names. A chain is one more name on the coefficients, and random numbers do not depend on where they are made. With the
-chains spread over devices nothing is sent; with the observations spread, a sum in every step.
+This is Hamiltonian Monte Carlo over named axes. The chains are one more axis on the coefficients, and random numbers do not
+depend on the layout. Sharded chains need no communication; sharded observations need an all-reduce in every step.
 
     python examples/mcmc.py
 """
@@ -14,7 +14,7 @@ from gallery import check, options, run_all, save, sheet, simulate
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The model: how unlikely coefficients are, given what was observed.
+# The model: the potential of the coefficients, given the observations.
 
 
 def potential(coefficients, features, outcomes):
@@ -29,7 +29,7 @@ def potential(coefficients, features, outcomes):
 
 
 def force(coefficients, data):
-    """Chains do not meet, so that the gradient of the sum over them is that of each."""
+    """The gradient of the potential. Chains are independent, so the gradient of their sum has the gradient of each."""
     return -jax.grad(lambda c: nx.sum(potential(c, **data), "chain"))(coefficients)
 
 
@@ -45,7 +45,7 @@ def leapfrog(coefficients, momentum, data, size, steps):
 
 
 def draw_one(coefficients, key, data, size=0.06, steps=8):
-    """The next sample of every chain: a path with random momentum, taken or not."""
+    """The next sample of every chain: a path with random momentum, accepted or rejected."""
     key1, key2 = jax.random.split(key)
     momentum = nx.random.normal(key1, named_shape=dict(coefficients.named_shape))
     proposal, last = leapfrog(coefficients, momentum, data, size, steps)
@@ -59,7 +59,7 @@ def draw_one(coefficients, key, data, size=0.06, steps=8):
 
 
 def sample(start, key, data, draws):
-    """All draws, and how well the chains agree: R-hat, which is 1 where each has seen the whole posterior."""
+    """All draws, and the convergence diagnostic R-hat, which is 1 if every chain has covered the posterior."""
 
     def step(coefficients, i):
         coefficients, taken = draw_one(coefficients, jax.random.fold_in(key, i), data)
@@ -83,7 +83,7 @@ LAYOUTS = {
 
 
 def observe(count, features):
-    """Outcomes that known coefficients make likely."""
+    """Outcomes drawn from known coefficients."""
     rng = np.random.default_rng(0)
     truth = np.linspace(-1.5, 1.5, features)
     x = rng.standard_normal((count, features))
@@ -96,12 +96,12 @@ def observe(count, features):
 
 
 def draw(posterior, samples, truth, path):
-    """A coefficient of some chains as they find their way, and all coefficients with what they may be."""
-    figure = sheet("64 chains, wherever they live", "A logistic regression by Hamiltonian Monte Carlo over names.", 11, 3.9)
+    """Draw the traces of one coefficient, and the posterior of all coefficients."""
+    figure = sheet("64 chains under any layout", "A logistic regression by Hamiltonian Monte Carlo over named axes.", 11, 3.9)
     left, right = figure.subplots(1, 2)
     left.plot(nx.positional(samples["feature", 0], ["draw", "chain"])[:, ::4], linewidth=0.6, alpha=0.7)
     left.axhline(truth[0], color="black", linewidth=1, linestyle=(0, (4, 3)))
-    left.set_title("the first coefficient in 16 of the chains; dashed: the truth", size=9)
+    left.set_title("the first coefficient in 16 of the chains; dashed: the true value", size=9)
     left.set_xlabel("draw", size=9)
     at = np.arange(len(truth))
     mean, deviation = (nx.positional(posterior[name], ["feature"]) for name in ("mean", "deviation"))
@@ -128,12 +128,12 @@ def main():
         run = nx.xmap(lambda start, key, data: sample(start, key, data, chosen.steps)[0], **where)
         return simulate(run, args, nx.xmap(draw_one, **where), args, chosen.steps)
 
-    # Rounding decides now and then whether a path is taken; so what is compared is the posterior, and not every draw.
+    # Rounding can decide whether a path is accepted, so the comparison uses the posterior and not every draw.
     print(f"64 chains, {chosen.steps} draws, 512 observations")
     runs = run_all(LAYOUTS, one)
     check(runs, 0.02)
     posterior = runs["chains, observations"].result
-    print(f"\nOf the paths {float(posterior['accepted']):.0%} were taken; the mean is, and the truth was:")
+    print(f"\n{float(posterior['accepted']):.0%} of the paths were accepted. The posterior mean, and the true coefficients:")
     mean = nx.positional(posterior["mean"], ["feature"])
     print(" ".join(f"{value:6.2f}" for value in mean), "\n" + " ".join(f"{value:6.2f}" for value in truth))
     samples = nx.xmap(sample, static_argnums=3)(start, key, data, chosen.steps)[1]

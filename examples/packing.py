@@ -1,11 +1,12 @@
-"""Documents of different lengths, packed one after the other, and padded: the same training, and how fast each is.
+"""Documents of different lengths, packed or padded: the same training, and the throughput of each.
 
     python examples/packing.py
 
-The same small language model is trained twice on the same documents. Once every document is a row of a padded array, and what is behind it is
-masked; once `nx.Ragged` holds several documents in each of a few buffers, and attention stays within documents. The losses per token agree to
-rounding; the table says how many entries each computes with, and how many real tokens it takes in a second. On eight simulated devices the batch is
-spread by documents or by buffers, or within buffers by tokens: there documents cross devices, and attention is a ring.
+The same small language model is trained on the same documents in two ways. In one, every document is a row of a padded array
+with a mask. In the other, `nx.Ragged` packs several documents into each of a few buffers, and attention stays within documents.
+The losses per token agree to rounding. The table has the number of computed elements, and the real tokens per second. On eight
+simulated devices the documents, the buffers, or the tokens of the buffers are sharded. In the last case documents cross
+devices, and attention runs in a ring.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ Params = dict[str, Any]
 
 
 def initial() -> Params:
-    """Parameters, small and random."""
+    """Small random parameters."""
     keys = jax.random.split(jax.random.key(0), len(PARAMETERS))
     scales = {"table": 0.5, "positions": 0.5}
     return {
@@ -51,7 +52,7 @@ def initial() -> Params:
 
 
 def model(p: Params, tokens: Any, positions: Any, attend: Callable[..., Any]) -> Any:
-    """The scores of the next token, for every token: it knows nothing of how these are arranged."""
+    """The logits of the next token, for every token, independent of their arrangement."""
     x = nx.take(p["table"], tokens, "vocab") + nx.take(p["positions"], positions, "position")
     normal = nx.nn.rms_norm(x, "embed")
     query, key, value = (nx.dot(normal, p[name], "embed") for name in ("query", "keys", "values"))
@@ -61,7 +62,7 @@ def model(p: Params, tokens: Any, positions: Any, attend: Callable[..., Any]) ->
 
 
 def packed_loss(p: Params, tokens: nx.Ragged, following: Any) -> Any:
-    """The mean over all tokens of the loss, of documents that are packed: `tokens` and what follows each."""
+    """The mean loss over all tokens of packed documents: `tokens` and their next tokens."""
 
     def attend(query: Any, key: Any, value: Any) -> Any:
         value = nx.rename(value, key="feature")
@@ -73,7 +74,7 @@ def packed_loss(p: Params, tokens: nx.Ragged, following: Any) -> Any:
 
 
 def padded_loss(p: Params, tokens: Any, following: Any, lengths: Any) -> Any:
-    """The same of documents that are rows of a padded array."""
+    """The same for documents that are rows of a padded array."""
 
     def attend(query: Any, key: Any, value: Any) -> Any:
         value = nx.rename(value, key="feature")
@@ -90,7 +91,7 @@ def padded_loss(p: Params, tokens: Any, following: Any, lengths: Any) -> Any:
 
 
 def batches(steps: int) -> Iterator[list[np.ndarray]]:
-    """Documents in which every token is the one before it plus a stride of the document: to be seen in the first two. Most are short."""
+    """Documents with a constant stride between tokens, which the first two tokens reveal. Most are short."""
     rng = np.random.default_rng(0)
     for _ in range(steps):
         lengths = np.clip(rng.lognormal(3.0, 0.8, DOCUMENTS).astype(int), 2, LONGEST)
@@ -101,7 +102,7 @@ def batches(steps: int) -> Iterator[list[np.ndarray]]:
 
 
 def first_fit(lengths: np.ndarray) -> list[list[int]] | None:
-    """Which documents go into which buffer: the longest first, each into the first in which there is room. `None`: they do not fit."""
+    """Assign documents to buffers: the longest first, each into the first buffer with room; None if they do not fit."""
     packs, room = [[] for _ in range(PACKS)], [BUFFER] * PACKS
     for i in np.argsort(-lengths, kind="stable"):
         pack = next((n for n in range(PACKS) if room[n] >= lengths[i]), None)
@@ -113,7 +114,7 @@ def first_fit(lengths: np.ndarray) -> list[list[int]] | None:
 
 
 def as_packed(documents: list[np.ndarray]) -> tuple[Any, Any]:
-    """Buffers of tokens, and what follows each token."""
+    """Buffers of tokens, and the next token of each."""
     sizes = np.array([len(document) - 1 for document in documents])
     tokens, following = (np.zeros((PACKS, BUFFER), np.int32) for _ in range(2))
     lengths = np.zeros((PACKS, DOCUMENTS), np.int32)
@@ -129,7 +130,7 @@ def as_packed(documents: list[np.ndarray]) -> tuple[Any, Any]:
 
 
 def as_padded(documents: list[np.ndarray]) -> tuple[Any, Any, Any]:
-    """A row for each document, padded with zeros, and the lengths."""
+    """One zero-padded row per document, and the lengths."""
     tokens, following = (np.zeros((DOCUMENTS, LONGEST), np.int32) for _ in range(2))
     for i, document in enumerate(documents):
         tokens[i, : len(document) - 1], following[i, : len(document) - 1] = document[:-1], document[1:]
@@ -142,7 +143,7 @@ def as_padded(documents: list[np.ndarray]) -> tuple[Any, Any, Any]:
 
 
 class Way(NamedTuple):
-    """A way to arrange documents, and where its axes live."""
+    """An arrangement of documents, and its layout."""
 
     label: str
     loss: Callable[..., Any]
@@ -161,7 +162,7 @@ WAYS = [
 
 
 def train(way: Way, steps: int) -> tuple[list[float], float]:
-    """The losses, and how many real tokens were trained on in a second, without compiling."""
+    """The losses, and the real tokens per second, without compilation."""
     mesh = jax.make_mesh((8,), ("x",)) if way.resources else None
     loss = nx.xmap(way.loss, axis_resources=way.resources, mesh=mesh)
     optimizer = optax.adam(3e-3)
@@ -185,17 +186,17 @@ def train(way: Way, steps: int) -> tuple[list[float], float]:
 
 
 def main() -> None:
-    """Trains every way, prints the table, and stops where losses differ."""
+    """Train in every way, print the table, and stop if losses differ."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--ways", type=int, nargs="+", default=range(len(WAYS)), help="which of the ways, by their numbers")
+    parser.add_argument("--ways", type=int, nargs="+", default=range(len(WAYS)), help="indices of the ways to run")
     given = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     steps, ways = given.steps, [WAYS[i] for i in given.ways]
     real = sum(len(d) - 1 for documents in batches(steps) for d in documents) / steps
     print(f"{DOCUMENTS} documents a step, {real:.0f} tokens on average\n")
-    print(f"{'':24}{'entries':>9}{'real':>7}{'tokens/s':>11}{'first loss':>12}{'last loss':>11}")
+    print(f"{'':24}{'elements':>9}{'real':>7}{'tokens/s':>11}{'first loss':>12}{'last loss':>11}")
     curves = []
     for way in ways:
         losses, speed = train(way, steps)

@@ -1,8 +1,8 @@
-"""Two liquids that separate in a periodic box: Fourier transforms of a cube that no device holds whole.
+"""Two separating liquids in a periodic box: Fourier transforms of a sharded cube.
 
-A Fourier transform needs whole lines. A device transforms those that it has, and the cube is turned: one axis becomes whole, another is cut.
-To turn is to rename, and where names live on different devices, renaming is an all-to-all. Whether the cube is cut into slabs, which turn once,
-or into pencils, which turn twice, is in the dictionary.
+A Fourier transform needs complete lines along its axis. Each device transforms its local lines, and a renaming reshards the
+cube: one axis becomes replicated, another sharded. If the two names have different shardings, this is an all-to-all. The layout
+selects slabs, with one all-to-all per transform, or pencils, with two.
 
     python examples/pencil_fft.py
 """
@@ -14,7 +14,7 @@ from gallery import check, options, run_all, save, sheet, simulate
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The transform and the way back. `x_p` is the axis x where it is cut in the first way, `x` where it is whole.
+# The transform and its inverse. `x_p` is the axis x in its first sharding, and `x` is replicated.
 
 SPACE, WAVES = ["x_p", "y_q", "z"], ["x", "y_p", "z_q"]
 
@@ -36,8 +36,8 @@ def back(a):
 
 
 # ------------------------------------------------------------------------------------------------
-# Cahn and Hilliard: c is the excess of one liquid, and dc/dt = laplacian(c^3 - c - g laplacian(c)). What is linear and stiff is taken at the
-# end of the step, where it is a division in the space of waves.
+# Cahn and Hilliard: c is the excess of one liquid, and dc/dt = laplacian(c^3 - c - g laplacian(c)). The linear stiff
+# terms are implicit, which is a division in Fourier space.
 
 STEP, GRADIENT = 1.0, 0.5
 
@@ -47,7 +47,7 @@ def separate(waves):
     n = waves.named_shape["x"]
     squares = sum((2 * np.pi * nx.numpy.fft.fftfreq(n, axis=name)) ** 2 for name in WAVES)
     c = nx.real(back(waves))
-    force = transform(c**3 - 3 * c)  # what remains, c + c, is in the denominator
+    force = transform(c**3 - 3 * c)  # the rest, c + c, is in the denominator
     return (waves - STEP * squares * force) / (1 + STEP * squares * (2 + GRADIENT * squares))
 
 
@@ -65,8 +65,8 @@ LAYOUTS = {
 
 
 def draw(results, path):
-    """A plane of the box as time goes by."""
-    subtitle = "A plane of a periodic box; cut into slabs or pencils, it comes out the same."
+    """Draw a plane of the box over time."""
+    subtitle = "A plane of a periodic box; slabs and pencils give the same result."
     figure = sheet("Two liquids that separate", subtitle, 11, 3.9)
     for ax, (steps, c) in zip(figure.subplots(1, len(results)), results.items(), strict=True):
         ax.imshow(c[0], cmap="PuOr", vmin=-1.1, vmax=1.1)

@@ -1,13 +1,13 @@
-"""Finds a layout for a model, without the devices: a table, and a picture of time against memory.
+"""Plan a layout for a model, without devices: a table, and a picture of time against memory.
 
     python examples/plan.py                                                     # the small transformer on eight chips
     python examples/plan.py examples/transformer_model.py:loss --mesh x=32,y=16,z=8 --batch 1024 --set \\
         layers=80,embed=8192,kv_heads=8,group=8,key=128,hidden=28672,vocab=128256,pos=4096     # 70 billion parameters on 4,096
     python examples/plan.py --mesh data=8 --set experts=8 --machine h100
-    python examples/plan.py --mesh 8                                            # the shape of the mesh too
+    python examples/plan.py --mesh 8                                            # also plan the shape of the mesh
 
-The file has a `Config`, a data class of sizes, a function `init(config, key)` that makes parameters, and the function that is planned,
-which takes parameters, tokens, targets and `config=`. Nothing is computed: parameters are types only.
+The file has a `Config` (a data class of sizes), a function `init(config, key)` that creates parameters, and the function to
+plan. This function takes parameters, tokens, targets and `config=`. Nothing is computed: parameters are types only.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def pairs(text: str) -> dict[str, int]:
 
 
 def mesh_of(text: str) -> Any:
-    """`x=4,y=2` as a mesh of these axes; a number of devices as it is."""
+    """`x=4,y=2` as a mesh of these axes; a number of devices unchanged."""
     axes = {} if text.isdigit() else pairs(text)
     return jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)) if axes else int(text)
 
 
 def load(target: str) -> tuple[Any, Any]:
-    """The module and the function that `file.py:function` says."""
+    """The module and the function of `file.py:function`."""
     path, _, name = target.rpartition(":")
     spec = importlib.util.spec_from_file_location(pathlib.Path(path).stem, path)
     if spec is None or spec.loader is None:
@@ -53,16 +53,16 @@ def load(target: str) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """Plans, prints, and saves."""
+    """Plan, print and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", nargs="?", default=f"{HERE / 'transformer_model.py'}:loss", help="file.py:function")
     parser.add_argument("--mesh", default="x=4,y=2", help="mesh axes and their sizes, x=4,y=2; or 8: the plan chooses")
     parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
-    parser.add_argument("--memory", type=float, help="bytes that a device may hold; default: all that it has")
+    parser.add_argument("--memory", type=float, help="memory limit per device in bytes; default: all of it")
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--set", type=pairs, default={}, metavar="NAME=SIZE,...", help="fields of the model's Config")
-    parser.add_argument("--names", help="the names that may be mapped, batch,hidden; default: all")
-    parser.add_argument("--tries", type=int, help="how many layouts are judged at most")
+    parser.add_argument("--names", help="the axis names to map, batch,hidden; default: all")
+    parser.add_argument("--tries", type=int, help="maximum number of traced layouts")
     parser.add_argument("--forward", action="store_true", help="plan the function without its gradient")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "out")
     options = parser.parse_args()

@@ -1,13 +1,13 @@
-"""A language model on the standard library's own sources, byte by byte, under any layout.
+"""Train a language model on the standard library's sources, byte by byte, under any layout.
 
     python examples/transformer.py --layout fsdp+tp+sp
     python examples/transformer.py --layout all --steps 20     # compares the loss curves
     python examples/transformer.py --layout pp+dp              # layers in a pipeline of two stages
-    python examples/transformer.py --layout ep                 # experts, spread over the devices that the batch is spread over
-    python examples/transformer.py --plan v5e                  # the layout that nx.plan finds for eight such chips
+    python examples/transformer.py --layout ep                 # expert parallelism over the devices of the batch
+    python examples/transformer.py --plan v5e                  # the layout from nx.plan for eight such chips
 
-The model is in `transformer_model.py` and knows no mesh. A layout is a mesh and a dictionary. Trained by optax; a checkpoint of orbax is
-written at the end, and `--resume` goes on from it, under any layout.
+The model in `transformer_model.py` is independent of the mesh. A layout is a mesh and a dictionary. optax trains the model. The
+script writes an orbax checkpoint at the end, and `--resume` continues from it under any layout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import namedax as nx
 from namedax import SerialLoop
 
 HEADS = {"kv_heads": "model", "hidden": "model", "vocab": "model"}
-# A mesh (axes and sizes), and which name lives where.
+# A mesh (axes and sizes), and `axis_resources`.
 LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "single": ({}, {}),
     "dp": ({"data": 8}, {"batch": "data"}),
@@ -63,9 +63,9 @@ LAYOUTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "pp+ep": ({"pipe": 2, "data": 4}, {"layers": "pipe", "batch": "data", "expert": "data"}),
     "ep+tp": ({"data": 4, "model": 2}, {"batch": "data", "expert": "data", **HEADS}),
 }
-# Layouts of a mixture of experts, and how many there are unless --experts says otherwise. The other layouts may have experts too.
+# Layouts of a mixture of experts, and the default number of experts. --experts adds experts to the other layouts.
 MIXTURES, EXPERTS = ("single+moe", "ep", "pp+ep", "ep+tp"), 8
-# Layouts whose layers are a pipeline, and how many microbatches a device makes of its part of the batch unless --microbatches says otherwise.
+# Layouts with a pipeline of layers, and the default number of microbatches per device (--microbatches).
 PIPELINES, MICROBATCHES = tuple(name for name, (_, resources) in LAYOUTS.items() if "layers" in resources), 4
 
 
@@ -76,14 +76,14 @@ def corpus() -> np.ndarray:
 
 
 def batch_of(text: np.ndarray, step: int, size: int, length: int) -> tuple[nx.NamedArray, nx.NamedArray]:
-    """The tokens of a step and those that follow them; the same for every layout and every run."""
+    """The tokens of a step and the next tokens; the same for every layout and every run."""
     starts = np.random.default_rng(step).integers(0, len(text) - length - 1, size)
     rows = np.stack([text[start : start + length + 1] for start in starts]).astype(np.int32)
     return nx.named(jnp.asarray(rows[:, :-1]), ["batch", "pos"]), nx.named(jnp.asarray(rows[:, 1:]), ["batch", "pos"])
 
 
 def planned(machine: str, options: argparse.Namespace, config: Config) -> tuple[dict[str, int], dict[str, Any]]:
-    """The mesh of eight devices and the assignment that `nx.plan` finds for a machine, from types alone."""
+    """The mesh of eight devices and the layout from `nx.plan` for a machine, from types alone."""
     params = jax.eval_shape(functools.partial(init, config), jax.random.key(0))
     tokens = jax.eval_shape(lambda: nx.named(jnp.zeros((options.batch, config.pos), jnp.int32), ["batch", "pos"]))
     step = nx.xmap(jax.value_and_grad(functools.partial(loss, config=config)))
@@ -94,7 +94,7 @@ def planned(machine: str, options: argparse.Namespace, config: Config) -> tuple[
 
 def train(layout: str, options: argparse.Namespace, config: Config, text: np.ndarray) -> tuple[list[float], Any]:
     """Losses of all steps, and the parameters."""
-    import orbax.checkpoint as ocp  # here, because who only wants the layouts need not wait for it
+    import orbax.checkpoint as ocp  # here, because the layouts alone do not need this import
 
     shape, resources = LAYOUTS[layout]
     count = int(np.prod(list(shape.values()), dtype=int))
@@ -147,7 +147,7 @@ def train(layout: str, options: argparse.Namespace, config: Config, text: np.nda
 
 
 def picture(curves: dict[str, list[float]], path: pathlib.Path) -> None:
-    """The loss curves."""
+    """Plot the loss curves."""
     import matplotlib  # here, because only this needs it
 
     matplotlib.use("Agg")
@@ -163,22 +163,22 @@ def picture(curves: dict[str, list[float]], path: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Trains, saves, draws, and lets the model write."""
+    """Train, save, draw and sample."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--layout", choices=[*LAYOUTS, "all"], default="fsdp+tp+sp")
     parser.add_argument(
-        "--plan", choices=["v5e", "v5p", "v6e", "h100", "h200"], help="take the layout that nx.plan finds for this machine"
+        "--plan", choices=["v5e", "v5p", "v6e", "h100", "h200"], help="use the layout from nx.plan for this machine"
     )
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--pos", type=int, default=128, help="the length of a sequence")
-    parser.add_argument("--experts", type=int, default=0, help="feed-forward networks of a layer; 0: one that is no mixture")
-    parser.add_argument("--microbatches", type=int, default=MICROBATCHES, help="in a pipeline, of a device's part of the batch")
+    parser.add_argument("--experts", type=int, default=0, help="experts per layer; 0: one feed-forward network")
+    parser.add_argument("--microbatches", type=int, default=MICROBATCHES, help="microbatches of the local batch in a pipeline")
     parser.add_argument("--out", default=str(pathlib.Path(__file__).parent / "out"))
-    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in --out")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint in --out")
     parser.add_argument("--no-save", dest="save", action="store_false", help="write no checkpoint")
-    parser.add_argument("--prompt", default="def ", help="what the model continues at the end; empty: nothing")
+    parser.add_argument("--prompt", default="def ", help="prompt for a sample at the end; empty: no sample")
     options = parser.parse_args()
     text, out = corpus(), pathlib.Path(options.out)
     dense = dataclasses.replace(Config(layers=options.layers, pos=options.pos), experts=options.experts)
@@ -194,7 +194,7 @@ def main() -> None:
         curves[layout], params = train(layout, options, config, text)
     picture(curves, out / "transformer.png")
     for kind in (True, False):
-        # Those of one model are the same.
+        # The curves of one model are equal.
         same = [losses for layout, losses in curves.items() if (layout in MIXTURES) == kind]
         distance = max((max(map(abs, np.subtract(losses, same[0])), default=0.0) for losses in same), default=0.0)
         if len(same) > 1:

@@ -1,8 +1,9 @@
-"""A decoder-only language model over axis names: RMSNorm, rotary positions, grouped-query attention, SwiGLU or a mixture of them.
+"""A decoder-only language model over axis names: RMSNorm, rotary positions, grouped-query attention, SwiGLU or a mixture of
+experts.
 
-There is no mesh here, and no axis number. Where an axis may live elsewhere while it is stored than while it is used, it has two
-names: parameters are stored over `embed_fsdp` and read as `embed`, and between the layers positions are called `pos_sp`. Without
-resources this is only a renaming. Layers that may live on different devices, in a pipeline, have a name too, `layers`.
+The model has no mesh and no axis number. An axis that is stored with one sharding and used with another has two names:
+parameters are stored over `embed_fsdp` and read as `embed`, and positions are named `pos_sp` between the layers. Without
+`axis_resources` this is only a renaming. In a pipeline, the layers have a named axis too, `layers`.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import namedax as nx
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Sizes of the model. With `experts` each layer has as many feed-forward networks, of which every token chooses `top_k`.
+    """Sizes of the model.
 
-    `capacity` is how many tokens of a sequence an expert takes; `None`: all that choose it. With `remat` a layer is computed again in the
-    backward pass, and only what goes into it is kept. With `microbatches` the layers are a pipeline.
+    With `experts` each layer has that many feed-forward networks, and every token chooses `top_k` of them. `capacity` is
+    the number of tokens of a sequence that an expert accepts; None accepts all that choose it. With `remat` a layer is
+    recomputed in the backward pass, and only its input is a residual. With `microbatches` the layers are a pipeline.
     """
 
     layers: int = 4
@@ -42,11 +44,11 @@ class Config:
 
     @property
     def stack(self) -> Any:
-        """The axis of the layers: a name where they are a pipeline, and otherwise the first position."""
+        """The axis of the layers: a name in a pipeline, and otherwise axis 0."""
         return "layers" if self.microbatches else 0
 
     def sizes(self) -> dict[str, int]:
-        """The size of every name of a parameter."""
+        """The size of every axis of a parameter."""
         names = ("embed", "kv_heads", "group", "key", "hidden", "vocab")
         return {name: getattr(self, name) for name in names} | {
             "embed_fsdp": self.embed,
@@ -59,7 +61,7 @@ Params = dict[str, Any]
 
 
 def init(config: Config, key: jax.Array) -> Params:
-    """Parameters; those of the layers are stacked along a leading axis."""
+    """Parameters; the layers are stacked along a leading axis."""
     sizes, keys = config.sizes(), iter(jax.random.split(key, 10))
 
     def placed(array: jax.Array, order: Sequence[str | None]) -> nx.NamedArray:
@@ -70,7 +72,7 @@ def init(config: Config, key: jax.Array) -> Params:
         shape = {name: sizes[name] for name in named}
         array = nx.random.normal(next(keys), () if layers is None else (layers,), named_shape=shape) / math.sqrt(fan_in)
         order = named if layers is None else [None, *named]
-        return placed(nx.positional(array, order), order)  # stored in this order
+        return placed(nx.positional(array, order), order)  # storage order
 
     def ones(*names: str | None) -> nx.NamedArray:
         return placed(jnp.ones([config.layers if name is None else sizes[name] for name in names]), names)
@@ -98,7 +100,7 @@ def init(config: Config, key: jax.Array) -> Params:
 
 
 def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
-    """Rotary positions (Su et al., 2021): pairs of features turn by an angle that grows with the position."""
+    """Rotary positions (Su et al., 2021): rotate pairs of features by an angle that grows with the position."""
     half = size // 2
     angle = position * nx.exp(-math.log(10_000.0) * nx.arange(half, axis="pair") / half)
     a, b = (nx.slice(x, {"key": part}, out_axis="pair") for part in (slice(half), slice(half, None)))
@@ -108,7 +110,7 @@ def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
 
 READ = "{{batch,pos:pos_sp,embed}},{{embed:embed_fsdp,{0}}}->{{batch,pos,{0}}}"
 WRITE = "{{batch,pos,{0}}},{{{0},embed:embed_fsdp}}->{{batch,pos_sp:pos,embed}}"
-BALANCE = 0.01  # what the load-balancing loss counts
+BALANCE = 0.01  # counts for the load-balancing loss
 
 
 def feed_forward(x: nx.NamedArray, p: Params) -> nx.NamedArray:
@@ -119,15 +121,15 @@ def feed_forward(x: nx.NamedArray, p: Params) -> nx.NamedArray:
 
 
 def expert(p: Params, x: nx.NamedArray) -> nx.NamedArray:
-    """SwiGLU of the tokens that have chosen an expert."""
+    """SwiGLU of the tokens of an expert."""
     gate, up = (nx.dot(x, p[name], "embed") for name in ("gate", "up"))
     return nx.dot(nx.nn.silu(gate) * up, p["down"], "hidden")
 
 
 def mixture(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, nx.NamedArray]:
-    """A mixture of experts, and how uneven each sequence chooses them."""
+    """A mixture of experts, and the load-balancing loss of each sequence."""
     h = nx.rename(nx.nn.rms_norm(x, "embed", scale=p["norm2"]), {"pos_sp": "pos"})
-    # Weights that are stored in parts are gathered here, not in every round of the mixture.
+    # Gather sharded weights here, not in every round of the mixture.
     weights = {name: nx.rename(p[name], {"embed_fsdp": "embed"}) for name in ("router", "gate", "up", "down")}
     routing = nx.nn.top_k_routing(nx.dot(h, weights["router"], "embed"), "route", config.top_k)
     y = nx.nn.mixture_of_experts(expert, weights, h, routing, tokens="pos", capacity=config.capacity)
@@ -135,7 +137,7 @@ def mixture(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray,
 
 
 def second_half(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray, Any]:
-    """What follows attention in a layer, and how uneven the experts are chosen, if there are any."""
+    """The layer after attention, and the load-balancing loss, if there are experts."""
     y, uneven = mixture(x, p, config) if config.experts else (feed_forward(x, p), None)
     return x + y, uneven
 
@@ -149,7 +151,7 @@ def project(x: nx.NamedArray, p: Params, position: Any, config: Config) -> tuple
 
 
 def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tuple[nx.NamedArray, Any]:
-    """What the last layer gives for every token, and how uneven the experts of every layer are chosen, if there are any."""
+    """The output of the last layer for every token, and the load-balancing loss of every layer, if there are experts."""
     position = nx.arange(config.pos, axis="pos")
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, Any]:
@@ -169,7 +171,7 @@ def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tupl
 
 
 def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: Config) -> jax.Array:
-    """Mean cross-entropy, in nats per token; and a little of the load-balancing loss, if there are experts."""
+    """Mean cross-entropy, in nats per token, plus a fraction of the load-balancing loss, if there are experts."""
     x, uneven = hidden_states(params, tokens, config)
     logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
     entropy = nx.mean(nx.nn.softmax_cross_entropy(logits, targets, "vocab"), ("batch", "pos"))
@@ -180,7 +182,7 @@ def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: 
 
 
 def empty_cache(config: Config, batch: int) -> tuple[nx.NamedArray, nx.NamedArray]:
-    """Room for the keys and values of all layers."""
+    """An empty cache for the keys and values of all layers."""
     shape = {"batch": batch, "past": config.pos, "kv_heads": config.kv_heads, "key": config.key}
     cache = nx.zeros((config.layers,), named_shape=shape)
     cache = nx.named(nx.positional(cache, [None, *shape]), [config.stack or None, *shape])
@@ -188,7 +190,7 @@ def empty_cache(config: Config, batch: int) -> tuple[nx.NamedArray, nx.NamedArra
 
 
 def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array, config: Config) -> tuple[nx.NamedArray, Any]:
-    """The logits of the next token, and the cache with this one."""
+    """The logits of the next token, and the cache with this token."""
 
     def layer(x: nx.NamedArray, part: Any) -> Any:
         p, keys, values = part
@@ -214,7 +216,7 @@ def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array
 
 
 def sample(params: Params, prompt: jax.Array, key: jax.Array, config: Config, temperature: float = 0.8) -> jax.Array:
-    """Continues a prompt (`i32[length]`) up to `config.pos` tokens."""
+    """Continue a prompt (`i32[length]`) up to `config.pos` tokens."""
 
     def step(carry: Any, position: jax.Array) -> Any:
         cache, token, key = carry

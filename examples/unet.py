@@ -1,15 +1,15 @@
-"""A U-Net with batch normalisation that finds discs among squares and noise; the pictures themselves may be cut.
+"""A U-Net with batch normalization that finds discs among squares and noise, with sharded images.
 
     python examples/unet.py
 
-A convolution along an axis that is spread over devices sends the rows at the boundaries (a halo), and nothing else. The mean and the variance of a
-batch normalisation are those of the whole batch, wherever it is. So the same function is data parallel, spatially parallel, or both, by the
-dictionary. Pictures of half the size have axes of their own, `row_2` and `column_2`, because a name has one size.
+A convolution along a sharded axis permutes the boundary rows (a halo) and needs no other communication. Batch normalization
+uses the mean and variance of the complete batch under every layout. The layout alone selects data parallelism, spatial
+parallelism, or both. Images of half the size have the axes `row_2` and `column_2`, because an axis name has one size.
 """
 
 from __future__ import annotations
 
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - says how many devices there are
+from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 import namedax as nx
 
 SIZE, BATCH, RATE, DECAY = 32, 16, 1.0, 0.9
-# The channels before and after each convolution; a name has one size, so there is a name for each number of them.
+# The channels before and after each convolution; an axis name has one size, so each number of channels has a name.
 CHANNELS = {"grey": 1, "few": 8, "many": 16, "both": 16}
 CONVOLUTIONS = {
     "in": ("grey", "few"),
@@ -43,7 +43,7 @@ Params = dict[str, Any]
 
 
 def initial() -> tuple[Params, Params]:
-    """Kernels of three by three pixels, the scale and the offset of each normalisation, and the moments that are kept for later."""
+    """Kernels of three by three pixels, the scale and offset of each normalization, and the running moments."""
     params, kept = {}, {}
     for key, (name, (before, after)) in zip(jax.random.split(jax.random.key(0), 6), CONVOLUTIONS.items(), strict=False):
         kernel = nx.random.normal(key, (3, 3), named_shape={before: CHANNELS[before], f"{after}_out": CHANNELS[after]})
@@ -55,7 +55,7 @@ def initial() -> tuple[Params, Params]:
 
 
 def network(p: Params, x: Any, kept: Params | None = None) -> tuple[Any, Params]:
-    """For every pixel a logit of its belonging to a disc, and the moments of the normalisations; with `kept` these are used instead."""
+    """The logit of a disc for every pixel, and the moments of the normalizations; if given, the moments `kept` are used instead."""
     moments: Params = {}
 
     def block(name: str, x: Any, space: tuple[str, str]) -> Any:
@@ -91,7 +91,7 @@ def step(state: tuple[Params, Params], x: Any, disc: Any) -> tuple[tuple[Params,
 
 
 def pictures(seed: int) -> tuple[Any, Any]:
-    """Pictures with a disc, a square and noise, and where the discs are."""
+    """Images with a disc, a square and noise, and the masks of the discs."""
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[:SIZE, :SIZE]
     size = (BATCH, 1, 1)
@@ -106,7 +106,7 @@ def pictures(seed: int) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """Trains under every assignment, compares, and draws the losses and what is found in new pictures."""
+    """Train under every layout, compare, and draw the losses and the predictions for new images."""
     chosen = options(__doc__, "unet", steps=120)
     batches = [pictures(seed) for seed in range(chosen.steps)]
 
@@ -119,7 +119,7 @@ def main() -> None:
     x, disc = pictures(10_000)
     logit, _ = network(p, x, kept)
     right = float(nx.mean((logit > 0) == (disc > 0.5), ("batch", *FINE)))
-    print(f"{right:.1%} of the pixels of new pictures are told right.")
+    print(f"{right:.1%} of the pixels of new images are classified correctly.")
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right_part = figure.subfigures(1, 2, width_ratios=(3, 2))
     draw_curves(left.subplots(), runs)

@@ -1,7 +1,7 @@
-"""What the problems print: time, what a device sends, and memory, on eight simulated devices.
+"""Print the time, the collectives and the memory of each program, on eight simulated devices.
 
-The devices are threads of one CPU that share its cores and its memory. So a time here says what a program costs them all together, and
-little about overlap on an accelerator; collectives and memory are those of the compiled program.
+The devices are threads of one CPU that share its cores and its memory. A time is the total cost of a program on all of them,
+and does not predict overlap on an accelerator. Collectives and memory come from the compiled program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def place(mesh: jax.sharding.Mesh, array: Any, *spec: str | None) -> jax.Array:
 
 
 def table(title: str, programs: Mapping[str, Any], args: Sequence[Any], rounds: int = 10) -> None:
-    """Prints a row for each program: the shortest of a few runs, taken in turns, and what its compiled form needs and sends."""
+    """Print a row per program: the minimum time of a few alternating runs, and the memory and collectives of its compiled form."""
     compiled = {label: jax.jit(program).lower(*args).compile() for label, program in programs.items()}
     times = dict.fromkeys(programs, float("inf"))
     for _ in range(rounds):

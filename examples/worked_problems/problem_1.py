@@ -1,9 +1,9 @@
-"""Problem 1: something is computed for every shard of an array by itself, and nothing is sent.
+"""Problem 1: compute something for every shard of an array, without communication.
 
     python examples/worked_problems/problem_1.py
 
-A shard is an axis like any other: `s` is split into `shard`, which takes over its mesh axis, and `within`, which is whole on a device.
-What is then said of `within` is said of each shard by itself, on any mesh, and on none.
+A shard is an ordinary axis. Split `s` into `shard`, which keeps its mesh axis, and `within`, which is local to a device. An
+operation over `within` then applies to each shard, on any mesh, and without one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OUT_AXES = {means: ["shard", "d"], rolled: ["s", "d"]}
 
 
 def mapped(function: Any, mesh: Any, **options: Any) -> Any:
-    """One of the two over positional arrays `[s, d]`, of which `X` holds the shards."""
+    """One of the two functions over positional arrays `[s, d]`, with the shards on `X`."""
     sizes = {"shard": mesh.shape["X"]}
     return nx.xmap(function, ["s", "d"], OUT_AXES[function], axis_sizes=sizes, axis_resources=RESOURCES, mesh=mesh, **options)
 
@@ -52,7 +52,7 @@ def plain_rolled(a: jax.Array, shards: int, shift: int = 3) -> jax.Array:
 
 
 def main(s: int = 4096, d: int = 1024) -> None:
-    """Prints the figures."""
+    """Print the table."""
     mesh = make_mesh(4, 2)
     a = place(mesh, jnp.arange(s * d).reshape(s, d) % 97 / 97, "X", "Y")
     out = NamedSharding(mesh, PartitionSpec("X", "Y"))

@@ -1,10 +1,10 @@
-"""Problem 2: a mixture of experts, `Out[i] = W[B[i]] @ A[i]`; first on one device, then with tokens and experts on one mesh axis.
+"""Problem 2: a mixture of experts, `Out[i] = W[B[i]] @ A[i]`; first on one device, then with tokens and experts on one mesh
+axis.
 
     python examples/worked_problems/problem_2.py
 
-Tokens are `{s, d}`, the experts' matrices `{e, d, f}`, and `b` with `{s, choice}` says which experts a token has chosen. The results of
-its choices are averaged, so that parts 1 to 3 are those in which `choice` has size 1. Where features of tokens are in parts, they are
-called `d_y`.
+Tokens are `{s, d}` and the experts' matrices `{e, d, f}`. `b` with `{s, choice}` has the experts of each token. The results of
+its choices are averaged; parts 1 to 3 have a `choice` of size 1. Sharded features of tokens are named `d_y`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RESOURCES = {"s": "X", "e": "X", "d_y": "Y", "f": "Y"}
 def local(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray, token: str = "s") -> nx.NamedArray:
     """1: tokens are sorted into a buffer `{e, slot, d}`; no array has the axes of tokens, `d` and `f`.
 
-    All tokens may choose one expert, so each has as many slots as there are choices. Its tokens are in the first ones; in the others
-    are those of the experts after it, whose results nobody reads.
+    All tokens can choose one expert, so each expert has one slot per choice. Its tokens are in the first slots. The other
+    slots have tokens of the experts after it, and their results are not used.
     """
     experts, sizes = w.named_shape["e"], {name: b.named_shape[name] for name in (token, "choice")}
     chosen = nx.merge_axes(b, [token, "choice"], "t")
@@ -44,22 +44,22 @@ def local(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray, token: str = "s"
 
 
 def begin(chosen: nx.NamedArray, experts: int, axis: str) -> nx.NamedArray:
-    """For every expert, how many choices are for those before it: where its tokens begin when all are sorted."""
+    """For every expert, the number of choices for the experts before it: the start of its tokens in sorted order."""
     count: nx.NamedArray = nx.sum(chosen < nx.arange(experts, axis=axis), "t")
     return count
 
 
 def gathered(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray) -> nx.NamedArray:
-    """3.1: every device gathers all tokens, and does for its experts what `local` does for all.
+    """3.1: every device gathers all tokens, and runs `local` for its own experts.
 
-    It has results for the tokens of its own experts; of the sum over all devices it keeps its tokens.
+    Each device has results for the tokens of its experts. It keeps its own tokens of the sum over all devices.
     """
     everyone = nx.rename(a, {"s": "all", "d_y": "d"}), nx.rename(b, {"s": "all"})
     return nx.rename(local(w, *everyone, token="all"), {"all": "s"})
 
 
 def dispatched(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray) -> nx.NamedArray:
-    """3.2: tokens go to their experts and back in rounds of few slots, until none is left. Nothing has the size of the buffer."""
+    """3.2: all-to-alls carry tokens to their experts and back in rounds of few slots, until none is left. No array has the size of the buffer."""
     weight = nx.ones(named_shape=dict(b.named_shape), dtype=a.dtype) / b.named_shape["choice"]
     routing = nx.nn.Routing(index=b, weight=weight, probabilities=None, experts=w.named_shape["e"])
     a = nx.rename(a, {"d_y": "d"})
@@ -73,17 +73,17 @@ def unmapped() -> Any:
 
 
 def mapped(function: Any, mesh: Any) -> Any:
-    """`gathered` or `dispatched`, likewise."""
+    """`gathered` or `dispatched` over the same arrays."""
     return nx.xmap(function, IN_AXES, ["s", "f"], axis_resources=RESOURCES, mesh=mesh)
 
 
 def partitioned(mesh: Any) -> Any:
-    """2: `local` as XLA partitions it, which knows the shardings of the arguments and of the result."""
+    """2: `local` partitioned by XLA, from the shardings of the arguments and of the result."""
     return jax.jit(unmapped(), out_shardings=NamedSharding(mesh, PartitionSpec("X", "Y")))
 
 
 def arguments(mesh: Any, s: int, d: int, f: int, experts: int, choices: int) -> list[jax.Array]:
-    """Random arguments, placed; the choices of a token are different experts."""
+    """Random sharded arguments; the choices of a token are different experts."""
     rng = np.random.default_rng(0)
     w = rng.normal(size=(experts, d, f)).astype(np.float32) / np.float32(math.sqrt(d))
     a = rng.normal(size=(s, d)).astype(np.float32)
@@ -93,7 +93,7 @@ def arguments(mesh: Any, s: int, d: int, f: int, experts: int, choices: int) -> 
 
 
 def main(s: int = 2048, d: int = 128, f: int = 256, experts: int = 16) -> None:
-    """Prints the figures."""
+    """Print the table."""
     mesh = make_mesh(4, 2)
     for choices, title in ((1, "one expert for each token"), (2, "4. two experts for each token, averaged")):
         args = arguments(mesh, s, d, f, experts, choices)

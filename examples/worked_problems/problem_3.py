@@ -1,8 +1,9 @@
-"""Problem 3: collective matmul, in which the blocks of an array travel while others are computed with.
+"""Problem 3: collective matmul, which overlaps the permutes of blocks with computation.
 
     python examples/worked_problems/problem_3.py
 
-By name the program is the one without overlap: what is contracted, how it is read and how it is written. `overlap=True` is the ring.
+The named program is the program without overlap: the contraction, and the names under which it reads and writes. `overlap=True`
+selects the ring.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ import namedax as nx
 
 
 def all_reduced(a: nx.NamedArray, w: nx.NamedArray, overlap: Any = True) -> nx.NamedArray:
-    """1: `A[B_X, D_Y] * W[D_Y, F] -> Out[B_X, F]`; the sum over `d` is whole on every device of `Y`."""
+    """1: `A[B_X, D_Y] * W[D_Y, F] -> Out[B_X, F]`; the sum over `d` is replicated over `Y`."""
     return nx.dot(a, w, "d", overlap=overlap)
 
 
 def scattered(h: nx.NamedArray, w: nx.NamedArray, overlap: Any = True) -> nx.NamedArray:
-    """2: `Tmp[B_X, F_Y] * W2[F_Y, D] -> Out[B_X, D_Y]`; of the sum over `f` every device of `Y` keeps its part of `d`."""
+    """2: `Tmp[B_X, F_Y] * W2[F_Y, D] -> Out[B_X, D_Y]`; the sum over `f` is sharded along `d` over `Y`."""
     return nx.einsum("{b,f},{f,d}->{b,d_y:d}", h, w, overlap=overlap)
 
 
 def block(x: nx.NamedArray, w_in: nx.NamedArray, w_out: nx.NamedArray, overlap: Any = True) -> nx.NamedArray:
-    """3: `In[B_X, D_Y] * W_in[D, F_Y] * W_out[F_Y, D] -> Out[B_X, D_Y]`, with the nonlinearity that belongs between."""
+    """3: `In[B_X, D_Y] * W_in[D, F_Y] * W_out[F_Y, D] -> Out[B_X, D_Y]`, with a nonlinearity between the products."""
     h = nx.einsum("{b,d:d_y},{d,f}->{b,f}", x, w_in, overlap=overlap)
     return scattered(nx.nn.gelu(h), w_out, overlap)
 
 
-# The arguments and the result of each by their names, and what lives where. `d` is stored in parts as `d_y`.
+# The axis names of the arguments and results, and the layout. `d` is stored in shards as `d_y`.
 PROGRAMS: dict[str, tuple[Any, tuple[list[str], ...], list[str], dict[str, str]]] = {
     "all-reduce": (all_reduced, (["b", "d"], ["d", "f"]), ["b", "f"], {"b": "X", "d": "Y"}),
     "reduce-scatter": (scattered, (["b", "f"], ["f", "d"]), ["b", "d_y"], {"b": "X", "f": "Y", "d_y": "Y"}),
@@ -59,13 +60,13 @@ def mapped(name: str, mesh: Any, overlap: Any) -> Any:
 
 
 def partitioned(name: str, mesh: Any) -> Any:
-    """What `jax.jit` makes of the program without names, whose arguments and result lie as above."""
+    """The program without names under `jax.jit`, with the same shardings of arguments and result."""
     _, _, out_axes, resources = PROGRAMS[name]
     return jax.jit(PLAIN[name], out_shardings=NamedSharding(mesh, PartitionSpec(*(resources.get(axis) for axis in out_axes))))
 
 
 def arguments(name: str, mesh: Any, b: int, d: int, f: int) -> list[jax.Array]:
-    """Random arguments, placed."""
+    """Random sharded arguments."""
     _, in_axes, _, resources = PROGRAMS[name]
     sizes, rng = {"b": b, "d": d, "d_y": d, "f": f}, np.random.default_rng(0)
     arrays = []
@@ -78,7 +79,7 @@ def arguments(name: str, mesh: Any, b: int, d: int, f: int) -> list[jax.Array]:
 
 
 def compare(overlaps: dict[str, Any], b: int, d: int, f: int) -> None:
-    """Prints the figures of the programs with several kinds of overlap, and of their gradients, beside those of `jax.jit`."""
+    """Print the rows of the programs and their gradients, with each kind of overlap and with `jax.jit`."""
     mesh = make_mesh(2, 4)
     for name in PROGRAMS:
         args = arguments(name, mesh, b, d, f)
@@ -94,7 +95,7 @@ def compare(overlaps: dict[str, Any], b: int, d: int, f: int) -> None:
 
 
 def main(b: int = 512, d: int = 1024, f: int = 2048) -> None:
-    """Prints the figures."""
+    """Print the tables."""
     compare({"without overlap": False, "overlap": True}, b, d, f)
 
 

@@ -2,8 +2,8 @@
 
     python examples/worked_problems/problem_4.py
 
-A link between two devices carries data both ways at once. With `overlap="bidirectional"` blocks go around in both directions, each of
-them half as far, so that half as many steps are taken; what a device sends in all is the same.
+A link between two devices carries data in both directions at once. With `overlap="bidirectional"` blocks go around in both
+directions, each half as far, in half as many steps. The total number of bytes is the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from problem_3 import compare
 
 
 def main(b: int = 512, d: int = 1024, f: int = 2048) -> None:
-    """Prints the figures."""
+    """Print the tables."""
     compare({"in one direction": True, "in both": "bidirectional"}, b, d, f)
 
 
