@@ -21,7 +21,7 @@ from namedax.explicit_axes import install as _install_explicit_axes
 from namedax.namespaces.operators import install as _install
 from namedax.public_names import ALIASES as _ALIASES
 from namedax.public_names import homes as _homes
-from namedax.xmap import xmap as xmap
+from namedax.xmap.wrapper import xmap as xmap
 
 if _TYPE_CHECKING:  # for "go to definition" in editors; `make stubs` writes this module from the table
     from namedax.definitions import *  # noqa: F403

@@ -168,7 +168,7 @@ from namedax.ops.shape.conversion import shard as shard
 from namedax.ops.shape.rename import rename as rename
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
-from namedax.xmap import xmap as xmap
+from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str
 __all__: list[str]

@@ -290,4 +290,4 @@ if TYPE_CHECKING:
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
     from namedax.typing import checked as checked
-    from namedax.xmap import xmap as xmap
+    from namedax.xmap.wrapper import xmap as xmap

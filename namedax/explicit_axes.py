@@ -44,7 +44,7 @@ from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
 from namedax.ops.shape.rename import rename
 from namedax.resources.assignment import Assignment, partition_spec
 from namedax.resources.mesh import entry_of, is_tracked, replicated
-from namedax.xmap import xmap
+from namedax.xmap.wrapper import xmap
 
 __all__ = ["install"]
 

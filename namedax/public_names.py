@@ -75,7 +75,7 @@ NAMES: dict[str, str] = {
     "planning.planner": "plan",
     "resources.serial": "SerialLoop serial_loop",
     "typing": "checked",
-    "xmap": "xmap",
+    "xmap.wrapper": "xmap",
 }
 
 #: Second names of public functions.

@@ -28,7 +28,8 @@ from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
 from namedax.operands.pytree_leaves import data_of
 from namedax.ops.shape.conversion import order_like
-from namedax.xmap import Xmapped, xmap
+from namedax.xmap.mapped_function import Xmapped
+from namedax.xmap.wrapper import xmap
 
 __all__ = ["assert_collectives", "assert_no_gather", "assert_resources_do_not_matter"]
 

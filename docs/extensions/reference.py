@@ -34,7 +34,7 @@ def write(folder: pathlib.Path) -> None:
 
 
 def source_page(place: str) -> tuple[str, str]:
-    """The page of a source file, and the anchor of a line: of `"namedax/xmap.py:57"`."""
+    """The page of a source file, and the anchor of a line: of `"namedax/xmap/wrapper.py:57"`."""
     path, _, line = place.partition(":")
     return f"source/{path}", f"line-{line}"
 

@@ -14,7 +14,7 @@ from namedax.core.array import dims_of, is_named
 from namedax.core.names import Dims
 from namedax.errors import NamedaxError
 from namedax.operands.pytree_leaves import data_of
-from namedax.xmap import Xmapped, name_arguments
+from namedax.xmap.mapped_function import Xmapped, name_arguments
 
 __all__ = ["arguments_of"]
 

@@ -1284,7 +1284,7 @@ def pdot(
       precision: as in `jax.lax.dot_general`; by default `None`.
 
     Returns:
-      The other named axes of both, and positional axes in the order of `dot_general`: first the axes of `pos_batch`, then the
+      The other named axes of both, and positional axes in the order of `dot_general`: the axes of `pos_batch`, then the
       others of `x` and `y`.
 
     Communication: one all-reduce after the local contraction. See also `nx.einsum`.

@@ -71,29 +71,29 @@ def avg_pool(
     """Average over windows of named axes.
 
     Args:
-        x: a named array. Axes without a window are batch axes.
-        window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-          so that windows tile the axis.
-        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-          `(before, after)` for each axis, also in a dict. Padding is zero.
+      x: a named array. Axes without a window are batch axes.
+      window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+        so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+        `(before, after)` for each axis, also in a dict. Padding is zero.
       count_include_pad: if `True` (default), windows that include padding are divided by their size. If `False`, they are
         divided by the number of their elements within the axis.
-        out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-          function for axes that change their size.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+        function for axes that change their size.
 
-      Returns:
-        An array of floats. The gradient is the same as for `jax.lax.reduce_window`.
+    Returns:
+      An array of floats. The gradient is the same as for `jax.lax.reduce_window`.
 
-      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-      its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+    its mesh axes.
 
-      Raises:
-        AxisNotFoundError: `x` lacks an axis.
-        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-          over its mesh axes.
-        ArgumentTypeError: the window is not a mapping.
+    Raises:
+      AxisNotFoundError: `x` lacks an axis.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+        over its mesh axes.
+      ArgumentTypeError: the window is not a mapping.
     """
 def batch_norm(
     x: Any,
@@ -508,27 +508,27 @@ def max_pool(
     """Take the maximum over windows of named axes.
 
     Args:
-        x: a named array. Axes without a window are batch axes.
-        window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-          so that windows tile the axis.
-        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-          `(before, after)` for each axis, also in a dict. Padding never wins.
-        out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-          function for axes that change their size.
+      x: a named array. Axes without a window are batch axes.
+      window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+        so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+        `(before, after)` for each axis, also in a dict. Padding never wins.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+        function for axes that change their size.
 
-      Returns:
-        An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
+    Returns:
+      An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-      its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+    its mesh axes.
 
-      Raises:
-        AxisNotFoundError: `x` lacks an axis.
-        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-          over its mesh axes.
-        ArgumentTypeError: the window is not a mapping.
+    Raises:
+      AxisNotFoundError: `x` lacks an axis.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+        over its mesh axes.
+      ArgumentTypeError: the window is not a mapping.
     """
 @overload
 def min_pool(
@@ -552,27 +552,27 @@ def min_pool(
     """Take the minimum over windows of named axes.
 
     Args:
-        x: a named array. Axes without a window are batch axes.
-        window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-        strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-          so that windows tile the axis.
-        padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-          `(before, after)` for each axis, also in a dict. Padding never wins.
-        out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-          function for axes that change their size.
+      x: a named array. Axes without a window are batch axes.
+      window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
+        so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
+        `(before, after)` for each axis, also in a dict. Padding never wins.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
+        function for axes that change their size.
 
-      Returns:
-        An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
+    Returns:
+      An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-      Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-      windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-      its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
+    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+    its mesh axes.
 
-      Raises:
-        AxisNotFoundError: `x` lacks an axis.
-        AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-          over its mesh axes.
-        ArgumentTypeError: the window is not a mapping.
+    Raises:
+      AxisNotFoundError: `x` lacks an axis.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
+        over its mesh axes.
+      ArgumentTypeError: the window is not a mapping.
     """
 @overload
 def mish(x: NamedArray) -> NamedArray:

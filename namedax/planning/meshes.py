@@ -18,7 +18,7 @@ from namedax.errors import ArgumentError, MeshError
 from namedax.machines import Machine, measure
 from namedax.resources.mesh import any_mesh, without_mesh
 from namedax.resources.serial import LoopAxis
-from namedax.xmap import Xmapped
+from namedax.xmap.mapped_function import Xmapped
 
 __all__ = ["Meshes", "Shape", "meshes_for", "near", "shapes_for", "the_shape"]
 

@@ -32,7 +32,7 @@ from namedax.planning.result import Candidate, Plan, resources_text, seconds_tex
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
 from namedax.resources.serial import SerialLoop
-from namedax.xmap import Xmapped, dynamic_arguments
+from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
 
 __all__ = ["measured", "plan"]
 

@@ -17,7 +17,8 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.operands.pytree_leaves import data_of
 from namedax.programs import costs
-from namedax.xmap import Xmapped, static_indices, xmap
+from namedax.xmap.mapped_function import Xmapped, static_indices
+from namedax.xmap.wrapper import xmap
 
 __all__ = ["Census", "Held", "Program"]
 

@@ -43,12 +43,7 @@ ROOMS = (
     "random",
     "scipy",
     "hints",  # sentences about the functions of all rooms below, for messages
-    "lowering",  # needs operations, and no operation needs it
-    "nesting",
-    "refusals",
-    "tracebacks",
-    "call_comparison",  # compare calls of mapped functions between processes
-    "xmap",
+    "xmap",  # needs operations, and no operation needs it
     "explicit_axes",  # operations of whole arrays that JAX refuses are mapped functions
     "typing",
     "hlo",

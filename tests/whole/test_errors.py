@@ -840,4 +840,4 @@ def test_operations_are_said_to_be_where_the_model_is():
     text = f.lower(x).as_text(debug_info=True)
     assert "test_errors.py" in text
     assert "namedax/ops/" not in text
-    assert "namedax/xmap.py" not in text
+    assert "namedax/xmap/wrapper.py" not in text

@@ -16,10 +16,10 @@ def bicgstab(
       A: a linear map: a function of pytrees like `b`. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
       x0: the initial solution; by default zero.
-      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
-      atol: the absolute tolerance for the norm of the residual.
+      tol: the relative tolerance for the norm of the residual relative to the norm of `b`; by default 1e-5.
+      atol: the absolute tolerance for the norm of the residual; by default 0.
       maxiter: the maximum number of steps; by default ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that approximates its inverse.
+      M: a preconditioner: a function like `A` that approximates its inverse; by default none.
 
     Returns:
       The solution, a pytree like `b`, and `None`. Its derivative is the derivative of the exact solution, by another solve.
@@ -44,10 +44,10 @@ def cg(
       A: a linear map: a function of pytrees like `b`, Hermitian and positive definite. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
       x0: the initial solution; by default zero.
-      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
-      atol: the absolute tolerance for the norm of the residual.
+      tol: the relative tolerance for the norm of the residual relative to the norm of `b`; by default 1e-5.
+      atol: the absolute tolerance for the norm of the residual; by default 0.
       maxiter: the maximum number of steps; by default ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that approximates its inverse.
+      M: a preconditioner: a function like `A` that approximates its inverse; by default none.
 
     Returns:
       The solution, a pytree like `b`, and `None`. Its derivative is the derivative of the exact solution, by another solve.
@@ -81,11 +81,11 @@ def gmres(
       A: a linear map: a function of pytrees like `b`. For arrays without named axes, a square matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
       x0: the initial solution; by default zero.
-      tol: the relative tolerance: the norm of the residual relative to the norm of `b`.
-      atol: the absolute tolerance for the norm of the residual.
+      tol: the relative tolerance for the norm of the residual relative to the norm of `b`; by default 1e-5.
+      atol: the absolute tolerance for the norm of the residual; by default 0.
       restart: the dimension of the Krylov space, with all of its vectors kept; by default 20.
       maxiter: the maximum number of restarts; by default ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that approximates its inverse.
+      M: a preconditioner: a function like `A` that approximates its inverse; by default none.
       solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` (default) does not check.
 
     Returns:

@@ -59,7 +59,7 @@ from namedax.resources.mesh import (
 from namedax.resources.microbatches import stages_among
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.serial import LoopAxis, loops_of, on_devices
-from namedax.xmap_options import XmapOptions
+from namedax.xmap.options import XmapOptions
 
 __all__ = [
     "Argument",

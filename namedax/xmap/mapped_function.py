@@ -1,16 +1,14 @@
 """The transform `xmap`, which maps a function over named axes, and named axes over mesh axes.
 
 This module follows the stages of a call: the wrapper and its options, the conversion of arguments to named arrays, and the region.
-The region may be inside a surrounding mapped function. `namedax.lowering` then lowers the body to a program.
+The region may be inside a surrounding mapped function. `namedax.xmap.lowering` then lowers the body to a program.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-import threading
 import types
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
@@ -20,31 +18,23 @@ import numpy as np
 from jax.distributed import is_initialized as is_distributed
 from jax.sharding import Mesh, NamedSharding
 
-from namedax.call_comparison import compare_calls
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import copied, is_mapping
-from namedax.core.call_errors import checks_signature
+from namedax.core.axis_mappings import is_mapping
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.functions import set_display_source, source_of
-from namedax.core.names import is_name
 from namedax.core.region import Region, active_regions, ambient
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
-from namedax.errors import ArgumentError, AxisMappingError, AxisResourceError, AxisSizeError, MeshError, format_value
-from namedax.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
-from namedax.nesting import carried_names, check_nested
+from namedax.errors import AxisMappingError, AxisSizeError, MeshError, format_value
 from namedax.operands.argument_placement import Arrivals, check_values
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import belongs_to_jax, nmap
-from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
-from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass, skipped_passes
+from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass
 from namedax.programs.serial.stepping import virtual_mesh
-from namedax.refusals import explain_refusal, no_devices
-from namedax.resources.assignment import Assignment, check_mesh_axes, dividing, parse_resources, partition_spec
+from namedax.resources.assignment import Assignment, check_mesh_axes, dividing, partition_spec
 from namedax.resources.mesh import (
-    check_mesh,
     concrete_mesh,
     has_explicit_axes,
     is_placed,
@@ -54,110 +44,17 @@ from namedax.resources.mesh import (
     without_types,
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
-from namedax.tracebacks import shorten_traceback
-from namedax.xmap_options import Partitioning, XmapOptions
+from namedax.xmap.call_comparison import compare_calls
+from namedax.xmap.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
+from namedax.xmap.nesting import carried_names, check_nested
+from namedax.xmap.options import Partitioning, XmapOptions
+from namedax.xmap.refusals import explain_refusal, no_devices
+from namedax.xmap.tracebacks import shorten_traceback
 
-__all__ = ["Xmapped", "dynamic_arguments", "name_arguments", "static_indices", "xmap"]
-
-
-# --- the wrapper ----------------------------------------------------------------------------------------------------
-
-
-@checks_signature
-def xmap(
-    fun: Callable[..., Any],
-    in_axes: Any = None,
-    out_axes: Any = None,
-    *,
-    axis_sizes: Mapping[Hashable, int] | None = None,
-    axis_resources: Mapping[Hashable, Any] | None = None,
-    mesh: Any = None,
-    donate_argnums: int | Sequence[int] = (),
-    static_argnums: int | Sequence[int] = (),
-    partitioning: Partitioning = "manual",
-    overlap: Overlap = False,
-    passes: Sequence[Pass] = PASSES,
-    jit: bool = True,
-) -> Xmapped:
-    """Map a function over named axes, and the named axes over mesh axes.
-
-    Args:
-      fun: a function of named arrays. A function that belongs to JAX (`jnp.vdot`, a `functools.partial` of one) gets
-        positional arrays, and is lifted over all named axes, as with `nx.nmap`.
-      in_axes: a pytree prefix of axis mappings for the arguments, which name their positional axes. A mapping is a dict
-        `{0: "batch"}`, a list with one element per axis `["batch", None]`, or a list that ends with `...`. Default: `None`, for
-        arguments that are already named arrays or have no names. Mappings of keyword arguments follow in a dict after the
-        positional mappings, or take the position of their parameter. Static arguments have no mapping.
-      out_axes: a pytree prefix of axis mappings for the results, which make their named axes positional. A result that lacks
-        an axis of its mapping is broadcast along it. Default: `None`, which returns named arrays.
-      axis_sizes: sizes of axes that no argument has. Default: none.
-      axis_resources: a mesh axis or a tuple of mesh axes, major first, for every axis name to shard. Other axes are vectorized.
-        Results do not depend on it. Default: none.
-      mesh: a `jax.sharding.Mesh`. Default: the mesh of the surrounding `jax.set_mesh`. The compiler manages mesh axes that
-        `axis_resources` does not mention. An `AbstractMesh` of any size suffices for `lower`, `trace` and `eval_shape`. Axes
-        count as Explicit only under `jax.set_mesh`, or if the type of an argument has them; otherwise they count as Auto. So an
-        `AbstractMesh` without `axis_types` (Auto on JAX 0.10, Explicit on JAX 0.12) gives the same program on both.
-      donate_argnums: as in `jax.jit`. Default: none.
-      static_argnums: as in `jax.jit`. Default: none.
-      partitioning: `"manual"` (default): one `jax.shard_map`, in which namedax inserts the communication. `"auto"`: the same program on
-        global arrays, with a sharding constraint on every named value; XLA's partitioner inserts the communication.
-      overlap: the default of `overlap` for `nx.einsum` and `nx.dot` in this function. They can compute with one block while the
-        next is sent, in one direction of a ring (`True`) or in both (`"bidirectional"`). Default: `False`.
-      passes: the passes over the traced program. Default: all passes. Results do not depend on them, so leave one out to debug.
-        `"late_sums"` postpones psums where that sends fewer bytes. `"loop_casts"` sums the gradient of values that the body of a
-        loop reads over mesh axes once, after the loop. `"serial_steps"` executes an axis with an `nx.SerialLoop` in steps; without
-        it, the axis runs in one step and takes the full memory. A nested mapped function skips the passes that either function skips.
-      jit: if `False`, do not compile. If also no axis is mapped, values in the body are concrete. Default: `True`.
-
-    Returns:
-      A callable with the methods `lower`, `trace` and `eval_shape` of a `jax.jit` function. The same function object with the
-      same options gives the same callable again. As for `jax.jit`, each access of a bound method and each new `functools.partial`
-      is a different function; keep the one that you wrapped.
-
-    Raises, when called:
-      AxisMappingError: a mapping is malformed or does not match its array.
-      AxisSizeError: two arguments have different sizes for one axis name, or a size does not divide over its mesh axes.
-      AxisResourceError: `axis_resources` or `axis_sizes` contain an axis name that does not occur in the program.
-      MeshError: there is no mesh, or it lacks a mesh axis.
-      NamedAxesLeftError: a result has a named axis that is not in `out_axes`.
-      PlacementConflictError: two axes of one value are sharded over one mesh axis.
-
-    >>> import jax, jax.numpy as jnp, namedax as nx
-    >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
-    >>> def predict(w, images):
-    ...     return nx.nn.relu(nx.dot(images, w, "inputs"))
-    >>> f = nx.xmap(predict, in_axes=(["inputs", "hidden"], ["batch", "inputs"]), out_axes=["batch", "hidden"],
-    ...             axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
-    >>> f(jnp.ones((3, 6)), jnp.ones((8, 3))).sharding.spec
-    P('x', 'y')
-    """
-    if not callable(fun):
-        raise AxisMappingError(f"xmap: fun must be a function, got {format_value(fun)}.")
-    if partitioning not in ("manual", "auto"):
-        raise AxisResourceError(f"xmap: partitioning must be 'manual' or 'auto', got {format_value(partitioning)}.")
-    check_mesh(mesh, "xmap")
-    if overlap not in OVERLAPS:
-        raise ArgumentError(f"xmap: overlap must be True, False or 'bidirectional', got {format_value(overlap)}.")
-    skipped = skipped_passes(passes)
-    if in_axes is not None and isinstance(in_axes, list) and not is_mapping(in_axes):
-        in_axes = tuple(in_axes)
-    sizes, resources = _parse_sizes(axis_sizes), parse_resources(axis_resources)
-    parameters = _parameter_names(fun)
-    donated, static = _positions(donate_argnums, parameters), _positions(static_argnums, parameters)
-    options = XmapOptions(in_axes, out_axes, sizes, resources, mesh, donated, static, partitioning, overlap, skipped, jit)
-    with _wrapping:  # two threads that wrap one function get one wrapper, with its compiled program
-        shared = _shared(fun, options.key())
-        known = shared.wrapper() if shared.wrapper is not None else None
-        if known is None:
-            own = options.replace(in_axes=copied(in_axes), out_axes=copied(out_axes))  # users may change theirs
-            known = Xmapped(fun, own, parameters, shared)
-            if jit and shared.jitted is None:
-                shared.jitted = _jit(known)
-            shared.wrapper = weakref.ref(known)
-    return known
+__all__ = ["Shared", "Xmapped", "compile_mapped", "dynamic_arguments", "name_arguments", "static_indices"]
 
 
-class _Shared:
+class Shared:
     """State that all wrappers of one function with the same options share, such as the compiled programs. It outlives them.
 
     It refers to the function only through the current wrapper, so that the function and its closure can be garbage-collected.
@@ -171,71 +68,8 @@ class _Shared:
         self.wrapper: Any = None  # a weak reference
 
 
-# By the id of a function, until it is collected: options to the shared state of their wrappers, in order of last use.
-_programs: dict[int, dict[Hashable, _Shared]] = {}
-_MAX_PROGRAMS = 256
-_wrapping = threading.RLock()  # reentrant: the hash of an option may be a user's function
-
-
-def _shared(fun: Any, options: Hashable) -> _Shared:
-    """Return the shared state of an earlier wrapper of `fun` with the same options, or a new one.
-
-    The key is the function object, as in `jax.jit`. So a new bound method is a different function, because its object may have
-    changed, and so is a new `functools.partial` of equal arguments. So is a callable object whose hash has changed.
-    """
-    try:
-        key = (hash(fun), options)
-        hash(key)
-        if id(fun) not in _programs:
-            weakref.finalize(fun, _programs.pop, id(fun), None).atexit = False
-    except TypeError:  # the function is not hashable or not weakly referenceable, or an option is not hashable
-        return _Shared()
-    programs = _programs.setdefault(id(fun), {})
-    programs[key] = shared = programs.pop(key, None) or _Shared()
-    while len(programs) > _MAX_PROGRAMS:
-        programs.pop(next(iter(programs)))
-    return shared
-
-
-def _parse_sizes(axis_sizes: Mapping[Hashable, int] | None) -> dict[Hashable, int]:
-    if axis_sizes is not None and not isinstance(axis_sizes, Mapping):
-        raise AxisSizeError(
-            f"xmap: axis_sizes is {format_value(axis_sizes)}, not a dict. Write a dict from axis names to sizes, such as {{'batch': 128}}."
-        )
-    sizes: dict[Hashable, int] = {}
-    for name, size in (axis_sizes or {}).items():
-        if not is_name(name):
-            raise AxisSizeError(
-                f"xmap: axis_sizes has the key {format_value(name)}, which is not an axis name. Write axis names as keys, such as {{'batch': 128}}."
-            )
-        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0:
-            raise AxisSizeError(
-                f"xmap: axis_sizes gives {name!r} the size {format_value(size)}; a size must be a nonnegative integer."
-            )
-        sizes[name] = int(size)
-    return sizes
-
-
-def _parameter_names(fun: Any) -> tuple[str, ...] | None:
-    """Return the names of the parameters that accept positional arguments, or `None` if their number is unknown."""
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):
-        return None
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        return None
-    return tuple(p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
-
-
-def _positions(numbers: int | Sequence[int], parameters: tuple[str, ...] | None) -> tuple[int, ...]:
-    """Return argument numbers as a tuple. Negative ones count from the last parameter, even if a call passes it by keyword."""
-    given = (numbers,) if isinstance(numbers, int) else tuple(numbers)
-    if parameters is None:
-        return given
-    return tuple(i + len(parameters) if -len(parameters) <= i < 0 else i for i in given)
-
-
-def _jit(xmapped: Xmapped) -> Any:
+def compile_mapped(xmapped: Xmapped) -> Any:
+    """Wrap the calls of a mapped function in `jax.jit`."""
     shared, options = xmapped._shared, xmapped._options
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -254,7 +88,7 @@ def _jit(xmapped: Xmapped) -> Any:
 class Xmapped:
     """A function mapped over named axes; made by `xmap`."""
 
-    def __init__(self, fun: Callable[..., Any], options: XmapOptions, parameters: tuple[str, ...] | None, shared: _Shared):
+    def __init__(self, fun: Callable[..., Any], options: XmapOptions, parameters: tuple[str, ...] | None, shared: Shared):
         functools.update_wrapper(self, fun)
         self._fun = nmap(fun) if belongs_to_jax(fun) else fun
         inner = getattr(fun, "func", None)
@@ -298,7 +132,7 @@ class Xmapped:
         return f"<xmap of {self._name} with axis_resources={self._options.axis_resources}>"
 
     def _compiled_form(self) -> Any:
-        return self._shared.jitted if self._shared.jitted is not None else _jit(self)
+        return self._shared.jitted if self._shared.jitted is not None else compile_mapped(self)
 
     def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
         """Lower the function for the given arguments (arrays, or `jax.ShapeDtypeStruct`s), like `jax.jit(f).lower`.
@@ -512,21 +346,7 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         return call_user_code(xmapped._fun, *args_, **kwargs_)
 
     def call_in(region: Region, carried: frozenset[Hashable] = frozenset()) -> Call:
-        for name in sizes:
-            if name in region.resources:
-                region.block_size(name, sizes[name], "xmap", supports_padding=True)
-        tracked = xmapped._options.mesh is not None and has_explicit_axes(xmapped._options.mesh)
-        return Call(
-            function,
-            xmapped._name,
-            options,
-            arguments,
-            region,
-            xmapped._shared.program,
-            tracked,
-            source_of(xmapped._fun),
-            carried,
-        )
+        return _call_in(xmapped, function, arguments, sizes, region, carried)
 
     if outer is not None and outer.resources:
         return _run_within(xmapped, outer, sizes, resources, left_out, _given(options, arguments, outer), call_in)
@@ -565,6 +385,24 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
     if outer is not None:
         outer.seen.update(call.region.seen)
     return result
+
+
+def _call_in(
+    xmapped: Xmapped,
+    function: Callable[[list[Any]], Any],
+    arguments: list[Argument],
+    sizes: Mapping[Hashable, int],
+    region: Region,
+    carried: frozenset[Hashable],
+) -> Call:
+    """Return the call of `function`, which takes named arrays, in a region whose blocks fit the sizes."""
+    for name in sizes:
+        if name in region.resources:
+            region.block_size(name, sizes[name], "xmap", supports_padding=True)
+    options = xmapped._options
+    tracked = options.mesh is not None and has_explicit_axes(options.mesh)
+    program, source = xmapped._shared.program, source_of(xmapped._fun)
+    return Call(function, xmapped._name, options, arguments, region, program, tracked, source, carried)
 
 
 def _given(options: XmapOptions, arguments: list[Argument], outer: Region | None) -> frozenset[Hashable]:

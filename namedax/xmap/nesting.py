@@ -8,9 +8,9 @@ from typing import Any
 from namedax.core.array import dims_of
 from namedax.core.region import Region
 from namedax.errors import AxisResourceError, MeshError, SerialLoopError
-from namedax.lowering import Argument
 from namedax.resources.assignment import Assignment, check_mesh_axes
 from namedax.resources.serial import loops_of
+from namedax.xmap.lowering import Argument
 
 __all__ = ["carried_names", "check_nested"]
 
