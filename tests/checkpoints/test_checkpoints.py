@@ -413,7 +413,7 @@ def test_where_arrays_cannot_live_is_told(stored):
     fails(
         MeshError, "restore: b is requested on an AbstractMesh, {'x': 4, 'y': 2}, which has no devices.", {**types, "step": 7}
     )
-    fails(AxisResourceError, "restore: axis_resources is 'x'; write a dict", None, "x", mesh)
+    fails(AxisResourceError, "restore: axis_resources is 'x', not a dict. Write a dict", None, "x", mesh)
     fails(
         CheckpointError,
         "restore: step of like= is Odd(), of type Odd, not an array. Use an array, the type of one",

@@ -1,4 +1,4 @@
-"""Law 3 outside of mapped functions: how each operation declares that it runs on Explicit axes is right for this version of JAX.
+"""How each operation declares that it runs on Explicit axes is right for this version of JAX.
 
 An operation that declares that JAX has a rule for sharded axes is left to JAX, which raises an error if it has none. So every call of the
 reference runs on operands that are sharded over Explicit axes, and must give what it gives on one device.

@@ -270,7 +270,7 @@ MISPLACED = {
     "normal": (lambda: nx.random.normal(jax.random.key(0), (3,), ["day"]), "dtype=['day'] is no", "named_shape={'day': 3}."),
     "array": (lambda: nx.array(DATA, ["station", "day"]), "dtype=['station', 'day'] is no", "nx.named(x, ['station', 'day'])."),
     "mean": (lambda: nx.mean(X, "day", True), "dtype=True is no element type", "By name it takes keepdims=, where= too."),
-    "arange": (lambda: nx.arange(5, "day"), "stop='day' is not a number", "The name of the axis goes by keyword, axis='day'."),
+    "arange": (lambda: nx.arange(5, "day"), "stop='day' is not a number", "Pass the axis name by keyword, axis='day'."),
     "linspace": (lambda: nx.linspace(0, 1, 5, "day"), "endpoint='day' is neither True nor False", "axis='day'."),
 }
 

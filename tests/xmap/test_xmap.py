@@ -315,7 +315,7 @@ def test_axis_sizes_give_names_that_no_argument_has():
         ({"b": True}, "axis_sizes gives 'b' the size True"),
         ({"b": -1}, "axis_sizes gives 'b' the size -1"),
         ({0: 3}, "axis_sizes has the key 0, which is not an axis name"),
-        (3, "axis_sizes is 3; write a dict"),
+        (3, "axis_sizes is 3, not a dict. Write a dict"),
     ],
 )
 def test_sizes_that_are_none(sizes, message):
