@@ -254,8 +254,10 @@ def show_names(names: Iterable[Hashable]) -> str:
 def format_value(value: Any) -> str:
     """A value that a user gave as messages show it: an array by its type and never by its values, and a list, tuple or dict by its entries.
 
-    >>> shown("k"), shown([np.ones((2, 3), np.float32), None]), shown({"w": np.arange(3, dtype=np.int32)})
-    ("'k'", '[f32[2,3], None]', "{'w': i32[3]}")
+    >>> format_value("k"), format_value([np.ones((2, 3), np.float32), None])
+    ("'k'", '[f32[2,3], None]')
+    >>> format_value({"w": np.arange(3, dtype=np.int32)})
+    "{'w': i32[3]}"
     """
     if hasattr(type(value), "_type_text"):  # a named array
         return str(value._type_text())
