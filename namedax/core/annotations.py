@@ -1,8 +1,9 @@
-"""What functions take and return, as annotations say it.
+"""Type annotations of arguments and results.
 
-A result without any name is a plain `jax.Array` (law 6), so most results are an `Array`, which is either. Where all names of the arguments
-stay, a function says `LikeArguments`: a `NamedArray` if one of its arrays is one. To Python and to mypy the two are the same; the stubs
-(`tools/stubs.py`) make overloads of the second.
+A result without named axes is a plain `jax.Array` (law 6), so most results are an `Array`, which is
+either. A function that keeps all names of its arguments returns `LikeArguments`: a `NamedArray` if
+one of its arrays is one. Python and mypy treat the two as the same type. The stubs
+(`tools/stubs.py`) turn the second into overloads.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from namedax.core.array import NamedArray
 
 __all__ = ["Array", "ArrayLike", "Axis", "LikeArguments"]
 
-#: A result: named, or plain where no name is left.
+#: A result: a `NamedArray`, or a plain array if no named axis is left.
 Array: TypeAlias = NamedArray | jax.Array
 #: A result that has all names of the array arguments.
 LikeArguments: TypeAlias = NamedArray | jax.Array
-#: An operand: named, or whatever JAX takes for an array.
+#: An operand: a `NamedArray`, or anything that JAX accepts as an array.
 ArrayLike: TypeAlias = NamedArray | jax.typing.ArrayLike
-#: A position, a name, a sequence or set of both, `None` for all positional axes, `...` for all axes.
+#: A position, an axis name, a sequence or set of both, `None` for all positional axes, or `...` for
+#: all axes.
 Axis: TypeAlias = Hashable | Sequence[Hashable] | AbstractSet[Hashable] | ValuesView[Hashable]

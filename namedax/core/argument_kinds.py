@@ -1,7 +1,8 @@
 """Compare the arguments of a failed call with the kinds of its parameters.
 
-A call that succeeds pays nothing. After a failure each argument is compared with its parameter, by the annotation and by the name. An argument of
-another kind is an error that shows it, in the place of the error of whatever operation happened to receive it first.
+A call that succeeds pays nothing. After a failure, each argument is compared with its parameter, by
+annotation and by name. An argument of another kind raises an error that shows it. That error
+replaces the error of the operation that happened to receive the argument first.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from namedax.errors import ArgumentTypeError, ArrayAttributeError, NamedaxError,
 
 __all__ = ["check_function", "is_explained", "refuse_kinds"]
 
-#: Errors of Python and of JAX that an argument of a wrong kind may end in.
+#: Errors of Python and JAX that an argument of a wrong kind can cause.
 _ERRORS = (TypeError, ValueError, LookupError, AttributeError, AssertionError, ArithmeticError)
 
 
@@ -32,7 +33,7 @@ def is_explained(error: BaseException) -> bool:
 
 
 def check_function(op: str, what: str, value: Any) -> None:
-    """Raise if an argument that has to be a function is not callable.
+    """Raise if an argument that must be a function is not callable.
 
     Raises:
       ArgumentTypeError: it is not.
@@ -68,7 +69,8 @@ def refuse_kinds(op: str, signature: inspect.Signature, given: Mapping[str, Any]
                 continue
             what = f"the argument {format_value(one)}" if several else f"{name}={format_value(one)}"
             raise ArgumentTypeError(f"{op}: {what} is not {kind}.{usage(op)}") from error
-    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):  # JAX has no class for it
+    # JAX has no class for it
+    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):
         _refuse_unhashable(op, given, error)
 
 
@@ -80,19 +82,19 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             if _is_array(value) and name not in _OPTIONS:
                 continue
             raise ArgumentTypeError(
-                f"{op}: {name}={format_value(value)} cannot be hashed, and is an option of the compiled program. Give a number, a string or a tuple."
+                f"{op}: {name}={format_value(value)} is an option of the compiled program and cannot be hashed. Give a number, a string or a tuple."
             ) from error
 
 
 def _safely(fits: Callable[[Any], bool], value: Any) -> bool:
-    """Return False if a value does not fit, or if an object of others fails when it is looked at."""
+    """Return `fits(value)`, or False if an object of another library raises during the check."""
     try:
         return fits(value)
     except Exception:
         return False
 
 
-# --- kinds: a predicate is true of everything that some function with such a parameter may take -----------------------
+# --- kinds: a predicate accepts everything that some function with such a parameter may take ---
 
 
 def _is_array(value: Any) -> bool:
@@ -148,7 +150,7 @@ def _is_hashable(value: Any) -> bool:
 
 
 def _is_dtype(value: Any) -> bool:
-    if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # of random keys
+    if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # random keys
         return True
     if isinstance(value, type) and issubclass(value, np.generic):  # a class of dtypes, such as jnp.floating
         return True
@@ -196,9 +198,9 @@ _BY_NAME: dict[str, _Kind] = {
     "mesh": ("a mesh", _is_mesh),
     "shape": _SIZE,
 }
-# Options of JAX's functions, which may not be arrays.
+# Options of JAX's functions, which cannot be arrays.
 _OPTIONS = frozenset("axis dtype out_sharding keepdims".split())
-# Of parameters that are annotated as `Any`: an operation may take a tree there.
+# Names of parameters annotated as `Any` that may take a pytree.
 _ARRAYS = frozenset("x y a b m v arr data operand logits labels indices weights query value lhs rhs q".split())
 
 _BY_ANNOTATION: dict[str, _Kind] = {
@@ -223,12 +225,12 @@ _BY_BEGINNING: dict[str, _Kind] = {
     "DType": _DTYPE,
     "Sequence[": ("a list or tuple", _is_iterable),
     "Iterable[": ("a list or tuple", _is_iterable),
-    "jax.Array | numpy.ndarray | numpy.bool": _ARRAY,  # as JAX writes `ArrayLike` out
+    "jax.Array | numpy.ndarray | numpy.bool": _ARRAY,  # JAX expands `ArrayLike` to this
 }
 
 
 def _kind_of(parameter: inspect.Parameter) -> _Kind:
-    """The kind of a parameter; its predicate is `None` if nothing is known."""
+    """Return the kind of a parameter; its predicate is `None` if nothing is known."""
     if parameter.name in _BY_NAME:
         return _or_default(parameter, _BY_NAME[parameter.name])
     annotation = parameter.annotation
@@ -238,7 +240,7 @@ def _kind_of(parameter: inspect.Parameter) -> _Kind:
         return _or_default(parameter, _BY_ANNOTATION[text])
     for beginning, kind in _BY_BEGINNING.items():
         if text.startswith(beginning):
-            # A union of a function or a dict with something else takes that too.
+            # A union of a function or a dict with another type accepts that type too.
             return _UNKNOWN if " | " in text.rpartition("]")[2] and kind is not _ARRAY else _or_default(parameter, kind)
     if text in ("Any", "_empty", "object") and parameter.name in _ARRAYS:
         return _or_default(parameter, _TREE)
@@ -246,7 +248,7 @@ def _kind_of(parameter: inspect.Parameter) -> _Kind:
 
 
 def _or_default(parameter: inspect.Parameter, kind: _Kind) -> _Kind:
-    """A kind, besides which `None` is taken where a parameter says so."""
+    """Return a kind that also accepts `None` if the parameter does."""
     what, fits = kind
     if fits is None or not (parameter.default is None or "None" in str(parameter.annotation)):
         return kind

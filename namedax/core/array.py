@@ -1,8 +1,9 @@
-"""The array: one `jax.Array` whose dimensions may have names.
+"""The named array: one `jax.Array` whose dimensions may have names.
 
-A `NamedArray` holds `data` and `dims`, one entry of `dims` per dimension of `data`: an axis name, or `None` for a positional
-axis. It is immutable. This module knows only what an array *is*: how it shows itself is in `display`, that it is a pytree with
-one leaf in `namedax.operands.pytree`, and its operators and methods come from `namedax.namespaces.operators`.
+A `NamedArray` holds `data` and `dims`, one entry of `dims` per dimension of `data`: an axis name,
+or `None` for a positional axis. It is immutable. This module defines only the array itself.
+`display` formats it, `namedax.operands.pytree` registers it as a pytree with one leaf, and
+`namedax.namespaces.operators` adds its operators and methods.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ __all__ = [
 
 
 class _ArrayType(type):
-    # JAX's functions say of an argument that they do not take which type it has, and this is the only place where one can say more.
+    # JAX's functions print the type of an argument that they reject. Only this text can add a
+    # remedy.
     def __repr__(cls) -> str:
         return (
             f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call nx.numpy's, or nx.nmap(function); and where trees differ "
@@ -64,7 +66,8 @@ class _ArrayType(type):
 
 
 if TYPE_CHECKING:
-    # The operators and methods, which `namedax.namespaces.operators` hangs on the class: a stub without a module (`make stubs`).
+    # `namedax.namespaces.operators` adds the operators and methods to the class. For type checkers
+    # they are in a stub without a module (`make stubs`).
     from namedax.core.methods import Methods
 else:
 
@@ -73,16 +76,17 @@ else:
 
 
 class BlockInfo:
-    """The origin of an array that was made in a mapped body, and other forms of it that have been computed there.
+    """The origin of an array that was made in a mapped body, and its cached forms.
 
-    They are valid in the trace that the array was made in, and in no other: a form from an inner trace would outlive it.
+    They are valid only in the trace that made the array. A form from an inner trace would escape
+    that trace.
 
     Attributes:
       trace: the trace.
-      region: the region, along whose names the data are blocks.
-      form: the varying form of an array that was gathered (`namedax.core.variance`), or `None`.
-      casts: the data cast to vary over more mesh axes, by these axes.
-      computed: what operations have computed from the array, by the operation and its arguments.
+      region: the region; the data are blocks along its names.
+      form: the varying form of a gathered array (`namedax.core.variance`), or `None`.
+      casts: the data cast to varying over more mesh axes, by these axes.
+      computed: results that operations have computed from the array, by operation and arguments.
     """
 
     __slots__ = ("casts", "computed", "form", "region", "trace")
@@ -95,18 +99,21 @@ class BlockInfo:
 
 
 class Parts:
-    """What an array holds. An array is made as one of these, whose parts can be set, and then becomes a `NamedArray`."""
+    """The fields of an array.
+
+    A new array is a `Parts`, whose fields can be set, and then becomes a `NamedArray`.
+    """
 
     __slots__ = ("__weakref__", "_block", "_data", "_dims", "_tail")
 
     _data: Any
     _dims: Dims
-    _tail: Dims  # the dims from the first named one on, which a pytree keeps
+    _tail: Dims  # the dims from the first named one on; a pytree keeps these
     _block: BlockInfo | None
 
 
 class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
-    """An array some of whose axes have names. Immutable.
+    """An array with named and positional axes. Immutable.
 
     Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This constructor is the raw
     form: inside a mapped body `data` is the block of this device.
@@ -127,8 +134,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy's operators leave the work to ours
-    __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as it is for jax.Array
+    __array_ufunc__ = None  # NumPy's operators defer to ours
+    __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as for jax.Array
 
     def __init__(self, data: Any, dims: Dims):
         if isinstance(data, NamedArray):
@@ -152,11 +159,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            # An array that comes out of a pytree counts its dimensions when somebody asks for its dims, and one that has never been in
-            # a pytree looks for its tail when it gets into one.
+            # An array that comes out of a pytree computes its dims on first access. An array that
+            # has never been in a pytree computes its tail when it enters one.
             if name == "_dims":
                 tail = _get_tail(self)
-                # What JAX puts in the place of an array may have any shape, or none.
+                # JAX may put an object of any shape, or of none, in the place of an array.
                 shape = self._data.shape if isinstance(self._data, (jax.core.Tracer, jax.Array)) else shape_of(self._data) or ()
                 _set_dims(self, (None,) * (len(shape) - len(tail)) + tail)
                 return self._dims
@@ -164,27 +171,29 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 _set_tail(self, tail_of(_get_dims(self)))
                 return self._tail
             if name == "encoding":
-                # By this attribute xarray's operators recognize an operand with dims. They take all others by position, so that
-                # `DataArray - x` would hold an outer difference. No later call could detect that, and an AttributeError would be swallowed.
+                # xarray's operators recognize an operand with dims by this attribute. They take all
+                # others by position, so `DataArray - x` would be an outer difference. No later call
+                # could detect that, and xarray would swallow an AttributeError.
                 raise ArgumentTypeError(
                     f"encoding: {type_text(self)} is not an operand of xarray, whose operators would take it by position. Convert the "
                     "other operand first, nx.from_xarray(other), or this one with nx.to_xarray(x)."
                 )
-            if name.startswith("_"):  # protocols, for which many ask
+            if name.startswith("_"):  # protocols, which many libraries probe
                 raise ArrayAttributeError(f"{name}: a NamedArray has no such attribute.", name=name, obj=self)
-            names = self._names  # which an array that is not made yet lacks
-            if hasattr(NamedArray, name):  # what its data lack: JAX puts other things into a tree than arrays
+            names = self._names  # absent from an array that is not complete yet
+            # its data lack the attribute: JAX puts objects other than arrays into a tree
+            if hasattr(NamedArray, name):
                 raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)
             remedy = hints().attribute(name, names)
             instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
             try:
                 text = type_text(self)
-            except PositionalAxisError:  # its data do not fit, which is not what was asked
+            except PositionalAxisError:  # its data do not fit, which is another error
                 text = "NamedArray"
             raise ArrayAttributeError(f"{name}: {text} has no attribute {name!r}. {instead}", name=name, obj=self)
 
         def __setitem__(self, index: Any, value: Any) -> None:
-            # Not for type checkers, to which an array that has it can be changed.
+            # Hidden from type checkers: a class with this method would count as mutable.
             refuse_assignment(self, index, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -206,7 +215,10 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     @property
     def data(self) -> jax.Array:
-        """The underlying `jax.Array`, in the physical order of `dims`. In a mapped body: the block of this device."""
+        """The underlying `jax.Array`, in the physical order of `dims`.
+
+        In a mapped body it is the block of this device.
+        """
         data: jax.Array = self._data
         return data
 
@@ -217,23 +229,23 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Sizes of the positional axes; those of names are in `named_shape`."""
+        """Sizes of the positional axes; `named_shape` has those of the named axes."""
         dims = positions(self, "shape")
         return tuple(n for n, dim in zip(self._data.shape, dims, strict=True) if dim is None)
 
     @property
     def ndim(self) -> int:
-        """The number of positional axes; `len(x.dims)` is that of all."""
+        """The number of positional axes; `len(x.dims)` counts all axes."""
         return self._dims.count(None)
 
     @property
     def size(self) -> int:
-        """The product of the sizes of the positional axes; `nx.size(x, ...)` is that of all."""
+        """Product of the sizes of the positional axes; `nx.size(x, ...)` counts all elements."""
         return math.prod(self.shape)
 
     @property
     def named_shape(self) -> Mapping[Hashable, int]:
-        """Global size of every named axis, also inside of a mapped body."""
+        """Global size of every named axis, inside a mapped body too."""
         return _SizesOfBlocks(self) if escaped_blocks else self._sizes
 
     @property
@@ -246,17 +258,17 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     @property
     def dtype(self) -> Any:
-        """The element type."""
+        """The dtype of the data."""
         return self._data.dtype
 
     @property
     def weak_type(self) -> bool:
-        """Whether the element type gives way to that of the other operand (as of a Python scalar)."""
-        return getattr(self._data, "weak_type", False)  # arrays of random keys have no such type
+        """True if the dtype gives way to that of the other operand, as for a Python scalar."""
+        return getattr(self._data, "weak_type", False)  # arrays of random keys have no weak type
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements over all axes, global sizes."""
+        """Bytes of all elements over all axes, from global sizes."""
         return int(self.dtype.itemsize) * self.size * math.prod(self.named_shape.values())
 
     @property
@@ -269,14 +281,18 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         """The sharding of `data`."""
         return self._data.sharding
 
-    # --- as Python and NumPy see it ---------------------------------------------------------------------------------
+    # --- conversions and protocols of Python and NumPy
+    # ---------------------------------------------
 
     @property
     def _names(self) -> list[Hashable]:
         return [dim for dim in self._dims if dim is not None]
 
     def _nameless(self, what: str, remedy: Callable[[list[Hashable]], str] = for_positions) -> Any:
-        """The data of an array without names, for what knows none; `remedy` says for its names what to write instead."""
+        """Return the data of an array without names, for functions that take no names.
+
+        `remedy` returns the remedy of the error for the array's names.
+        """
         if names := self._names:
             raise NamedAxesLeftError(
                 f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. {remedy(names)}"
@@ -284,7 +300,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        also = " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
+        also = " jnp.asarray and NumPy's functions need one too; nx and nx.numpy take names."
         return np.array(self._nameless("np.asarray", lambda names: for_positions(names) + also), dtype=dtype, copy=copy)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -310,11 +326,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return str(self) if not form else format(self._nameless("format()", functools.partial(for_a_format, form)), form)
 
     def item(self) -> Any:
-        """The single element of an array without names, as a Python scalar."""
+        """Return the single element of an array without names as a Python scalar."""
         return self._nameless("item()", for_a_number).item()
 
     def tolist(self) -> Any:
-        """The elements of an array without names, as nested lists of Python scalars."""
+        """Return the elements of an array without names as nested lists of Python scalars."""
         return self._nameless("tolist()").tolist()
 
     def __contains__(self, value: Any) -> bool:
@@ -328,13 +344,13 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return self.shape[0]
 
     def block_until_ready(self) -> NamedArray:
-        """Waits until the values are computed, and returns the array."""
+        """Wait until the values are computed, and return the array."""
         self._data.block_until_ready()
         return self
 
 
 def refuse_assignment(array: NamedArray, index: Any, value: Any) -> NoReturn:
-    """Raises where entries are to be set in place, with the update that is meant.
+    """Raise the error for an in-place assignment; its remedy is the equivalent `.at[...]` update.
 
     Raises:
       ArgumentTypeError: always.
@@ -346,13 +362,16 @@ def refuse_assignment(array: NamedArray, index: Any, value: Any) -> NoReturn:
     where = repr(index) if isinstance(index, Mapping) else ", ".join(map(index_text, parts))
     what = repr(value) if isinstance(value, (bool, int, float, complex)) else "..."
     raise ArgumentTypeError(
-        f"setitem: {type_text(array)} is immutable, and its entries cannot be set. Write x = x.at[{where}].set({what}), which makes a "
+        f"setitem: {type_text(array)} is immutable, and its elements cannot be set. Write x = x.at[{where}].set({what}), which makes a "
         "new array."
     )
 
 
 class _SizesOfBlocks(Mapping[Hashable, int]):
-    """The sizes of an array that may be a block which JAX has put together after its body: those of names that are mapped there are refused."""
+    """The sizes of an array that may be a block from a body that JAX has left.
+
+    The size of a name that is mapped in that body raises an error.
+    """
 
     def __init__(self, array: NamedArray):
         self._data, self._sizes = array._data, array._sizes
@@ -384,17 +403,20 @@ def _new_block(region: Region | None) -> BlockInfo | None:
 
 
 def origin_of(array: NamedArray) -> Region | None:
-    """The region in which `array` was made, along whose names its data are blocks; `None` where they are whole (`is_global`)."""
+    """Return the region in which `array` was made; its data are blocks along the region's names.
+
+    The result is `None` if the data are global (`is_global`).
+    """
     return None if array._block is None else array._block.region
 
 
 def is_global(array: NamedArray) -> bool:
-    """Whether the data of `array` is whole: it was made outside of every mapped body with local blocks."""
+    """Return True if `array` has global data: it was made outside every body with local blocks."""
     return array._block is None
 
 
 def make(data: Any, dims: Dims) -> NamedArray:
-    """A `NamedArray` of global data, without any check; `dims` must be a valid tuple."""
+    """Return a `NamedArray` of global data without any check; `dims` must be a valid tuple."""
     parts: Any = Parts()
     parts._data = data
     parts._dims = dims
@@ -405,7 +427,11 @@ def make(data: Any, dims: Dims) -> NamedArray:
 
 
 def make_block(data: Any, dims: Dims, region: Region) -> NamedArray:
-    """`make_in_region` where `region` is ambient, whose values are blocks. Every result of an operation comes here, so it is written out."""
+    """Return a `NamedArray` of a block, as `make_in_region` does where `region` is ambient.
+
+    `region` must be a region whose values are blocks. Every result of an operation takes this path,
+    so the code is inlined.
+    """
     parts: Any = Parts()
     parts._data = data
     parts._dims = dims
@@ -416,7 +442,7 @@ def make_block(data: Any, dims: Dims, region: Region) -> NamedArray:
 
 
 def tail_of(dims: Dims) -> Dims:
-    """Dims from the first named one on."""
+    """Return the dims from the first named one on."""
     for i, dim in enumerate(dims):
         if dim is not None:
             return dims[i:]
@@ -424,12 +450,12 @@ def tail_of(dims: Dims) -> Dims:
 
 
 def make_in_region(data: Any, dims: Dims) -> NamedArray:
-    """Like `make`, but inside of a mapped body `data` is the block of this device.
+    """Return a `NamedArray`; inside a mapped body, `data` is the block of this device.
 
-    There the array can also remember other forms of its data (`namedax.core.variance`).
+    There the array can also cache other forms of its data (`namedax.core.variance`).
 
-    It remembers them for the trace that it was made in, and for no other: a form that was computed in an inner trace would
-    outlive it.
+    The cache is valid only in the trace that made the array. A form from an inner trace would
+    escape that trace.
     """
     array = make(data, dims)
     if active_regions:
@@ -438,7 +464,7 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
 
 
 def make_blocks(datas: Iterable[Any], all_dims: Iterable[Dims], region: Region) -> list[NamedArray]:
-    """`make_in_region` for many at once, where `region` is ambient."""
+    """Return many `NamedArray`s, as `make_in_region` does where `region` is ambient."""
     arrays = list(map(make, datas, all_dims))
     if region.manual:
         trace = get_opaque_trace_state()
@@ -448,7 +474,7 @@ def make_blocks(datas: Iterable[Any], all_dims: Iterable[Dims], region: Region) 
 
 
 def dims_of(value: Any) -> Dims:
-    """The dims of anything that can be an operand; an array without names has positional axes only.
+    """Return the dims of any operand; an array without names has positional axes only.
 
     >>> dims_of(1.0), dims_of(np.zeros((2, 3))), dims_of(NamedArray([1, 2], ("k",)))
     ((), (None, None), ('k',))
@@ -459,24 +485,30 @@ def dims_of(value: Any) -> Dims:
 
 
 def positions(array: NamedArray, op: str) -> Dims:
-    """The dims of `array`, checked against its data: a raw JAX transform may have stripped a named axis, or put names inside."""
+    """Return the dims of `array`, checked against its data.
+
+    A raw JAX transformation may have removed a named axis, or put a named array inside another one.
+    """
     if type(array._data) is NamedArray:
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds a named array, {type_text(array._data)}, as its data. A function of trees "
-            "(jax.tree.map) sees the data of each array without its names, and combined it with an array that has names. Give it "
-            "is_leaf=lambda x: isinstance(x, nx.NamedArray), and it sees the named arrays."
+            "(jax.tree.map) sees the data of each array without its names, and combined it with a named array. Pass "
+            "is_leaf=lambda x: isinstance(x, nx.NamedArray), so that it sees the named arrays."
         )
     if len(array._dims) != len(array._data.shape):
         raise PositionalAxisError(
             f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw JAX transform (jax.vmap, "
-            "lax.scan, jax.tree.map) has removed an axis that has a name, or one that stands behind a named one. Move the "
+            "lax.scan, jax.tree.map) has removed a named axis, or one behind a named axis. Move the "
             "positional axis to the front first, or use nx.nmap, which takes names."
         )
     return array._dims
 
 
 def as_array(x: Any, op: str = "") -> Any:
-    """`x` as an array: a named one as it is, all else as JAX has it. A name, which is none, is an error of `op`."""
+    """Return `x` as an array: a named array unchanged, anything else as JAX converts it.
+
+    An axis name is not an array and raises an error of `op`.
+    """
     if type(x) is NamedArray:
         return x
     if isinstance(x, jax.Array):
@@ -485,5 +517,6 @@ def as_array(x: Any, op: str = "") -> Any:
     return as_jax(op or "an operation", x)
 
 
-#: Whether a leaf is a named array: `isinstance` as a function of the leaf, for `is_leaf` of tree functions, which ask it of every node.
+#: Return True if a leaf is a named array. Tree functions call it as `is_leaf` for every node, so it
+#: is `isinstance` as a plain function of the leaf.
 is_named: Callable[[Any], bool] = NamedArray.__instancecheck__

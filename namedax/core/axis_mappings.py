@@ -1,8 +1,9 @@
-"""The notation for axis mappings: which positional axes of an array have which names.
+"""Axis mappings: the notation for the names of the positional axes of an array.
 
-A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, a list `["batch", None, "k"]` with one entry per axis
-(it asserts the rank), or a list `["batch", ...]` that mentions the first axes only. `nx.named`, `nx.positional` and the
-`in_axes` and `out_axes` of `nx.xmap` take it, and pytrees of it.
+A mapping is a dict `{0: "batch", 2: "k"}` from positions to names, or a list `["batch", None, "k"]`
+with one entry per axis, which asserts the rank. A list `["batch", ...]` names the first axes only.
+`nx.named`, `nx.positional`, and the `in_axes` and `out_axes` of `nx.xmap` take mappings and pytrees
+of them.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from namedax.errors import AxisMappingError, format_value, usage
 
 __all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "said"]
 
-# What messages call an array, or a function that says so: most arrays are in no message.
+# The text for an array in messages, or a function that returns it: most arrays appear in no
+# message.
 What = str | Callable[[], str]
 
 
 def said(what: What) -> str:
-    """The words for an array in a message."""
+    """Return the text for an array in a message."""
     return what if isinstance(what, str) else what()
 
 
@@ -35,7 +37,7 @@ class AxisMapping(Record):
     """A parsed axis mapping.
 
     Attributes:
-      names: pairs of a position (0 or more) and the name that stands there, by position.
+      names: pairs of a position (0 or more) and its axis name, by position.
       rank: the number of axes that the mapping asserts, or `None` if it names some axes only.
       text: the mapping as the user wrote it.
     """
@@ -45,15 +47,15 @@ class AxisMapping(Record):
     text: str
 
     def place(self, ndim: int, op: str, what: What) -> Dims:
-        """The dims of an array of `ndim` dimensions, with `None` where the mapping names nothing.
+        """Return the dims of an array of `ndim` dimensions; unnamed axes are `None`.
 
         Args:
-          ndim: the number of dimensions, of which positions count.
+          ndim: the number of dimensions that positions count.
           op: the operation, for messages.
           what: the array, for messages (`"argument 'x' of shape (3, 4)"`).
 
         Raises:
-          AxisMappingError: the rank is not the asserted one, or a position is out of range.
+          AxisMappingError: the rank differs from the asserted one, or a position is out of range.
         """
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
@@ -71,14 +73,15 @@ class AxisMapping(Record):
 
 
 def is_mapping(value: Any) -> bool:
-    """Whether `value` is one axis mapping (otherwise it is a container of mappings, or a mistake).
+    """Return True if `value` is one axis mapping, not a container of mappings or a mistake.
 
     >>> [is_mapping(v) for v in (["batch", ...], [], {0: "b"}, {}, [["b"], ["c"]], {"x": ["b"]}, ("b",))]
     [True, True, True, True, False, False, False]
     """
     if isinstance(value, AxisMapping):
         return True
-    if isinstance(value, dict):  # one with keys of both kinds is a mistake, which parsing explains
+    # a dict with keys of both kinds is a mistake, which parsing reports
+    if isinstance(value, dict):
         return not value or any(isinstance(key, (int, np.integer)) for key in value)
     if isinstance(value, list):
         return all(entry is None or entry is ... or is_name(entry) or isinstance(entry, int) for entry in value)
@@ -86,15 +89,16 @@ def is_mapping(value: Any) -> bool:
 
 
 def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
-    """Parses one axis mapping.
+    """Parse one axis mapping.
 
     Args:
-      value: a dict from positions to names, or a list of names, `None` and at most one `...`, which stands last.
+      value: a dict from positions to names, or a list of names, `None` and at most one `...`, which
+        must be last.
       op: the operation, for messages.
-      within: the pytree of axis mappings in which it stands, for messages.
+      within: the pytree of axis mappings that contains `value`, for messages.
 
     Raises:
-      AxisMappingError: it is none of these, a position is negative, or a name appears twice.
+      AxisMappingError: `value` is none of these, a position is negative, or a name appears twice.
 
     >>> parse_mapping(["batch", None, "k"], "nx.named").names
     ((0, 'batch'), (2, 'k'))
@@ -126,7 +130,7 @@ _USUAL = frozenset({str, int, NoneType, EllipsisType})
 
 
 def _what_was_meant(value: Any, op: str, within: Any) -> str:
-    """A sentence on what was likely meant by `value`, which is no axis mapping, in the tree `within`; or the empty string."""
+    """Return a remedy for `value`, which is not an axis mapping, in the tree `within`; or ""."""
     if isinstance(value, PartitionSpec):
         axis = next((entry for entry in value if entry is not None), "x")
         return f" A PartitionSpec has mesh axes; write names, and {{'name': {axis!r}}} in axis_resources."
@@ -151,7 +155,11 @@ def _what_was_meant(value: Any, op: str, within: Any) -> str:
 
 
 def _turned(value: Any, within: Any) -> dict[int, Hashable]:
-    """From positions to names, where `value` is a position, or a size, behind a name somewhere in `within`; of anything else nothing."""
+    """Return a mapping from positions to names for a dict from names to positions or sizes.
+
+    The dict is somewhere in `within` and contains `value`. The result is empty if there is no such
+    dict.
+    """
     if isinstance(within, (tuple, list)):
         return next((turned for entry in within if (turned := _turned(value, entry))), {})
     if not isinstance(within, Mapping) or not all(
@@ -169,7 +177,7 @@ def _turned(value: Any, within: Any) -> dict[int, Hashable]:
 def _check_name(name: Any, text: str, op: str) -> Any:
     if not is_name(name):
         raise AxisMappingError(
-            f"{op}: {format_value(name)} in the axis mapping {text} is not an axis name; names are any hashable values but integers, None "
+            f"{op}: {format_value(name)} in the axis mapping {text} is not an axis name; a name is any hashable value except integers, None "
             "and '...'."
         )
     check_name(name, op)
@@ -217,7 +225,10 @@ class _Frozen:
 
 
 def freeze(axes: Any, what: str) -> Hashable:
-    """A tree of axis mappings as a value that equals every other one that says the same; `what` is its name, for messages."""
+    """Return a tree of axis mappings as a hashable value, equal to that of every equivalent tree.
+
+    `what` is its name in messages.
+    """
 
     def leaf(node: Any) -> Any:
         return None if node is None else parse_mapping(node, f"xmap, {what}", axes)
@@ -227,5 +238,8 @@ def freeze(axes: Any, what: str) -> Hashable:
 
 
 def copied(axes: Any) -> Any:
-    """A tree of axis mappings as it is now: a list or dict that its owner changes later would not fit what was compiled."""
+    """Copy a tree of axis mappings.
+
+    A list or dict that its owner changes later would not match the compiled program.
+    """
     return jax.tree.map(lambda node: copy.copy(node) if is_mapping(node) else node, axes, is_leaf=is_mapping)

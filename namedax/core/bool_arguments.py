@@ -1,6 +1,7 @@
-"""Arguments that are a yes or a no: what is neither is refused before Python takes it for a yes, as it does of every word and list.
+"""Validate boolean arguments.
 
-Which parameters these are the function itself says, by the annotation `bool`. A call without any of them pays nothing.
+Python treats every string and list as true, so a value that is not a boolean is rejected first. The
+annotation `bool` marks these parameters of a function. A call without any of them pays nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ __all__ = ["Flags", "check_flags", "flags_of"]
 
 
 class Flags(Record):
-    """The parameters of a function that are a yes or a no.
+    """The boolean parameters of a function.
 
     Attributes:
-      defaults: what each is if it is left out, by name.
-      places: where those stand that may be given by position.
-      names: all of them.
-      first: how many arguments by position have none of them.
-      axis: how many arguments by position do not say the axis; 0 where the function takes none by keyword.
+      defaults: their defaults, by name.
+      places: the positions of those that may be given by position.
+      names: the names of all of them.
+      first: the number of leading positional arguments that are not boolean.
+      axis: the number of positional arguments before `axis`; 0 if the function has no keyword
+        `axis`.
     """
 
     defaults: Mapping[str, Any]
@@ -41,7 +43,7 @@ _NONE = Flags({}, {}, frozenset(), sys.maxsize, 0)
 
 
 def flags_of(function: Callable[..., Any]) -> Flags:
-    """Those of a function, without its decorators."""
+    """Return the boolean parameters of a function, without its decorators."""
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
@@ -61,10 +63,10 @@ def flags_of(function: Callable[..., Any]) -> Flags:
 
 
 def check_flags(op: str, flags: Flags, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raises where one of them is given and is neither a yes nor a no.
+    """Raise if a boolean parameter is given a value that is not boolean.
 
     Raises:
-      ArgumentTypeError: it is a word, a list, an array with axes, or another object.
+      ArgumentTypeError: the value is a string, a list, an array with axes, or another object.
     """
     given = {name: args[place] for place, name in flags.places.items() if place < len(args)}
     for name, value in (given | {name: kwargs[name] for name in flags.names if name in kwargs}).items():
@@ -73,5 +75,5 @@ def check_flags(op: str, flags: Flags, args: tuple[Any, ...], kwargs: Mapping[st
         if (value is None and not flags.defaults[name]) or (getattr(value, "ndim", None) == 0 and not hasattr(value, "dims")):
             continue
         may_be_axis = type(value) is str and "axis" not in kwargs and len(args) <= flags.axis
-        remedy = f" The name of the axis goes by keyword, axis={format_value(value)}." if may_be_axis else ""
+        remedy = f" Pass the axis name by keyword: axis={format_value(value)}." if may_be_axis else ""
         raise ArgumentTypeError(f"{op}: {name}={format_value(value)} is neither True nor False.{remedy}")

@@ -1,6 +1,7 @@
-"""Calls that a function does not take: which arguments it has is said.
+"""Error messages for calls that do not match a signature.
 
-Python's own words count positions. Where a call fails it is compared with the signature; a call that succeeds pays nothing.
+Python's own messages count positions. A call that fails is compared with the signature; a call that
+succeeds pays nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 def refuse_miscall(
     op: str, called: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
 ) -> None:
-    """Raise if a call has failed because the function has no such arguments, needs more of them, or takes other kinds of them.
+    """Raise if a call failed because its arguments do not match the function.
+
+    The function may lack a parameter, require more arguments, or take arguments of other kinds.
 
     Args:
       op: the operation.
       called: the function, or its signature.
-      args: what it was called with.
-      kwargs: likewise, by keyword.
-      error: with which the call has failed.
+      args: the positional arguments of the call.
+      kwargs: the keyword arguments of the call.
+      error: the error of the call.
 
     Raises:
-      ArgumentTypeError: the arguments are not those of the function, or one is not of the kind of its parameter.
+      ArgumentTypeError: the arguments do not match the signature, or one is not of the kind of its
+        parameter.
     """
     if not is_explained(error):
         return
@@ -45,8 +49,9 @@ def refuse_miscall(
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as reason:
-        words = str(error).partition("() ")[2] or str(reason)  # Python's own, where the call itself has failed
-        words = words.partition(". Did you mean")[0]  # Python 3.13 suggests too
+        # Python's own message, if the call itself failed
+        words = str(error).partition("() ")[2] or str(reason)
+        words = words.partition(". Did you mean")[0]  # Python 3.13 adds suggestions
         raise ArgumentTypeError(
             f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
         ) from None
@@ -55,14 +60,17 @@ def refuse_miscall(
 
 
 def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool) -> None:
-    """Raises where what stands in the place of an element type is none: the names of axes, or a truth value that belongs to another argument."""
+    """Raise if the `dtype` argument is not a dtype.
+
+    It may be axis names, or a boolean that belongs to another parameter.
+    """
     dtype: Any = given.get("dtype")
     if not isinstance(dtype, (str, bool, int, list, tuple)) or (isinstance(dtype, str) and not sizes_by_name):
-        return  # a word that is misspelt is said by NumPy
+        return  # NumPy reports a misspelled string
     try:
         np.dtype(dtype)  # type: ignore[arg-type]
         return
-    except (TypeError, ValueError):  # of text that is not valid Unicode
+    except (TypeError, ValueError):  # text that is not valid Unicode
         pass
     names = [dtype] if isinstance(dtype, str) else list(dtype) if isinstance(dtype, (list, tuple)) else []
     names = names if all(isinstance(name, str) for name in names) else []
@@ -72,17 +80,17 @@ def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping
         shape = given.get("shape", ())
         sizes = list(shape) if isinstance(shape, (list, tuple)) else [shape]
         sizes = sizes if len(sizes) == len(names) else [8] * len(names)
-        remedy = f" Names stand with their sizes, as in named_shape={dict(zip(names, sizes, strict=True))!r}."
+        remedy = f" Give names with their sizes: named_shape={dict(zip(names, sizes, strict=True))!r}."
     else:
         remedy = f" To name the axes of an array write nx.named(x, {format_value(names)})."
-    raise ArgumentTypeError(f"{op}: dtype={format_value(dtype)} is no element type.{usage(op)}{remedy}") from None
+    raise ArgumentTypeError(f"{op}: dtype={format_value(dtype)} is not a dtype.{usage(op)}{remedy}") from None
 
 
 def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-    """The arguments of a call by parameter.
+    """Return the arguments of a call by parameter.
 
     Raises:
-      ArgumentTypeError: they are not those of the function.
+      ArgumentTypeError: they do not match the signature.
     """
     try:
         return signature.bind(*args, **kwargs)
@@ -92,18 +100,19 @@ def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Ma
 
 
 def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`function(*args, **kwargs)`, where it may be a call that the function does not take."""
+    """Return `function(*args, **kwargs)`; explain an error from wrong arguments."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
         home = function.__module__.split(".")[1:2]
-        space = f"{home[0]}." if home in (["checkpoints"], ["hlo"]) else ""  # whose functions have names of others
+        # other functions of namedax have the same names
+        space = f"{home[0]}." if home in (["checkpoints"], ["hlo"]) else ""
         refuse_miscall(f"{space}{function.__name__}", function, args, kwargs, error)
         raise
 
 
 def checks_signature(function: F) -> F:
-    """`function`, whose miscalls are said in words, for what is no operation on arrays."""
+    """Wrap a function that is not an operation so that it explains wrong arguments."""
     flags = flags_of(function)
 
     @functools.wraps(function)
@@ -116,17 +125,17 @@ def checks_signature(function: F) -> F:
 
 
 def _of_names(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Where names are given one by one: the list, or the dict, that they stand in."""
+    """Return a remedy for names that were given one by one: the list or dict to write."""
     unknown = {key: value for key, value in kwargs.items() if key not in signature.parameters and type(value) is int}
     if "named_shape" in signature.parameters and unknown:
-        return f" Sizes by name are one dict, named_shape={unknown!r}."
+        return f" Give sizes by name as one dict: named_shape={unknown!r}."
     if op != "named":
         return ""
     names = [arg for arg in args[1:] if isinstance(arg, str)] or [*unknown] or ["batch", "k"]
-    return f" The names are one list, an entry for each axis, as in nx.named(array, {names!r})."
+    return f" Give the names as one list with an entry per axis: nx.named(array, {names!r})."
 
 
-# Words of others for arguments.
+# Names of arguments in other libraries.
 _CALLED = {
     **dict.fromkeys(("dim", "dims", "axes", "axis_name", "normalized_shape"), "axis"),
     **dict.fromkeys(("gamma", "weight", "gain"), "scale"),
@@ -140,34 +149,35 @@ _CALLED = {
 
 
 def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
-    """What else the function takes, and what others call it."""
+    """Return the other keyword parameters of the function, and suggestions for unknown ones."""
     has = signature.parameters
     if {"in_axes", "axis_resources"} <= has.keys() and (said := _of_xmap(has, kwargs)):
         return said
     more = [f"{p.name}=" for p in has.values() if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name != "axis"]
     called = [_CALLED[word] if _CALLED.get(word) in has else closest(word, has) for word in kwargs if word not in has]
     hints = "".join(f" Did you mean {word}=?" for word in called if word is not None)
-    by_name = f" By name it takes {', '.join(more)} too." if more else ""
+    by_name = f" It also takes the keywords {', '.join(more)}." if more else ""
     return by_name + hints
 
 
-_SPECS = "A PartitionSpec has mesh axes: names stand in {}_axes=, and where they live in axis_resources={{'name': 'x'}}."
+_SPECS = "A PartitionSpec has mesh axes: write axis names in {}_axes=, and their mesh axes in axis_resources={{'name': 'x'}}."
 _STATIC = "Give the positions, {}_argnums=."
-# What `jax.shard_map`, `jax.jit`, `jax.vmap`, the old xmap and Haliax take, and xmap does not.
+# Options of `jax.shard_map`, `jax.jit`, `jax.vmap`, the old xmap and Haliax that xmap does not
+# have.
 _NOT_OF_XMAP = {
     **dict.fromkeys(("in_specs", "in_shardings"), _SPECS.format("in")),
     **dict.fromkeys(("out_specs", "out_shardings"), _SPECS.format("out")),
-    **dict.fromkeys(("check_vma", "check_rep"), "What is replicated is always checked; leave it out."),
-    **dict.fromkeys(("backend", "devices", "device"), "The devices are those of mesh=."),
-    "axis_name": "The names of axes stand in in_axes=, as in in_axes=['batch'].",
-    "axis_names": "The mesh axes that are used are those in axis_resources={'name': 'x'}.",
+    **dict.fromkeys(("check_vma", "check_rep"), "Replication is always checked; remove this option."),
+    **dict.fromkeys(("backend", "devices", "device"), "The mesh determines the devices: pass mesh=."),
+    "axis_name": "Write axis names in in_axes=, as in in_axes=['batch'].",
+    "axis_names": "The mesh axes in use are those in axis_resources={'name': 'x'}.",
     **dict.fromkeys(("axis_mapping", "axis_mappings", "mapping"), "Did you mean axis_resources=?"),
     **{f"{word}_argnames": _STATIC.format(word) for word in ("donate", "static")},
 }
 
 
 def _of_xmap(has: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> str:
-    """What is to be written in the place of words of others for options of `xmap`, or of a decorator with arguments."""
+    """Return remedies for options that `xmap` lacks, or for a decorator with arguments."""
     said = dict.fromkeys(_NOT_OF_XMAP[word] for word in kwargs if word not in has and word in _NOT_OF_XMAP)
     if kwargs and "fun" in has and "fun" not in kwargs and not said and kwargs.keys() <= has.keys():
         return " As a decorator with options: @functools.partial(nx.xmap, in_axes=...)."

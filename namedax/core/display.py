@@ -1,8 +1,8 @@
-"""How a named array shows itself: its type in a line, `repr`, and the displays of IPython and treescope.
+"""Text and rich displays of named arrays: the one-line type, `repr`, IPython and treescope.
 
-Nothing here fails or computes where there are no values: under a trace, after donation, and for values on other processes, only
-the type is shown. Neither library is imported before it asks. `NamedArray` is a `Shown`, so the array has its printer, and the
-printer depends on no array.
+Displays never fail and never compute missing values. Under a trace, after donation, and for values
+on other processes they show only the type. IPython and treescope are imported only when they
+display an array. `NamedArray` derives from `Shown`, so this module does not depend on the array.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ __all__ = ["Shown", "positional_type_text", "shown_placements", "treescope_adapt
 
 
 class Shown:
-    """An array that shows itself: `NamedArray`, as far as its displays see it."""
+    """The base class of `NamedArray` that implements its displays."""
 
     __slots__ = ()
 
-    # ruff: disable[D102] (their docstrings are with the array)
+    # ruff: disable[D102] (the array has their docstrings)
     if TYPE_CHECKING:
 
         @property
@@ -57,18 +57,19 @@ class Shown:
             return f"NamedArray({type_text(self)}, values on other processes)"
         if unreduced := _unreduced_over(data):
             return f"NamedArray({type_text(self)}, {unreduced})"
-        if jnp.issubdtype(data.dtype, jax.dtypes.extended):  # random keys, which NumPy does not know
+        # random keys, which NumPy does not support
+        if jnp.issubdtype(data.dtype, jax.dtypes.extended):
             data = jax.random.key_data(data)
         values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
         dims = ", ".join("_" if dim is None else escaped(str(dim)) for dim in self.dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
     def _type_text(self) -> str:
-        # What `errors.format_value`, which knows no arrays, asks.
+        # `errors.format_value` calls this, since it does not import arrays.
         return type_text(self)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """IPython's plain display: `repr`, its values indented below the type, wherever the array stands."""
+        """Print the array for IPython: `repr`, with its values indented below the type."""
         head, *lines = repr(self).split("\n")
         with printer.group(2):
             printer.text(head)
@@ -78,7 +79,8 @@ class Shown:
 
     @property
     def _repr_html_(self) -> Callable[[], str]:
-        # A property, so that treescope, which looks at the class and has a rendering of its own, does not show this one too.
+        # A property, because treescope inspects the class and has its own rendering: it would show
+        # this one too.
         return lambda: _to_html(self)
 
     def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
@@ -89,7 +91,10 @@ class Shown:
 
 
 def _unreduced_over(data: Any) -> str:
-    """The mesh axes over which an array is unreduced, as text: its values are sums over devices that are not taken yet."""
+    """Return the mesh axes over which an array is unreduced, as text.
+
+    Its values are partial sums that are not yet reduced over devices.
+    """
     axes = sorted(data.sharding.spec.unreduced) if isinstance(data.sharding, NamedSharding) else ()
     return f"unreduced over {', '.join(map(repr, axes))}" if axes else ""
 
@@ -102,7 +107,7 @@ def _mesh_axes_text(axes: tuple[str, ...]) -> str:
 
 
 def shown_placements(value: Shown) -> list[tuple[str, ...]]:
-    """The mesh axes of every dimension as they are shown: by the region's assignment, or as the data are sharded."""
+    """Return the mesh axes of every dimension, from the region's layout or the data's sharding."""
     data: Any = value.data
     dims, region = value.dims, ambient()
     if region is not None and region.resources:
@@ -115,7 +120,9 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
 
 
 def positional_type_text(value: Shown) -> str:
-    """What a function sees that is vectorised over all names of the array: its element type and positional shape.
+    """Return the type without named axes: dtype and positional shape.
+
+    A function that is vectorized over all names of the array gets this type.
 
     >>> import namedax as nx
     >>> positional_type_text(nx.NamedArray(jnp.zeros((5, 20)), (None, "batch")))
@@ -125,21 +132,24 @@ def positional_type_text(value: Shown) -> str:
 
 
 def type_text(value: Any) -> str:
-    """The type of an array as `repr` shows it: element type, positional shape, named shape with the placement.
+    """Return the type of an array as `repr` shows it.
+
+    The text has the dtype, the positional shape, and the named shape with its sharding.
 
     >>> import namedax as nx
     >>> type_text(nx.NamedArray(jnp.zeros((5, 20, 7)), (None, "batch", "k")))
     'f32[5]{batch:20, k:7}'
     """
     if not isinstance(value, Shown):
-        # A Python number that went through jax.checkpoint has an element type and no shape.
+        # A Python number that went through jax.checkpoint has a dtype and no shape.
         own = shape_of(value) if not isinstance(value, (int, float, complex)) else () if hasattr(value, "dtype") else None
         return format_value(value) if own is None else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
     data: Any = value.data
     dims = value.dims
-    of_data = None if isinstance(data, Shown) else shape_of(data)  # a named array's is that of its positions
+    # the shape of a named array covers its positional axes only
+    of_data = None if isinstance(data, Shown) else shape_of(data)
     if of_data is None or len(of_data) != len(dims):
-        return f"{format_value(data)} with the axes {dims}, which do not fit"
+        return f"{format_value(data)} with axes {dims} that do not fit"
     specs = shown_placements(value)
     shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(of_data, dims, specs, strict=True) if dim is None)
     sizes = value._sizes
@@ -151,12 +161,14 @@ def type_text(value: Any) -> str:
 
 # --- values, and IPython's displays -----------------------------------------------------------------------------------
 
-# Larger arrays are not copied to the host only to be shown.
+# Larger arrays are not copied to the host for display.
 _MOST_ELEMENTS = 10_000_000
 
 
 def index_text(part: Any) -> str:
-    """One part of an index as a user writes it: `2:5` for a slice, and `mask` or `index` for an array.
+    """Return one part of an index as a user writes it.
+
+    A slice is `2:5`; an array is `mask` or `index`.
 
     >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ..., np.arange(3))]
     ["'month'", '3', '2:5', '::2', '...', 'index']
@@ -172,7 +184,7 @@ def index_text(part: Any) -> str:
 
 
 def _values(array: Shown) -> np.ndarray | None:
-    """The values on this host, or `None` if there are none, or too many."""
+    """Return the values on this host, or `None` if there are none, or too many."""
     data: Any = array.data
     if isinstance(data, jax.core.Tracer) or not isinstance(data, jax.Array):
         return None
@@ -184,7 +196,7 @@ def _values(array: Shown) -> np.ndarray | None:
 
 
 def _state(array: Shown) -> str:
-    """Why there are no values to show."""
+    """Return the reason why there are no values to show."""
     data: Any = array.data
     if isinstance(data, jax.core.Tracer):
         return "traced"
@@ -198,7 +210,7 @@ def _state(array: Shown) -> str:
 
 
 def _statistics(values: np.ndarray) -> str:
-    """Mean, deviation and range of numbers, for a line."""
+    """Return the mean, deviation and range of numbers, in one line."""
     if values.size == 0:
         return "empty"
     if values.dtype == np.bool_:
@@ -211,7 +223,7 @@ def _statistics(values: np.ndarray) -> str:
     finite = wide[np.isfinite(wide)]
     parts = []
     if finite.size:
-        # Scaled, so that the largest numbers of a type have a mean.
+        # Scaled, so that the mean of the largest numbers of a dtype does not overflow.
         scale = float(np.abs(finite).max()) or 1.0
         mean, deviation = (finite / scale).mean() * scale, (finite / scale).std() * scale
         parts.append(f"mean {mean:.4g}, std {deviation:.4g}, from {finite.min():.4g} to {finite.max():.4g}")
@@ -230,7 +242,7 @@ def _values_text(array: Shown) -> str:
 
 
 def _to_html(array: Shown) -> str:
-    """IPython's rich display: the type, a table of the axes with their placement, and the values."""
+    """Return IPython's rich display: type, table of axes with their sharding, and values."""
     kind = html.escape(type_text(array))
     rows = "".join(
         "<tr>"
@@ -245,7 +257,10 @@ def _to_html(array: Shown) -> str:
 
 
 def _axes(array: Shown) -> list[tuple[str, int, str]]:
-    """Name (or position), size and mesh axes of every axis; nothing if the dims do not fit the data."""
+    """Return the name (or position), size and mesh axes of every axis.
+
+    The list is empty if the dims do not fit the data.
+    """
     dims = array.dims
     shape = shape_of(array.data) or ()
     if len(shape) != len(dims):
@@ -267,11 +282,12 @@ def _axes(array: Shown) -> list[tuple[str, int, str]]:
 
 
 def _treescope_rendering(array: Shown, path: str | None) -> Any:
-    """The array in a tree: one line with its type and a summary; with the values as well where it stands alone."""
+    """Render the array in a tree: a line with its type and a summary, expandable to values."""
     from treescope import rendering_parts as parts
     from treescope import type_registries
 
-    # Without this, an array that occurs twice would be marked as shared, as if changing it were possible.
+    # Without this, treescope would mark an array that occurs twice as shared, as if it were
+    # mutable.
     type_registries.IMMUTABLE_TYPES_REGISTRY.setdefault(type(array), True)
     text = parts.text(f"NamedArray {type_text(array)}, {_summary(array)}")
     lines = _values_text(array)
@@ -291,7 +307,7 @@ def _treescope_rendering(array: Shown, path: str | None) -> Any:
 
 
 def _mask(mask: Any, array: Shown) -> np.ndarray:
-    """A mask, broadcast to the array: positional axes from the right, names by name.
+    """Broadcast a mask to the array: positional axes from the right, named axes by name.
 
     Raises:
       NamedAxesLeftError: the mask has an axis that the array lacks.
@@ -316,18 +332,18 @@ def _mask(mask: Any, array: Shown) -> np.ndarray:
 
 
 def _labels(dims: Dims) -> list[Hashable]:
-    """Dims with every positional axis numbered from the right, by integers, which are not names."""
+    """Return the dims with positional axes numbered from the right, by negative integers."""
     numbers = iter(range(-dims.count(None), 0))
     return [next(numbers) if dim is None else dim for dim in dims]
 
 
 @functools.cache
 def treescope_adapter() -> Any:
-    """What treescope draws named arrays with."""
+    """Return the adapter with which treescope draws named arrays."""
     from treescope import ndarray_adapters as adapters
 
     class Adapter(adapters.NDArrayAdapter):  # type: ignore[misc, unused-ignore]
-        """Shows named axes by their names, and positional ones by their positions."""
+        """An adapter that shows named axes by name and positional axes by position."""
 
         def get_axis_info_for_array_data(self, array: Shown) -> tuple[Any, ...]:
             positions = iter(range(len(array.dims)))
@@ -344,7 +360,7 @@ def treescope_adapter() -> Any:
             for axis, edge in enumerate(edge_items_per_axis):
                 if edge is not None:
                     n = values.shape[axis]
-                    # The element in the middle stands for all that are left out.
+                    # The element in the middle represents all omitted ones.
                     kept = [*range(edge), edge, *range(n - edge, n)]
                     values, visible = values.take(kept, axis), visible.take(kept, axis)
                     middle = [slice(None)] * visible.ndim

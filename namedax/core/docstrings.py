@@ -1,4 +1,7 @@
-"""Docstrings that are put together from parts, which Python 3.13 has unindented where they were written as docstrings."""
+"""Join docstrings from parts.
+
+Python 3.13 has unindented the parts that were written as docstrings.
+"""
 
 from __future__ import annotations
 

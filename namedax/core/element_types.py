@@ -1,4 +1,7 @@
-"""Element types that this package chooses, whatever `jax_numpy_dtype_promotion` says of those that a user mixes; and their values."""
+"""Dtypes that this package chooses, independent of `jax_numpy_dtype_promotion`, and their values.
+
+That option governs only the dtypes that a user mixes.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,18 @@ __all__ = [
 ]
 
 
-# NumPy's scalars and arrays: of what is neither, types and values are JAX's.
+# NumPy's scalars and arrays. For everything else the dtypes and values come from JAX.
 NUMPY = (np.ndarray, np.generic)
 
 
 def check_numbers(op: str, value: Any) -> None:
-    """Raises where NumPy's 64-bit numbers do not fit into JAX's types for them, and would be others: without 64-bit types these have 32 bits.
+    """Raise if NumPy's 64-bit numbers do not fit into JAX's dtypes and would change.
+
+    Without 64-bit types JAX holds them in 32 bits.
 
     Raises:
-      ArgumentError: `value` is an array or number of NumPy that has such integers, or finite numbers that would be infinite.
+      ArgumentError: `value` is an array or number of NumPy with integers that do not fit, or with
+        finite numbers that would become infinite.
     """
     if not isinstance(value, NUMPY) or value.dtype.itemsize < 8 or value.dtype.kind not in "iufc" or not value.size:
         return
@@ -41,12 +47,12 @@ def check_numbers(op: str, value: Any) -> None:
     low, high = int(value.min()), int(value.max())
     if low < kept.min or high > kept.max:
         they = (
-            f"{low} is an integer"
+            f"the integer {low} does not fit"
             if value.ndim == 0
             else f"the integers of {format_value(np.asarray(value))} are from {low} to {high}"
         )
         raise ArgumentError(
-            f"{op}: {they}, and JAX holds those from {kept.min} to {kept.max} while 64-bit types are off. {_WIDER}"
+            f"{op}: {they}; JAX holds integers from {kept.min} to {kept.max} while 64-bit types are off. {_WIDER}"
         )
 
 
@@ -54,24 +60,21 @@ def _check_finite(op: str, value: Any) -> None:
     parts = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
     limit = float(np.finfo(np.float32).max)
     for part in parts:
-        # NaN is left out; the entries are looked at one by one only where there is a large one, which may be infinite.
+        # fmax and fmin skip NaN. Elements are inspected one by one only if one is large, since it
+        # may be infinite.
         if np.fmax.reduce(part, axis=None) <= limit and np.fmin.reduce(part, axis=None) >= -limit:
             continue
         with np.errstate(over="ignore"):
             lost = np.isfinite(part) & np.isinf(part.astype(np.float32))
         if lost.any():
-            they = (
-                f"{value.item()!r} is a number"
-                if value.ndim == 0
-                else f"there are numbers in {format_value(np.asarray(value))} that are"
-            )
+            they = f"{value.item()!r} is a number" if value.ndim == 0 else f"{format_value(np.asarray(value))} has numbers"
             raise ArgumentError(
-                f"{op}: {they} beyond {limit:.3g}, the largest that JAX holds while 64-bit types are off; it would be infinite. {_WIDER}"
+                f"{op}: {they} beyond {limit:.3g}, the largest that JAX holds while 64-bit types are off; it would become infinite. {_WIDER}"
             )
 
 
 def refuse_overflow(op: str, arguments: Any) -> None:
-    """Raises where JAX has refused one of Python's integers among the arguments, a tree, that does not fit into its type.
+    """Raise if a Python integer in the arguments, a pytree, overflows its dtype.
 
     Raises:
       ArgumentError: there is one.
@@ -83,16 +86,16 @@ def refuse_overflow(op: str, arguments: Any) -> None:
 
 
 def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
-    """Raises where an integer that is cast to the type of an array, with which it is filled, would be another one there.
+    """Raise if casting an integer to the dtype of the array that it fills would change it.
 
     Args:
       op: the operation.
       what: the argument.
-      value: all but an integer, of Python or of NumPy, is let through.
-      dtype: the type; default: that which JAX gives the number.
+      value: the value; only integers of Python or NumPy are checked.
+      dtype: the dtype; default: the one that JAX gives the number.
 
     Raises:
-      ArgumentError: it would.
+      ArgumentError: the cast would change it.
     """
     check_numbers(op, value)
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
@@ -107,30 +110,31 @@ def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
 
 def _beyond(value: int, info: Any) -> str:
     is_default = info.dtype == jnp.int32 and jax.dtypes.canonicalize_dtype(np.int64) == jnp.int32
-    wider = f" while 64-bit types are off. {_WIDER}" if is_default else ". Give the array a type that holds it."
-    return f"{value} is beyond the integers of {info.dtype}, those from {info.min} to {info.max}{wider}"
+    wider = f" while 64-bit types are off. {_WIDER}" if is_default else ". Give the array a dtype that holds it."
+    return f"{value} is out of range for {info.dtype}, from {info.min} to {info.max}{wider}"
 
 
-_WIDER = "Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by array.astype('float32')."
+_WIDER = "Enable them with jax.config.update('jax_enable_x64', True), or change the dtype or the unit, as by array.astype('float32')."
 
 
 _NUMBERS = {
-    **dict.fromkeys("Mm", "Dates are numbers counted from one of them, as by (x - x[0]).astype(int)."),
-    **dict.fromkeys("SU", "Words are numbers of a list of them, words, x = np.unique(x, return_inverse=True)."),
+    **dict.fromkeys("Mm", "Convert dates to numbers, as by (x - x[0]).astype(int)."),
+    **dict.fromkeys("SU", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."),
 }
 
 
 def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
-    """`jnp.asarray(value, dtype)`, or `jnp.array` with its options, for numbers that JAX's types hold.
+    """Return `jnp.asarray(value, dtype)`, or `jnp.array` with options, after checks.
 
     Raises:
-      ArgumentError: they do not (`check_numbers`), in a list too.
-      ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not have; an array with dims of another library.
+      ArgumentError: numbers do not fit into JAX's dtypes (`check_numbers`), in a list too.
+      ArgumentTypeError: dates, text, objects and records of NumPy, which JAX does not support; an
+        array with dims of another library.
     """
     if isinstance(value, NUMPY) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
-        remedy = _NUMBERS.get(value.dtype.kind, "Make an array of numbers of it first, as by x.astype(float).")
+        remedy = _NUMBERS.get(value.dtype.kind, "Convert it to numbers first, as by x.astype(float).")
         raise ArgumentTypeError(
-            f"{op}: the element type {value.dtype} of {format_value(np.asarray(value))} is none of JAX's. {remedy}"
+            f"{op}: the dtype {value.dtype} of {format_value(np.asarray(value))} is not supported by JAX. {remedy}"
         )
     refuse_foreign(op, value)
     if dtype is None:
@@ -142,7 +146,7 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
 
 
 def common_type(*values: Any) -> Any:
-    """The element type that JAX's standard promotion gives arrays and types together, under strict promotion too.
+    """Return the dtype of JAX's standard promotion, under strict promotion too.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.numpy_dtype_promotion("strict"):
@@ -153,24 +157,24 @@ def common_type(*values: Any) -> Any:
         return jnp.result_type(*values)
 
 
-# Of these a mean has the same type. Of others it depends on JAX's configuration.
+# A mean keeps these dtypes. For others the result depends on JAX's configuration.
 _OWN = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
 def inexact_type(dtype: Any) -> Any:
-    """The floating-point type in which JAX computes a mean of values of type `dtype`."""
+    """Return the floating-point dtype in which JAX computes a mean of values of type `dtype`."""
     if dtype in _OWN:
         return dtype
     return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
 
 
 def as_inexact(data: Any) -> Any:
-    """`data`, an array, named or not; its values as floats if they are integers or truth values."""
+    """Return an array, named or not, with integers and booleans converted to floats."""
     return data.astype(inexact_type(data.dtype))
 
 
 def beyond(dtype: Any) -> Any:
-    """What `jnp` gives for an index out of range, in an array of type `dtype`."""
+    """Return the value that `jnp` gives for an index out of range, in an array of type `dtype`."""
     if jnp.issubdtype(dtype, jnp.inexact):
         return jnp.asarray(jnp.nan, dtype)
     if dtype == jnp.bool_:
@@ -180,7 +184,11 @@ def beyond(dtype: Any) -> Any:
 
 
 def extreme(dtype: Any, largest: bool) -> Any:
-    """The value that no other exceeds in a maximum (if `largest`), or falls below in a minimum: what such a reduction of nothing begins with."""
+    """Return the initial value of a maximum (if `largest`) or a minimum.
+
+    No other value is below it in a maximum, or above it in a minimum, so it is the reduction of no
+    elements.
+    """
     sign = -1 if largest else 1
     if jnp.issubdtype(dtype, jnp.complexfloating):
         return np.asarray(complex(sign * np.inf, sign * np.inf), dtype)
@@ -196,7 +204,9 @@ def extreme(dtype: Any, largest: bool) -> Any:
 
 
 def has_infinity(dtype: Any) -> bool:
-    """Return True if the floating-point type `dtype` represents infinity; several of 8 bits and fewer do not.
+    """Return True if the floating-point type `dtype` represents infinity.
+
+    Several types of 8 bits and fewer do not.
 
     >>> import jax.numpy as jnp
     >>> has_infinity(jnp.float8_e5m2), has_infinity(jnp.float8_e4m3fn)
@@ -206,7 +216,9 @@ def has_infinity(dtype: Any) -> bool:
 
 
 def additive_identity(dtype: Any) -> Any:
-    """The scalar that changes no number to which it is added: of floats it is -0.0, since -0.0 + 0.0 is 0.0.
+    """Return the scalar that changes no number to which it is added.
+
+    For floats it is -0.0, since -0.0 + 0.0 is 0.0.
 
     >>> import jax.numpy as jnp
     >>> float(additive_identity(jnp.float32)), int(additive_identity(jnp.int32))
@@ -219,17 +231,21 @@ def additive_identity(dtype: Any) -> Any:
 
 
 def weak_as(data: Any, like: Any) -> Any:
-    """`data`, weakly typed where `like`, an array or the type of one, is.
+    """Return `data`, weakly typed if `like`, an array or the type of one, is.
 
-    A weak type gives way to what it meets, so that what becomes of `data` has another element type without it: whether an array of
-    Python's numbers keeps it must not depend on how an operation is done where a name is sharded.
+    A weak type gives way to the dtype of the other operand, so it affects the dtypes of later
+    results. Whether an array of Python numbers keeps it must not depend on how an operation runs on
+    a sharded axis.
     """
     if not getattr(like, "weak_type", False) or data.weak_type or data.dtype != like.dtype:
         return data
-    # JAX's own functions make weak types of Python's numbers only.
+    # JAX's own functions create weak types from Python numbers only.
     return convert_element_type_p.bind(data, new_dtype=data.dtype, weak_type=True, sharding=None)
 
 
 def to_type(x: Any, dtype: Any) -> Any:
-    """`x`, an array, named or not, with elements of type `dtype`. One that has it stays weakly typed if it is, which `astype` undoes."""
+    """Cast an array, named or not, to `dtype`.
+
+    An array that already has this dtype stays weakly typed, unlike with `astype`.
+    """
     return x if x.dtype == dtype else x.astype(dtype)

@@ -1,9 +1,10 @@
 """Choose how an operation runs on arrays that are sharded over Explicit mesh axes.
 
-On such a mesh axis the sharding is part of a value's type, and JAX (0.10 to 0.12) has no rule for many operations along a sharded
-axis. Each operation declares what JAX supports (`Explicit`), and the types of its operands decide before the call: it runs as JAX
-has it, or as a mapped function of its own. The latter is in `namedax.explicit_axes`, which maps functions and so stands above all
-operations; it is installed here, where operations can reach it.
+On such a mesh axis the sharding is part of a value's type, and JAX (0.10 to 0.12) lacks a rule for
+many operations along a sharded axis. Each operation declares what JAX supports (`Explicit`), and
+the types of its operands decide before the call. It runs directly in JAX, or as a mapped function.
+`namedax.explicit_axes` implements the latter. That module maps functions and is above all
+operations, so it is installed here, where operations can reach it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ Entries = tuple[tuple[Hashable, tuple[str, ...]], ...]
 
 
 class Explicit(enum.Enum):
-    """Kinds of operations, by what JAX supports on axes that are sharded over Explicit mesh axes."""
+    """Kinds of operations, by JAX's support for axes that are sharded over Explicit mesh axes."""
 
     #: JAX has a rule for every axis.
     AS_JAX = enum.auto()
-    #: JAX has a rule where all operands have the same sharding.
+    #: JAX has a rule if all operands have the same sharding.
     ALIGNED = enum.auto()
-    #: JAX has a rule where every sharded axis is kept: the axes that the operation reduces, reorders or indexes are not sharded.
+    #: JAX has a rule if every sharded axis is kept: the axes that the operation reduces, reorders
+    #: or indexes are not sharded.
     KEPT = enum.auto()
     #: JAX lacks a rule for some kept axes too, so the operation runs as a mapped function.
     MAPPED = enum.auto()
@@ -48,7 +50,10 @@ def install(run: Callable[..., Any]) -> None:
 
 
 def may_fall_back(args: Iterable[Any]) -> bool:
-    """Return True if an operand is on a mesh with Explicit axes. Lists and tuples of operands are searched too."""
+    """Return True if an operand is on a mesh with Explicit axes.
+
+    Lists and tuples of operands are searched too.
+    """
     for arg in args:
         kind = type(arg)
         if kind is NamedArray:
@@ -62,7 +67,10 @@ def may_fall_back(args: Iterable[Any]) -> bool:
 
 
 def sharding_by_name(operand: NamedArray) -> Entries:
-    """Return the Explicit mesh axes of each sharded axis of an array, by name; `None` stands for positional axes."""
+    """Return the Explicit mesh axes of each sharded axis of an array, by name.
+
+    `None` stands for positional axes.
+    """
     sharding: Any = jax.typeof(operand._data).sharding
     if not isinstance(sharding, NamedSharding):
         return ()
@@ -96,7 +104,7 @@ def needs_fallback(rule: Explicit, axes: Callable[[], Any], operands: Sequence[A
 
 
 def _conflict(shardings: Iterable[Entries]) -> bool:
-    """Return True if a name is sharded in two ways, or a mesh axis shards two names."""
+    """Return True if a name has two shardings, or a mesh axis shards two names."""
     by_name: dict[Hashable, tuple[str, ...]] = {}
     by_mesh_axis: dict[str, Hashable] = {}
     for entries in shardings:
@@ -118,17 +126,17 @@ def run_fallback(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> tuple[Any] | None:
-    """Return the result of `function(*args, **kwargs)` as a mapped function; `None` if JAX runs it as it is.
+    """Return the result of `function(*args, **kwargs)`, mapped; `None` if JAX can run it.
 
-    Eagerly, operations that may create constants run in the context of the mesh, which JAX requires.
+    Eager operations that may create constants run in the context of the mesh, which JAX requires.
 
     Args:
       rule: the declaration of the operation.
       op: the operation, for messages.
       axes: returns the axes that the operation reduces, reorders or indexes.
       function: the operation without this check. It has no side effects, so it can be called again.
-      args: of the function.
-      kwargs: likewise.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
 
     Raises:
       PlacementConflictError: the shardings of the operands contradict one another.
@@ -143,20 +151,20 @@ def explain_call(
 ) -> None:
     """Raise an error that shows the wrong argument of a call, if one of the arguments is wrong.
 
-    An operation may be part of another one, whose arguments are those that users have written. Then the outer one explains
-    the error again, from the error that the inner one has explained.
+    An operation may be part of another one, whose arguments the user wrote. Then the outer one
+    explains the error again, from the original error.
 
     Args:
       op: the operation.
       function: the function, with its signature.
-      args: its arguments.
-      kwargs: likewise.
-      error: the error that it has raised.
+      args: its positional arguments.
+      kwargs: its keyword arguments.
+      error: the error that the call raised.
 
     Raises:
       ArgumentError: an integer does not fit into its dtype.
-      ArgumentTypeError: the function has no such arguments, one is not of the kind of its parameter, or one is an array with dims
-        of another library.
+      ArgumentTypeError: the function has no such arguments, one is not of the kind of its
+        parameter, or one is an array with dims of another library.
     """
     first = error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
     try:

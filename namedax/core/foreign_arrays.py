@@ -1,7 +1,7 @@
 """Reject arrays of other libraries whose axes have names, such as `xarray.DataArray`.
 
-NumPy and JAX convert such an array by position and drop its dims. Operands of namedax align by name, so a conversion without names could
-give other numbers, or an outer product.
+NumPy and JAX convert such an array by position and drop its dims. Operands of namedax align by
+name. A conversion without names could give other numbers, or an outer product.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def is_foreign_type(kind: type) -> bool:
 
 
 def foreign_dims(value: Any) -> tuple[Hashable, ...]:
-    """The dims of an array of another library."""
+    """Return the dims of an array of another library."""
     return tuple(value.dims)
 
 
@@ -51,12 +51,12 @@ def refuse_foreign(op: str, value: Any) -> None:
 
 
 def refuse_foreign_among(op: str, arguments: Any) -> None:
-    """Raise if one of these arguments, or an entry of a container among them, is an array with dims of another library.
+    """Raise if an argument, or an element of a container, is an array with dims of another library.
 
     Raises:
       ArgumentTypeError: one is.
     """
-    # JAX's own functions of trees sort the keys of dicts, and keys of several kinds have no order.
+    # JAX's tree functions sort the keys of dicts, and keys of several types have no order.
     waiting = [arguments]
     while waiting:
         here = waiting.pop()

@@ -1,7 +1,7 @@
-"""What is known of a function: its parameters, and what its docstring says first.
+"""Signatures, source locations and summaries of functions.
 
-Many functions of this package are made from others when it is imported. None is inspected then: that costs more than all the rest, and
-most are never called.
+Many functions of this package are built from others at import time. None is inspected then: that
+would cost more than the rest of the import, and most are never called.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ __all__ = ["Source", "set_display_source", "signature_of", "source_of", "summary
 
 
 def signature_of(function: Callable[..., Any]) -> Callable[[], inspect.Signature]:
-    """The signature of a function, looked up when this is first called."""
+    """Return a function that looks up the signature of `function` on its first call."""
     return functools.cache(functools.partial(inspect.signature, function))
 
 
 class Source:
-    """Where a function is written: its code and its name, but not what it closes over, which may be collected."""
+    """The source of a function: its code and its name, without the values that it closes over.
+
+    Those values can still be garbage-collected.
+    """
 
     __slots__ = ("__code__", "__name__")
 
@@ -30,7 +33,7 @@ class Source:
 
 
 def source_of(function: Any) -> Source | None:
-    """Where a function is written, behind what wraps it; `None` for what is not written in Python."""
+    """Return the source of an unwrapped function; `None` if it is not written in Python."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -39,9 +42,9 @@ def source_of(function: Any) -> Source | None:
 
 
 def set_display_source(function: Callable[..., Any], source: Source | None, signature: inspect.Signature) -> None:
-    """Makes JAX's messages call `function`, which runs one of the user's, as that is called, with the user's line.
+    """Make JAX's messages show the user's function and line in place of `function`, its caller.
 
-    JAX looks for `__wrapped__`, and for the names of arguments at the signature.
+    JAX reads `__wrapped__`, and the argument names from the signature.
     """
     vars(function)["__signature__"] = signature
     if source is not None:
@@ -49,5 +52,5 @@ def set_display_source(function: Callable[..., Any], source: Source | None, sign
 
 
 def summary_of(function: Callable[..., Any]) -> str:
-    """The first paragraph of a docstring, or nothing."""
+    """Return the first paragraph of a docstring, or the empty string."""
     return inspect.cleandoc((function.__doc__ or "").lstrip().split("\n\n", 1)[0])

@@ -1,7 +1,8 @@
 """Marks on leaves that a pytree operation of JAX turned into a named array inside a mapped body.
 
-Equal block sizes hide a transposition from the comparison of sizes. The mark is an equation in the traced body that returns its operand and
-records the mesh axes of each dimension. The inspection of the body compares it with the sharding of the leaf.
+Equal block sizes hide a transposition from the comparison of sizes. The mark is an equation in the
+traced body. It returns its operand and records the mesh axes of each dimension. The inspection of
+the body compares it with the sharding of the leaf.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ Mark = tuple[tuple[str, ...], ...]
 
 
 def mark_for(dims: Sequence[Hashable | None], sizes: Sequence[int], resources: Mapping[Hashable, Sequence[str]]) -> Mark | None:
-    """Return the mark for a leaf with these dims, or `None` where a different size would reveal every move of a sharded dimension.
+    """Return the mark for a leaf with these dims, or `None` if it needs none.
+
+    It needs none if a different size would reveal every move of a sharded dimension.
 
     >>> mark_for(("a", "b"), (2, 2), {"a": ("x",)})
     (('x',), ())
@@ -34,7 +37,8 @@ def _batch(operands: Sequence[Any], batched: Sequence[int], mark: Mark) -> tuple
     return LEAF.bind(data, mark=(*mark[:at], (), *mark[at:])), at
 
 
-# An identity, which is bound where the leaf becomes a named array. JAX's own `checkpoint_name` cannot be transposed, as the tangents of a rule are.
+# An identity that is bound where the leaf becomes a named array. JAX's own `checkpoint_name` cannot
+# be transposed, as the tangents of a rule must be.
 LEAF = Primitive("named_leaf")
 LEAF.def_abstract_eval(lambda data, mark: data)
 LEAF.def_impl(lambda data, mark: data)

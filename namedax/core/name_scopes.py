@@ -1,8 +1,9 @@
-"""What operations are called in programs: `jax.named_scope`s such as `nx.sum{batch}`, which profiles, compiled programs and reports show.
+"""Names of operations in programs: `jax.named_scope`s such as `nx.sum{batch}`.
 
-A scope is `nx.`, the operation as users call it, and the names that it was given, in braces, with commas between them; a renaming is
-`new:old`. Within an operation no other one says its name, unless code of the user runs there: the last scope of a name stack is the
-operation that an equation belongs to. Kernels, which all names share, say none.
+Profiles, compiled programs and reports show them. A scope is `nx.`, the operation as users call it,
+and its axis names in braces, separated by commas; a renaming is `new:old`. Within an operation no
+other operation opens a scope, unless user code runs there. So the last scope of a name stack is the
+operation that an equation belongs to. Kernels are shared by all names and open none.
 """
 
 from __future__ import annotations
@@ -36,15 +37,16 @@ __all__ = [
     *("scope_of_lifted", "scope_text", "silent", "theirs"),
 ]
 
-#: The operations that call functions of the user on blocks, by the texts of their scopes.
+#: The operations that call user functions on blocks, by the text of their scope.
 OPERATIONS_ON_FUNCTIONS: set[str] = {"xmap"}
 
-# The scope of the operation that runs, which stands for everything that it does; empty where user code runs.
+# The scope of the running operation, which covers everything that it does; empty where user code
+# runs.
 _open: contextvars.ContextVar[str] = contextvars.ContextVar("scope_open", default="")
-#: Return the scope of the operation that runs; it is empty, and so false, where user code runs.
+#: Return the scope of the running operation. It is empty, and so false, where user code runs.
 is_open = _open.get
 
-# The rooms whose functions users call in a namespace.
+# The modules whose functions users call in a namespace.
 _NAMESPACES = {
     "namedax.ops.collectives.": "lax.",
     "namedax.ops.contraction.pdot": "lax.",
@@ -60,7 +62,7 @@ _UNTOLD = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
 
 
 class Renaming(Record):
-    """An axis that is called `new` after it was called `old`."""
+    """The renaming of an axis from `old` to `new`."""
 
     new: Hashable
     old: Hashable
@@ -68,12 +70,12 @@ class Renaming(Record):
 
 @functools.lru_cache(maxsize=4096)
 def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
-    """The text of a scope.
+    """Return the text of a scope.
 
     Args:
       op: the operation, as messages call it.
-      names: the names that it goes over, and renamings.
-      module: where its function stands, which says the namespace that users call it in.
+      names: the axis names of the operation, and renamings.
+      module: the module of its function, which determines the namespace.
 
     >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
     ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
@@ -82,13 +84,16 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
 
 
 def qualified(op: str, module: str) -> str:
-    """Return an operation with the namespace that users find it in."""
+    """Return an operation with its public namespace."""
     space = next((said for room, said in _NAMESPACES.items() if module.startswith(room)), "")
     return space + op.replace("[...]", "")
 
 
 def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
-    """The text of the scope of a function of JAX that has been lifted: that of a namespace has its name there, any other is `nx.nmap`."""
+    """Return the scope text of a lifted JAX function.
+
+    A function of a namespace has its name there; any other is `nx.nmap`.
+    """
     module = function.__module__ or ""
     is_public = module.startswith("namedax.") and not module.startswith(_HIDDEN)
     return scope_text(f"{module.removeprefix('namedax.')}.{function.__name__}" if is_public else "nmap", names)
@@ -99,11 +104,12 @@ def _told(name: Hashable) -> str:
 
 
 def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
-    """The names that an operation goes over, each once.
+    """Return the axis names of an operation, each once.
 
     Args:
-      axes: a name, a position or `None`, or a tuple, list or set of these, keys of a mapping among them; `...` for all names of `operands`; or
-        an object that holds names: its `said`, or what its method `renamed` asks for.
+      axes: a name, a position or `None`; a tuple, list or set of these, or a mapping with such
+        keys; `...` for all names of `operands`; or an object with names: its `said`, or the names
+        that it passes to the argument of its method `renamed`.
       operands: the arrays.
     """
     if type(axes) is str:
@@ -111,7 +117,7 @@ def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
     if axes is ...:
         return tuple(dict.fromkeys(dim for x in operands if isinstance(x, NamedArray) for dim in x._dims if dim is not None))
     if isinstance(axes, (list, set, frozenset, Mapping)) or type(axes) is tuple:
-        # An entry that is a tuple is one name.
+        # A tuple within a sequence is one name.
         parts = ((axis,) if type(axis) is tuple else names_in(axis, operands) for axis in axes)
         return tuple(dict.fromkeys(name for part in parts for name in part))
     if hasattr(axes, "said"):
@@ -129,11 +135,12 @@ def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
 
 
 class Scope:
-    """A context manager in which an operation says its name.
+    """A context manager that opens the scope of an operation.
 
     Args:
-      text: that of the scope.
-      holds: whether it runs code of the user, whose operations say theirs.
+      text: the text of the scope.
+      holds: True if the operation runs user code, whose operations open their own scopes; default:
+        False.
     """
 
     __slots__ = ("_holds", "_scope", "_text", "_token")
@@ -153,7 +160,7 @@ class Scope:
 
 
 def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)`, an operation that says its name unless it is part of another one."""
+    """Return `function(*args)`, run in the scope `text` unless it is part of another operation."""
     if _open.get():
         return function(*args)
     if escaped_blocks:
@@ -162,12 +169,15 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
 
-# What acts on every entry by itself along some of the names that it is given, or looks at its operands itself.
+# Operations that act on every element separately along some of their axes, or inspect their
+# operands themselves.
 _BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "nmap"})
 
 
 def check_said(text: str, operands: Any) -> None:
-    """Raises where an operation that says `text` goes over a name of blocks that JAX has put together after their body (`escaped_blocks`).
+    """Raise if the operation with scope `text` uses a name of escaped blocks.
+
+    These are blocks that JAX has rebuilt after their body (`escaped_blocks`).
 
     Raises:
       AxisResourceError: it does.
@@ -179,23 +189,26 @@ def check_said(text: str, operands: Any) -> None:
 
 
 def running_operation() -> str | None:
-    """Return the operation that runs, as users call it (`nx.roll`, `x[...]`); `None` where user code runs."""
+    """Return the running operation, as users call it (`nx.roll`, `x[...]`); `None` in user code."""
     op = _open.get().partition("{")[0]
     return {"nx.getitem": "x[...]"}.get(op, op) or None
 
 
 def silent(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose operations say no names."""
+    """Return `function`, wrapped so that its operations open no scopes."""
     return _as_part(function, "an operation")
 
 
 def theirs(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which is code of the user: its operations say their names."""
+    """Return `function`, user code, wrapped so that its operations open their own scopes."""
     return _as_part(function, "")
 
 
 def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
-    """`function`, whose operations count as part of the one that runs, or of that of `scope`; with an empty `scope` of none."""
+    """Return `function`, whose operations count as part of the running one, or of that of `scope`.
+
+    With an empty `scope` they are part of none.
+    """
 
     def run(*args: Any) -> Any:
         token = _open.set(scope and (_open.get() or scope))
@@ -208,5 +221,8 @@ def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
 
 
 def is_worth_saying(operands: Iterable[Any]) -> bool:
-    """Whether an operation becomes part of a program: it stands in a mapped body, or one of its operands is traced."""
+    """Return True if an operation becomes part of a program.
+
+    It runs in a mapped body, or one of its operands is traced.
+    """
     return bool(active_regions) or any(isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands)

@@ -1,4 +1,4 @@
-"""What an axis name is, and the dims of an array: a name or None for each of its dimensions."""
+"""Axis names, and dims: a name or `None` for each dimension of an array."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Dims = tuple[Hashable | None, ...]
 
 
 def is_name(value: Any) -> bool:
-    """Whether `value` can be an axis name: any hashable but integers, `None` and `...`.
+    """Return True if `value` can be an axis name.
+
+    A name is any hashable value except integers, `None` and `...`.
 
     >>> is_name("batch"), is_name(("layer", 0)), is_name(0), is_name(None)
     (True, True, False, False)
@@ -29,7 +31,8 @@ def is_name(value: Any) -> bool:
         return False
     if isinstance(value, (numbers.Number, np.bool_)):
         number = complex(value)  # type: ignore[arg-type]
-        return number.imag != 0 or not number.real.is_integer()  # to a dict, 2.0 is 2
+        # a dict treats 2.0 and 2 as one key
+        return number.imag != 0 or not number.real.is_integer()
     try:
         hash(value)
     except TypeError:
@@ -38,7 +41,7 @@ def is_name(value: Any) -> bool:
 
 
 def check_name(name: Hashable, op: str) -> None:
-    """Raise if a name cannot be a key of a dictionary, or cannot be written into a program or a file.
+    """Raise if a name cannot be a key of a dictionary, or cannot be written into a program or file.
 
     Raises:
       AxisNameError: its hash changes, or it is not valid Unicode.
@@ -48,22 +51,26 @@ def check_name(name: Hashable, op: str) -> None:
             name.encode()
         except UnicodeEncodeError:
             raise AxisNameError(
-                f"{op}: the axis name {name!a} is not valid Unicode, so that no program or file can contain it. Use another name."
+                f"{op}: the axis name {name!a} is not valid Unicode, so no program or file can contain it. Use another name."
             ) from None
     elif hash(name) != hash(name):
         raise AxisNameError(
-            f"{op}: the hash of the axis name {format_value(name)} changes from call to call, so that it cannot be found again. Give "
+            f"{op}: the hash of the axis name {format_value(name)} changes from call to call, so lookups fail. Give "
             f"{type(name).__name__} a __hash__ that depends on constants only, or use a string."
         )
 
 
 def escaped(text: str) -> str:
-    """Return a text that can be printed and written into a program: what is not valid Unicode is escaped."""
+    """Return a text that can be printed and written into a program; invalid Unicode is escaped."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def check_dims(dims: Dims, op: str) -> Dims:
-    """Returns `dims` as a tuple; raises if an entry is not a name, or if a name appears twice."""
+    """Return `dims` as a tuple.
+
+    Raises:
+      AxisNameError: an entry is not a name, or a name appears twice.
+    """
     dims = tuple(dims)
     seen = set()
     for dim in dims:
@@ -71,7 +78,7 @@ def check_dims(dims: Dims, op: str) -> Dims:
             continue
         if not is_name(dim):
             raise AxisNameError(
-                f"{op}: {format_value(dim)} is not an axis name; names are any hashable values but integers, None and '...'. Write None "
+                f"{op}: {format_value(dim)} is not an axis name; a name is any hashable value except integers, None and '...'. Write None "
                 "for a positional axis."
             )
         if type(dim) is not str or not dim.isascii():

@@ -1,4 +1,7 @@
-"""What the cells of a notebook are called: their kernel names each by a hash, which tells a reader nothing."""
+"""Names of notebook cells.
+
+The kernel names each cell by a hash, which means nothing to a reader.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$")
 
 
 def cell_names(paths: Iterable[str]) -> dict[str, str]:
-    """What to call those of some files that are cells of a notebook, in the order in which they first come.
+    """Return names for the files that are notebook cells, in order of first occurrence.
 
     >>> cell_names(["/tmp/ipykernel_41/97.py", "model.py"]), cell_names(["/tmp/ipykernel_41/97.py", "/tmp/ipykernel_41/12.py"])
     ({'/tmp/ipykernel_41/97.py': 'cell'}, {'/tmp/ipykernel_41/97.py': 'cell A', '/tmp/ipykernel_41/12.py': 'cell B'})
@@ -24,6 +27,6 @@ def cell_names(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _letters(number: int) -> str:
-    """A, B, ..., Z, AA, AB, ..."""
+    """Return the letters of a number: A, B, ..., Z, AA, AB, ..."""
     before, last = divmod(number, len(ascii_uppercase))
     return (_letters(before - 1) if before else "") + ascii_uppercase[last]

@@ -1,7 +1,7 @@
-"""NumPy's own functions, given a named array: what NumPy asks of an array first, by the protocol `__array_function__`.
+"""NumPy functions called with a named array, by the protocol `__array_function__`.
 
-They know no names. Without the protocol NumPy turns the array into its own somewhere within, where nobody knows any more which function was
-called, and some functions take the error for an answer.
+They do not support names. Without the protocol, NumPy converts the array somewhere inside, where
+the called function is no longer known. Some functions also treat the error as a result.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from namedax.errors import NamedAxesLeftError, hints, show_names
 
 __all__ = ["call_of_numpy"]
 
-# These ask for a shape, an element type or a part of each entry, which an array with names has.
+# These need a shape, a dtype or a part of each element, which a named array has.
 _INSPECTING = frozenset(
     [
         *(np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.common_type, np.iscomplexobj, np.isrealobj),
@@ -29,10 +29,10 @@ _INSPECTING = frozenset(
 
 
 def call_of_numpy(function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], named: type[Any]) -> Any:
-    """`function(*args, **kwargs)`, of which an argument is a named array, of type `named`, or holds one.
+    """Return `function(*args, **kwargs)` for arguments with arrays of type `named`.
 
     Raises:
-      NamedAxesLeftError: one has names, and the function needs its entries.
+      NamedAxesLeftError: one has names, and the function needs its elements.
     """
     if function in _INSPECTING:
         return inspect.unwrap(function)(*args, **kwargs)
@@ -42,8 +42,8 @@ def call_of_numpy(function: Callable[..., Any], args: Any, kwargs: Mapping[str, 
             op = f"np{space.removeprefix('numpy')}.{function.__name__}"
             remedy = hints().numpy_function(function.__name__, space, names) or "Write"
             raise NamedAxesLeftError(
-                f"{op}: {type_text(x)} still has named axes, and NumPy's functions know no names. {remedy} nx.positional(x, "
-                f"[{show_names(names)}]) for an array of positions."
+                f"{op}: {type_text(x)} still has named axes, and NumPy's functions do not support names. {remedy} nx.positional(x, "
+                f"[{show_names(names)}]) for a positional array."
             )
     bare = [_without_wrappers(value, named) for value in (tuple(args), dict(kwargs))]
     return function(*bare[0], **bare[1])
@@ -58,7 +58,7 @@ def _arrays_in(value: Any, named: type[Any]) -> Iterator[Any]:
 
 
 def _without_wrappers(value: Any, named: type[Any]) -> Any:
-    """`value` with the data of the named arrays in it, none of which has a name."""
+    """Return `value` with the data of the named arrays in it, none of which has a name."""
     if isinstance(value, named):
         return value._data
     if type(value) in (list, tuple):

@@ -1,6 +1,8 @@
-"""What to write where Python's own functions and statements ask an array with names for a truth value, for one number, or for an order.
+"""Remedies for named arrays in protocols of Python.
 
-They see positions, or one value. Each text is the remedy of a message, for an array with these names.
+Statements and built-in functions of Python may need a boolean, one number, or an order. They
+operate on positions or on one value. Each text is the remedy of a message, for an array with these
+names.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ Names = Sequence[Hashable]
 
 
 def for_positions(names: Names) -> str:
-    """Where all entries are needed, as an array without names."""
+    """Return the remedy where all elements are needed, as an array without names."""
     return f"Reduce them, or give them positions with nx.positional(x, [{show_names(names)}, ...])."
 
 
 def for_truth(names: Names) -> str:
-    """Where one truth value is needed: `if`, `and`, `not`, a chain of comparisons, `min` of two arrays.
+    """Return the remedy where one boolean is needed.
+
+    Examples are `if`, `and`, `not`, a chain of comparisons, and `min` of two arrays.
 
     >>> for_truth(["day"])
     'Write nx.all(c, ...) or nx.any(c, ...) for one truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
@@ -33,7 +37,7 @@ def for_truth(names: Names) -> str:
 
 
 def for_a_number(names: Names) -> str:
-    """Where one number is needed: `float`, the functions of `math`, `range`.
+    """Return the remedy where one number is needed: `float`, the functions of `math`, `range`.
 
     >>> for_a_number(["station", "day"])
     "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
@@ -43,14 +47,14 @@ def for_a_number(names: Names) -> str:
 
 
 def for_membership(value: Any, names: Names) -> str:
-    """Where `value in x` is asked."""
+    """Return the remedy for `value in x`."""
     if isinstance(value, Hashable) and value in names:
         return f"Write {format_value(value)} in x.named_shape for the name of an axis."
     return "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an axis."
 
 
 def for_a_list(value: Any, names: Names) -> str:
-    """Where a list or a tuple stands beside an array.
+    """Return the remedy for a list or a tuple as the other operand of an array.
 
     >>> for_a_list((1, 2), ["day"])
     "Make an array of it, and name its axes: nx.named(np.array((1, 2)), ['day'])."
@@ -60,16 +64,16 @@ def for_a_list(value: Any, names: Names) -> str:
 
 
 def for_a_format(form: str, names: Names) -> str:
-    """Where an array is to be written in a format for one number."""
+    """Return the remedy for a format of one number that is applied to an array."""
     digits = str(form).rpartition(".")[2].rstrip("efgEFG%")
     decimals = digits if digits.isdigit() else "2"
-    return f"Write x.round({decimals}) for the array with so many decimals; {for_a_number(names)[len('Write ') :].partition(';')[0]}."
+    return f"Write x.round({decimals}) for the array, rounded; {for_a_number(names)[len('Write ') :].partition(';')[0]}."
 
 
 def iteration_hint(names: Names) -> str:
-    """Where an order is needed: a loop, the built-in `sum`, other libraries.
+    """Return the remedy where an order is needed: a loop, the built-in `sum`, other libraries.
 
-    >>> in_turn(["station", "day"])[1:95]
+    >>> iteration_hint(["station", "day"])[1:95]
     "Write for i in range(x.named_shape['station']): x['station', i]; in place of the built-in sum,"
     """
     if not names:

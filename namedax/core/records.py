@@ -1,6 +1,7 @@
-"""`Record`: what `dataclasses.dataclass` gives a class, without code that is made for each class when the package is imported.
+"""`Record`: data classes without generated code at import time.
 
-A data class takes a millisecond to be made, and this package has dozens that nobody sees. Those that users see are data classes.
+A data class takes a millisecond to create, and this package has dozens of internal ones. Public
+ones are data classes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ __all__ = ["Record"]
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 class Record:
-    """A class whose annotations are its fields. Records with equal fields are equal; with `frozen=False` fields may change, and each is itself.
+    """A class whose annotations are its fields.
+
+    Records with equal fields are equal. With `frozen=False` fields may change, and records compare
+    by identity.
 
     >>> class Point(Record):
     ...     x: int
@@ -59,13 +63,13 @@ class Record:
             values.update(zip(fields, args, strict=False))
             if len(args) > len(fields) or values.keys() != self._names or not kwargs.keys().isdisjoint(fields[: len(args)]):
                 raise TypeError(
-                    f"{type(self).__qualname__} has the fields {fields}; {len(args)} and {tuple(kwargs)} were given"
+                    f"{type(self).__qualname__} has the fields {fields}; got {len(args)} positional and {tuple(kwargs)}"
                 )
         else:
             values.update(zip(fields, args, strict=True))
 
     def replace(self, **changes: Any) -> Self:
-        """The same with other values in some fields."""
+        """Return a copy with other values in some fields."""
         return type(self)(**{name: getattr(self, name) for name in self._fields} | changes)
 
     def __eq__(self, other: object) -> bool:

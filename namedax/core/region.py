@@ -1,8 +1,9 @@
-"""The ambient region: which names exist, how large they are, and which mesh axes they live on.
+"""The ambient region: the axis names, their sizes, and their mesh axes.
 
-While the body of an `xmap` is traced, one `Region` is ambient. It lives in a context made by `jax.make_user_context`,
-which is part of JAX's cache keys: a `jit`-ed helper that is called under two assignments is traced once for each, and can
-never reuse the wrong program. Outside of every body the region is `None`, and all names are vectorised.
+While the body of an `xmap` is traced, one `Region` is ambient. It is stored in a context made by
+`jax.make_user_context`, which is part of JAX's cache keys. A `jit`-ed helper that is called under
+two layouts is traced once for each, and never reuses the wrong program. Outside every body the
+region is `None`, and all names are vectorized.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ MANUAL: Mode = "manual"
 class _Seen:
     """The names that occur while one of several equal regions is traced.
 
-    A `jit`-ed helper that was traced in one of them is not traced again in another, so they share what it has used.
+    A `jit`-ed helper that was traced in one of them is not traced again in another, so they share
+    the names that it used.
     """
 
     __slots__ = ("__weakref__", "names")
@@ -60,13 +62,15 @@ class _Seen:
 
 
 class TraceState:
-    """The facts about a body that are found while it is traced. A region is immutable and points to this.
+    """The facts that are found while a body is traced.
+
+    A region is immutable and points to this object.
 
     Attributes:
-      looked_at: dims and shapes of arrays that have been found to agree with the region.
+      looked_at: dims and shapes of arrays that agree with the region.
       numbers: a trace, and the constants that have been cast to varying in it.
-      closure: values of the functions around the body that the body uses.
-      has_gathered: whether an array of the body has been gathered, and is available in another form than its own.
+      closure: values of enclosing functions that the body uses.
+      has_gathered: True if an array of the body has been gathered, and so has another form.
     """
 
     __slots__ = ("_born", "_counts", "closure", "has_gathered", "looked_at", "numbers")
@@ -76,7 +80,7 @@ class TraceState:
         self.numbers: tuple[Any, dict[Hashable, Any]] | None = None
         self.closure = ClosureCapture()
         self.has_gathered = False
-        # Sizes of the names that the body creates; `None` for a name that has had several.
+        # Sizes of the names that the body creates; `None` for a name that has had several sizes.
         self._born: dict[Hashable, int | None] = {}
         self._counts: dict[Hashable, int] = {}
 
@@ -86,7 +90,7 @@ class TraceState:
             self._born[name] = None
 
     def size_of(self, name: Hashable) -> int | None:
-        """Return the global size of a name that the body has created; `None` if it has no size, or several."""
+        """Return the global size of a name that the body created; `None` if it is not unique."""
         return self._born.get(name)
 
     def note_looked_at(self, key: Hashable) -> None:
@@ -96,40 +100,45 @@ class TraceState:
         self.looked_at.add(key)
 
     def times(self, key: Hashable) -> int:
-        """Return how often this method has been called with `key`, this call included."""
+        """Return the number of calls of this method with `key`, this call included."""
         if len(self._counts) >= _MOST_LOOKED_AT:
             self._counts.clear()
         self._counts[key] = count = self._counts.get(key, 0) + 1
         return count
 
 
-# JAX's caches keep a region, and with it its record, as long as they keep the helper.
+# JAX's caches keep a region, and so its record, as long as they keep the helper.
 _seen_by_key: weakref.WeakValueDictionary[Hashable, _Seen] = weakref.WeakValueDictionary()
 
 _MOST_LOOKED_AT = 1024
 
 
 class Region(frozenset[_Seen]):
-    """The names of one mapped region: immutable and hashable. What is found while its body is traced is in `state`.
+    """The names of one mapped region: immutable and hashable.
 
-    JAX hashes and compares it whenever it looks something up. As a set of one record that all equal regions share it does so without calling
-    a function of Python.
+    Facts found while tracing are in `state`.
+
+    JAX hashes and compares the region in every lookup. It is a set of one record that all equal
+    regions share, so this calls no Python function.
 
     Attributes:
-      sizes: global size of every name that is known when the body begins.
-      resources: mesh axes of every mapped name, major first. A name without an entry is vectorised.
+      sizes: global size of every name that exists when the body begins.
+      resources: mesh axes of every mapped name, major first. A name without an entry is vectorized.
       mesh: the mesh (concrete or abstract), or `None` when nothing is mapped.
-      mode: `"manual"`: the body runs under `jax.shard_map` and sees local blocks. `"auto"`: it sees global
-        arrays, and XLA's partitioner gets a sharding constraint on every named value.
-      program: a hashable token of the program that is mapped; regions of different programs are different.
+      mode: `"manual"`: the body runs under `jax.shard_map` and operates on local blocks. `"auto"`:
+        it operates on global arrays, and XLA's partitioner gets a sharding constraint on every
+        named value.
+      program: a hashable token of the mapped program; regions of different programs are different.
       overlap: the default of contractions for overlapping communication with computation.
-      left_out: the passes over traced programs that are switched off.
+      left_out: the disabled passes over traced programs.
       depth: the number of nested mapped functions, this one included.
-      given: names that a mapped function within another one gives itself: those of positional axes of its arguments, and in axis_sizes.
-      manual: whether values are local blocks (`jax.shard_map`), at least of some names.
+      given: names that a nested mapped function defines itself: those of positional axes of its
+        arguments, and those in axis_sizes.
+      manual: True if values are local blocks (`jax.shard_map`), at least along some names.
       uneven: names whose last blocks are padding.
       placements: the items of `resources`.
-      seen: names on any value while the body is traced, shared by equal regions; `xmap` reads it when the body has ended.
+      seen: names on any value while the body is traced, shared by equal regions; `xmap` reads it
+        when the body has ended.
       state: the facts that are found while the body is traced.
     """
 
@@ -180,7 +189,7 @@ class Region(frozenset[_Seen]):
         given: frozenset[Hashable] = frozenset(),
         seen: set[Hashable] | None = None,
     ) -> Region:
-        """Make a region, which is equal to all others of the same names, mesh, program and options."""
+        """Make a region, equal to all others with the same names, mesh, program and options."""
         placements: Placements = frozenset(resources.items())
         key = (frozenset(sizes.items()), placements, mesh, mode, program, overlap, left_out)
         record = _seen_by_key.setdefault(key, _Seen())
@@ -211,22 +220,30 @@ class Region(frozenset[_Seen]):
         raise AttributeError(f"Region: {name} cannot be set; a region is immutable.")
 
     def on_mesh(self, mesh: Any) -> Region:
-        """Return the region of the same names for XLA's partitioner, on another mesh; it shares `seen` with this one."""
+        """Return this region on another mesh, for XLA's partitioner; it shares `seen`."""
         return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
     def mesh_axis_said(self, name: Hashable) -> str:
-        """Where a mesh axis stands in the place of a name: the names that live there; empty for what is no mesh axis."""
+        """Return a remedy if `name` is a mesh axis: the axis names sharded over it.
+
+        The result is empty if `name` is not a mesh axis.
+        """
         if name not in self._mesh_sizes or name in self.sizes or name in self.resources:
             return ""
         living = [other for other, axes in self.resources.items() if name in axes]
         if living:
-            return f"{name!r} is a mesh axis, on which {show_names(living)} lives: write {' or '.join(map(repr, living))}."
-        return f"{name!r} is a mesh axis, on which no name lives: write a name, and where it lives in axis_resources of xmap."
+            return (
+                f"{name!r} is a mesh axis, over which {show_names(living)} is sharded. Write {' or '.join(map(repr, living))}."
+            )
+        return (
+            f"{name!r} is a mesh axis, over which no name is sharded. Write an axis name, and map it in axis_resources of xmap."
+        )
 
     def placement(self, name: Hashable, op: str | None = None) -> tuple[str, ...]:
-        """The mesh axes over which blocks of `name` are spread, major first; empty where the body sees it whole.
+        """Return the mesh axes over which `name` is sharded, major first; empty if not sharded.
 
-        An operation that mixes entries asks this, and with it says that it knows of no padding.
+        An operation that mixes elements calls this, which declares that it does not support
+        padding.
 
         Raises:
           UnevenAxisError: the last blocks are padding.
@@ -236,7 +253,10 @@ class Region(frozenset[_Seen]):
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
 
     def place(self, name: Hashable) -> tuple[str, ...]:
-        """The same for an operation that knows padding: an `Uneven` where the last blocks have it."""
+        """Return the mesh axes of `name` for an operation that supports padding.
+
+        The result is an `Uneven` if the last blocks have padding.
+        """
         if name in self.uneven:
             return Uneven(self.resources[name], self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
@@ -254,13 +274,13 @@ class Region(frozenset[_Seen]):
     def _remainder(self, name: Hashable) -> Any:
         size, devices = self.sizes[name], self.mesh_axis_size(self.resources[name])
         rest = size % devices
-        if not isinstance(size, int) and not isinstance(rest, int):  # of symbolic shapes
+        if not isinstance(size, int) and not isinstance(rest, int):  # symbolic shapes
             self._refuse(
                 "xmap",
                 name,
                 size,
                 ", for some values of its symbols",
-                f"Export it with a size that does, such as jax.export.symbolic_shape('{devices}*n')",
+                f"Export it with a size that divides, such as jax.export.symbolic_shape('{devices}*n')",
             )
         return rest
 
@@ -270,52 +290,60 @@ class Region(frozenset[_Seen]):
             op,
             name,
             size,
-            f", so that the last blocks of {block_of(size, devices)} are padding, which this operation does not know",
+            f", so the last blocks of {block_of(size, devices)} contain padding, and this operation does not support padded axes",
             f"Use a size that divides, such as {above if below == above else f'{below} or {above}'}",
         )
 
     def mesh_axis_size(self, mesh_axes: Iterable[str]) -> int:
-        """The number of devices along `mesh_axes` together."""
+        """Return the number of devices along `mesh_axes` together."""
         sizes = self._mesh_sizes
         counts: list[Any] = [sizes[axis] if axis in sizes else getattr(axis, "steps") for axis in mesh_axes]  # noqa: B009
         return math.prod(counts)
 
     def blocks(self, name: Hashable) -> int:
-        """The number of blocks that `name` is cut into."""
+        """Return the number of blocks of `name`."""
         return self.mesh_axis_size(self.placement(name))
 
     def global_size(self, name: Hashable, block: int) -> int:
-        """The global size of `name`, of which one device holds `block` entries."""
+        """Return the global size of `name` for `block` elements on one device."""
         known = self.sizes.get(name)
         return known if known is not None else block * self.blocks(name)
 
     def note(self, name: Hashable, block: int) -> None:
-        """Record that a value in the body has `name`, with `block` entries on one device."""
+        """Record that a value in the body has `name`, with `block` elements on one device."""
         self.seen.add(name)
         if name not in self.sizes:
             check_name(name, "a mapped function")
             self.state.note_size(name, block * self.blocks(name))
 
     def noted(self, name: Hashable) -> Hashable:
-        """`name`; notes that it occurs in the body, if only in what an operation was given."""
+        """Return `name`, and record that it occurs in the body.
+
+        It may occur only as an argument of an operation.
+        """
         self.seen.add(name)
         return name
 
     def size_of(self, name: Hashable) -> int | None:
-        """The global size of `name`: of an argument, of `axis_sizes`, or the one that the body gave it; `None` if there is not one."""
+        """Return the global size of `name`, or `None` if there is no unique size.
+
+        The size comes from an argument, from `axis_sizes`, or from the body that created the name.
+        """
         return self.sizes[name] if name in self.sizes else self.state.size_of(name)
 
     def block_size(self, name: Hashable, size: int, op: str, supports_padding: bool = False) -> int:
-        """The number of entries of `name` on one device, when all devices hold `size` together.
+        """Return the number of elements of `name` on one device, for the global size `size`.
 
         Args:
           name: the axis.
           size: its global size.
           op: the operation, for messages.
-          supports_padding: whether the operation knows that the last blocks may be padding.
+          supports_padding: True if the operation supports padding in the last blocks; default:
+            False.
 
         Raises:
-          UnevenAxisError: they are, and it does not; or the region does not know the size of the name.
+          UnevenAxisError: the last blocks have padding that the operation does not support, or the
+            region has no size for the name.
         """
         devices = self.mesh_axis_size(self.resources.get(name, ()))
         if size % devices == 0:
@@ -326,11 +354,14 @@ class Region(frozenset[_Seen]):
             return block_of(size, devices)
         remedy = f"Use a size that is a multiple of {devices}"
         if supports_padding and name not in self.sizes:
-            remedy = f"Write axis_sizes={{{name!r}: {size}}}, so that the mapped function knows it when it begins, use a multiple of {devices}"
+            remedy = f"Write axis_sizes={{{name!r}: {size}}}, which sets the size before the mapped function begins, use a multiple of {devices}"
         self._refuse(op, name, size, "", remedy)
 
     def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
-        """Raises if two of `names` live on one mesh axis: they cannot both be in one value."""
+        """Raise if two of `names` are sharded over one mesh axis.
+
+        One value cannot have both.
+        """
         owner: dict[str, Hashable] = {}
         for name in names:
             for mesh_axis in self.resources.get(name, ()):
@@ -350,29 +381,33 @@ def _rename_first(mesh_axis: str) -> str:
 
 
 _context = jax.make_user_context(None)
-# The region, and the names that its functions do not see where they are called for single entries, each with what hides it. Part of JAX's
-# cache keys, as the region is.
+# The region, and the names that are hidden from functions called for single slices, each with the
+# operation that hides it. Part of JAX's cache keys, as the region is.
 _hidden = jax.make_user_context(None)
 _within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_kernel", default=False)
 
 
-# Empty where no thread is in a region, and none is in a rule that is traced after one. Then `ambient()` is `None` everywhere and
-# all arrays are whole. Arrays are taken apart and put together at every call, and asking JAX takes longer than either.
+# Empty if no thread is in a region or in a rule that is traced after one. Then `ambient()` is
+# `None` everywhere and all arrays are global. Every call flattens and unflattens arrays, and a JAX
+# context lookup takes longer than either.
 active_regions: set[int] = set()
 
 
-# Not empty where a thread has blocks that have been put together after their body.
+# Not empty while a thread has blocks that were rebuilt after their body.
 escaped_blocks: set[int] = set()
 
 
-#: Gives the region that is being traced, or `None` outside of every mapped body. Operations ask it several times each, so no function of
-#: Python stands around the reading.
+#: Return the region that is being traced, or `None` outside every mapped body. Each operation calls
+#: it several times, so no Python function wraps the read.
 ambient: Callable[[], Region | None] = functools.partial(operator.attrgetter("value"), _context)
 
 
 @contextlib.contextmanager
 def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
-    """A context for a function of single entries along `names`: there a value that lacks one of them is not the same in every instance."""
+    """Enter a context for a function of single slices along `names`.
+
+    In it, a value that lacks one of the names may still differ between slices.
+    """
     region, names = ambient(), tuple(names)
     if region is None or not names:
         yield
@@ -387,24 +422,30 @@ def _hidden_in(region: Region) -> tuple[tuple[Hashable, str, tuple[str, ...]], .
 
 
 def hidden_axes(region: Region) -> frozenset[str]:
-    """The mesh axes along which values in `region` differ without a name that says so, since functions see single entries."""
+    """Return the mesh axes along which values in `region` vary without a name to show it.
+
+    These are the mesh axes of names that are hidden from functions of single slices.
+    """
     return frozenset(axis for _, _, axes in _hidden_in(region) for axis in axes)
 
 
 def vmapped_by(name: Hashable) -> str | None:
-    """What hides a name of the region from the function that is being traced, or `None`."""
+    """Return the operation that hides a name of the region from the traced function, or `None`."""
     region = ambient()
     return None if region is None else next((op for hidden, op, _ in _hidden_in(region) if hidden == name), None)
 
 
-# --- where a body has ended -----------------------------------------------------------------------------------------
+# --- after the end of a body -------------------------------------------------------------------
 
 
 Placements = frozenset[tuple[Hashable, tuple[str, ...]]]
 
 
 class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
-    """Arrays that one thread has put together after their body, by id; it counts among the inhabitants while there are any."""
+    """Arrays that one thread has rebuilt after their body, by id.
+
+    While there are any, it is an element of `active_regions` and `escaped_blocks`.
+    """
 
     __slots__ = ()
 
@@ -432,10 +473,10 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
 
 
 class _Left(threading.local):
-    """The arrays that JAX has put together after the body that they were taken apart in, for as long as they live.
+    """The live arrays that JAX has rebuilt after the body in which they were flattened.
 
-    JAX keeps the arguments of a rule alive while it traces the rule. So while there is an entry, a rule is being traced, or
-    somebody keeps an exception that came out of one.
+    JAX keeps the arguments of a rule alive while it traces the rule. So while there is an entry, a
+    rule is being traced, or an exception from one is still referenced.
     """
 
     def __init__(self) -> None:
@@ -446,29 +487,34 @@ _left = _Left()
 
 
 def placements_after() -> Placements | None:
-    """Where the names of blocks live, for arrays that are taken apart where no region is ambient: in a rule that is traced after a body."""
+    """Return the mesh axes of the names of escaped blocks, or `None` if there are none.
+
+    They are for arrays that are flattened where no region is ambient: in a rule that is traced
+    after a body.
+    """
     if not _left.arrays:
         return None
     if (
         AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types
-    ):  # there are no blocks: the rule's end was an exception
+    ):  # there are no blocks: the rule ended with an exception
         _left.arrays.forget_all()
         return None
     return next(reversed(_left.arrays.values()))[1]
 
 
 def record_escape(array: Any, placements: Placements) -> None:
-    """Notes that `array`, a block, was put together where no region is ambient, from what was taken apart in one."""
+    """Record that `array`, a block from a region, was unflattened where no region is ambient."""
     if ambient() is not None or _within_kernel.get():
         return
     _left.arrays.note(array, placements)
 
 
 def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None:
-    """Raises if `name`, over which `op` reduces outside of every mapped body, belongs to a body that JAX has left.
+    """Raise if `op` reduces `name` outside every body and it belongs to a body that JAX has left.
 
-    JAX traces a rule of `jax.custom_vjp` or `jax.custom_jvp` when the body has ended. There the block of a device would be taken for
-    the whole axis. The rule's arguments were taken apart in the body, and note where its names live (`record_escape`).
+    JAX traces a rule of `jax.custom_vjp` or `jax.custom_jvp` after the body has ended. There the
+    block of a device would count as the whole axis. The rule's arguments were flattened in the
+    body, and record the mesh axes of its names (`record_escape`).
 
     Args:
       op: the operation.
@@ -482,19 +528,22 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
         return
     axes = {axis for _, placements in _left.arrays.values() for of, axes in placements if of == name for axis in axes} & varying
     if axes:
-        _left.arrays.forget_all()  # the exception may outlive the rule, and keep its arguments
+        # the exception may outlive the rule, and keep its arguments alive
+        _left.arrays.forget_all()
         raise AxisResourceError(
-            f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended where this is traced, as "
-            "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules know that function."
+            f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended before this is traced, as "
+            "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules run in that function."
         )
 
 
 def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: Any) -> None:
-    """Raises if an operation goes over a name of a body that JAX has left: `check_region_lives` for all of its names and operands.
+    """Raise if an operation uses a name of a body that JAX has left.
+
+    It calls `check_region_lives` for all of its names and operands.
 
     Args:
       op: the operation.
-      is_over: whether it goes over a name.
+      is_over: returns True if the operation uses a name.
       operands: a pytree.
 
     Raises:
@@ -511,7 +560,10 @@ def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: A
 
 
 def without_region(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)` without a region, within a mapped body: kernels know of none, so all regions share them."""
+    """Return `function(*args)`, run without a region within a mapped body.
+
+    Kernels do not depend on a region, so all regions share them.
+    """
     token = _within_kernel.set(True)
     try:
         with _context(None):
@@ -521,7 +573,7 @@ def without_region(function: Callable[..., Any], *args: Any) -> Any:
 
 
 def enter(region: Region | None) -> Any:
-    """A context manager that makes `region` ambient."""
+    """Return a context manager that makes `region` ambient."""
     return _context(None) if region is None else _inhabiting(region)
 
 
@@ -534,10 +586,12 @@ def _inhabiting(region: Region) -> Iterator[None]:
         if hidden is None or hidden[0] == region or hidden[0] != ambient():
             with _context(region):
                 yield
-        else:  # a mapped function within one of single entries; what it names itself is seen again
+        # a mapped function nested in one of single slices; names that it defines itself are visible
+        # again
+        else:
             named = tuple((None if name in region.given else name, op, axes) for name, op, axes in hidden[1])
             with _hidden((region, named)), _context(region):
                 yield
     finally:
-        region.state.numbers = None  # JAX keeps the region
+        region.state.numbers = None  # JAX keeps the region alive
         active_regions.discard(id(token))

@@ -1,4 +1,4 @@
-"""Adjacent dimensions as one, of arrays without entries too."""
+"""Merge adjacent dimensions, also of arrays without elements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ __all__ = ["as_one"]
 
 
 def as_one(data: Any, at: int, count: int = 2) -> Any:
-    """`data` with `count` dimensions from `at` on as one.
+    """Merge `count` dimensions of `data` into one, from dimension `at` on.
 
-    The size is said: to find it (`reshape(..., -1)`), JAX divides by the other sizes, of which one may be 0.
+    The size is explicit: to infer it (`reshape(..., -1)`), JAX divides by the other sizes, one of
+    which may be 0.
     """
     shape = data.shape
     return data.reshape((*shape[:at], math.prod(shape[at : at + count]), *shape[at + count :]))

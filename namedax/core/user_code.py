@@ -1,8 +1,8 @@
 """The boundary between namedax and the functions that users pass to it.
 
-Every call of such a function goes through one of the functions below. The frame of that call stands in the traceback that JAX
-keeps for each equation, so a traced program shows which equations come from user code: those whose innermost frame of namedax
-is a boundary. Nothing else decides it.
+Every call of such a function goes through one of the functions below. The traceback that JAX keeps
+for each equation contains the frame of that call. So a traced program shows which equations come
+from user code: those whose innermost namedax frame is a boundary. Nothing else decides it.
 """
 
 from __future__ import annotations
@@ -60,10 +60,14 @@ _TRANSPARENT: set[str] = set()
 
 
 def make_transparent(file: str) -> None:
-    """Leave the frames of a module out: JAX calls its functions, from user code too, to flatten and unflatten named arrays."""
+    """Mark the frames of a file as transparent, so that the search for a boundary skips them.
+
+    JAX calls the functions of such a module, from user code too, to flatten and unflatten named
+    arrays.
+    """
     _TRANSPARENT.add(file)
 
 
 def is_transparent(file: str) -> bool:
-    """Return True if the frames of a file are left out."""
+    """Return True if the frames of a file are transparent."""
     return file in _TRANSPARENT

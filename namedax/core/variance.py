@@ -1,16 +1,15 @@
-"""Device variance: over which mesh axes a value differs from device to device.
+"""Device variance: the mesh axes over which a value differs from device to device.
 
-JAX's checker gives every value in a `jax.shard_map` body a type that says over which mesh axes it
-varies. namedax keeps that set within the mesh axes of the value's own names. Where values of
-different variance meet, the one that varies less is cast (`jax.lax.pcast`). The cast is free, but
-its transpose is an all-reduce, so it is made early (before a broadcast makes the value larger) and
-once: an array keeps its casts, and a parameter that is used many times has its gradient reduced
-once.
+JAX's checker gives every value in a `jax.shard_map` body a type with the mesh axes over which it
+varies. namedax keeps that set within the mesh axes of the value's own names. If values of different
+variance are combined, the one that varies less is cast (`jax.lax.pcast`). The cast is free, but its
+transpose is an all-reduce. So it is made early, before a broadcast enlarges the value, and once. An
+array caches its casts, so the gradient of a parameter with many uses is reduced once.
 
-A value that was gathered has two forms. In the one it counts as replicated, and the transpose of the gather is a slice. In the
-other it varies over the mesh axes that it was gathered over, and the transpose is a reduce-scatter. Code that returns the value
-wants the first form; code that combines it with values that vary there wants the second. So a gathered array keeps the means to
-make both.
+A gathered value has two forms. One counts as replicated, and the transpose of the gather is a
+slice. The other varies over the mesh axes of the gather, and the transpose is a reduce-scatter.
+Code that returns the value needs the first form; code that combines it with values that vary there
+needs the second. So a gathered array can produce both.
 """
 
 from __future__ import annotations
@@ -50,19 +49,19 @@ __all__ = [
 
 
 def varying(data: Any) -> frozenset[str]:
-    """The mesh axes over which `data` may differ from device to device."""
+    """Return the mesh axes over which `data` may differ from device to device."""
     axes: frozenset[str] = jax.typeof(data).manual_axis_type.varying
     return axes
 
 
 def varying_of(aval: Any) -> frozenset[str]:
-    """The mesh axes over which values of a type vary."""
+    """Return the mesh axes over which values of a type vary."""
     axes: frozenset[str] = aval.manual_axis_type.varying
     return axes
 
 
 def cast_data(data: Any, axes: Iterable[str]) -> Any:
-    """`data` as a value that varies over (at least) `axes`; moves nothing."""
+    """Cast `data` to varying over (at least) `axes`, without communication."""
     missing = frozenset(axes) - varying(data)
     if missing:
         missing = _tracked(missing)
@@ -74,10 +73,13 @@ def cast_data(data: Any, axes: Iterable[str]) -> Any:
 
 
 def under_automatic_casts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function with `jax_auto_pcast` switched on, where the user or a later version of JAX has switched it off.
+    """Call a function with `jax_auto_pcast` enabled.
 
-    Arrays with names are cast explicitly. What is left are constants: those of a body, which has no mesh axes to cast them over, and those within
-    JAX's own functions (`jax.nn.gelu`) and derivative rules, which nobody else can cast.
+    The user, or a later version of JAX, may have disabled it.
+
+    Named arrays are cast explicitly. Only constants are left. Constants of a body have no mesh axes
+    to cast them over. Constants within JAX's own functions (`jax.nn.gelu`) and derivative rules
+    cannot be cast elsewhere.
     """
     if getattr(jax.config, "jax_auto_pcast", True):
         return function(*args, **kwargs)
@@ -86,7 +88,7 @@ def under_automatic_casts(function: Callable[..., Any], *args: Any, **kwargs: An
 
 
 class UntrackedAxis(str):
-    """An axis that placements have and JAX's types do not know: that of a pipeline's microbatches."""
+    """An axis of placements that JAX's types do not track: a pipeline's microbatch axis."""
 
     __slots__ = ()
 
@@ -96,7 +98,7 @@ def _tracked(axes: frozenset[str]) -> frozenset[str]:
 
 
 def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
-    """The values, cast to one device variance."""
+    """Cast values to one device variance."""
     if len(values) < 2:
         return values
     variances = {varying(value) for value in values}
@@ -107,7 +109,7 @@ def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _block_here(array: NamedArray) -> BlockInfo | None:
-    """Return the record of an array that was made in the trace that is being made; `None` if it was made in another one."""
+    """Return the record of an array that was made in the current trace; otherwise `None`."""
     block = array._block
     return block if block is not None and block.trace == get_opaque_trace_state() else None
 
@@ -123,7 +125,7 @@ def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> 
 
 
 def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
-    """Let `array`, which has the data of `source` under other dims, share the forms that have been computed for `source`."""
+    """Let `array` share the cached forms of `source`, whose data it has under other dims."""
     own, other = array._block, source._block
     if own is not None and other is not None and other.trace == own.trace and other.region == own.region:
         set_block(array, other)
@@ -131,14 +133,14 @@ def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
 
 
 def with_varying_form(data: Any, dims: Dims, axes: frozenset[str], form: Callable[[], Any]) -> NamedArray:
-    """An array that was gathered over `axes`, with a form that varies over all of them.
+    """Return an array that was gathered over `axes`, with a form that varies over all of them.
 
     Args:
-      data: the gathered value, invarying over `axes` (its transpose is a slice).
+      data: the gathered value, invariant over `axes` (its transpose is a slice).
       dims: its dims.
-      axes: the mesh axes that it was gathered over.
-      form: makes the same value varying over `axes` (its transpose is a reduce-scatter). Without it a cast of `data` would be
-        transposed to an all-reduce and a slice.
+      axes: the mesh axes of the gather.
+      form: makes the same value varying over `axes` (its transpose is a reduce-scatter). Without
+        it, the transpose of a cast of `data` would be an all-reduce and a slice.
     """
     array = make_in_region(data, dims)
     keep_varying_form(array, lambda wanted: form() if axes <= wanted else data)
@@ -146,13 +148,13 @@ def with_varying_form(data: Any, dims: Dims, axes: frozenset[str], form: Callabl
 
 
 def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> NamedArray:
-    """An array that was gathered, with a form for all mesh axes over which it may have to vary.
+    """Return a gathered array with a form for all mesh axes over which it may have to vary.
 
     Args:
       dims: its dims.
-      form: makes the value that varies over the mesh axes that it is given (besides those of its own names). Over those of them
-        that it was gathered over, the gather's transpose is a reduce-scatter; over others the value is cast before it is
-        gathered, while it is small.
+      form: makes the value that varies over the given mesh axes, in addition to those of its own
+        names. Over mesh axes of the gather, the gather's transpose is a reduce-scatter. Over others
+        the value is cast before it is gathered, while it is small.
     """
     array = make_in_region(form(frozenset()), dims)
     keep_varying_form(array, form)
@@ -165,14 +167,15 @@ def keep_varying_form(
     is_made: Callable[[frozenset[str]], bool] | None = None,
     saves: bool = True,
 ) -> None:
-    """Lets `array` have a varying form, as that of `with_varying_forms`.
+    """Give `array` a varying form, as `with_varying_forms` does.
 
     Args:
-      array: what was gathered, or is computed from arrays with such forms.
-      form: makes it.
-      is_made: whether the forms that this one is made of have been made, so that it costs nothing more; default: it is made of none.
-      saves: whether the gradients of the forms that it is made of send no more than that of a cast of `array`. Otherwise it is given only where
-        these forms have been made.
+      array: a gathered array, or an array computed from arrays with such forms.
+      form: makes the varying form.
+      is_made: returns True if the forms that this one is computed from already exist, so that it
+        costs nothing more; default: it is computed from none.
+      saves: True if the gradients of those forms send at most as many bytes as the gradient of a
+        cast of `array`. Otherwise the form is used only if those forms exist. Default: True.
     """
     block = array._block
     if block is not None:
@@ -182,7 +185,10 @@ def keep_varying_form(
 
 
 def _made_here(form: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str]], Any]:
-    """Return a form whose equations have the line and the scopes of this operation, and not of the one that casts the array later."""
+    """Return a form whose equations have the line and scopes of this operation.
+
+    Otherwise they would have those of the operation that casts the array later.
+    """
     source = current()
 
     def made(wanted: frozenset[str]) -> Any:
@@ -193,7 +199,7 @@ def _made_here(form: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str
 
 
 class _Form(NamedTuple):
-    """The varying form of an array, as `keep_varying_form` has it."""
+    """The varying form of an array, as given to `keep_varying_form`."""
 
     make: Callable[[frozenset[str]], Any]
     is_made: Callable[[frozenset[str]], bool] | None
@@ -205,17 +211,26 @@ class _Form(NamedTuple):
 
 
 def has_varying_form(array: Any) -> bool:
-    """Whether `array` was gathered, or computed from arrays that were, and has a form for code that needs it to vary."""
+    """Return True if `array` has a varying form.
+
+    It was gathered, or computed from gathered arrays.
+    """
     return type(array) is NamedArray and array._block is not None and array._block.form is not None
 
 
 def saves_when_cast(array: Any) -> bool:
-    """Whether `array` has a form for code that needs it to vary, whose gradient is a reduce-scatter whatever else has been cast."""
+    """Return True if `array` has a varying form whose gradient is always a reduce-scatter.
+
+    This does not depend on what else has been cast.
+    """
     return has_varying_form(array) and bool(array._block.form.saves)
 
 
 def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
-    """Whether the gradient of a cast of `array` over `axes` goes with others that are reduced anyway, or there is none."""
+    """Return True if the gradient of a cast over `axes` needs no communication of its own.
+
+    It is reduced together with other gradients, or there is none.
+    """
     if type(array) is not NamedArray:
         data = array
     elif was_cast(array, axes):
@@ -229,7 +244,7 @@ def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
 
 
 def cast(array: Any, axes: frozenset[str]) -> Any:
-    """The data of `array` (named or not) varying over `axes`; a named array is cast once."""
+    """Return the data of `array` (named or not) varying over `axes`; a named array is cast once."""
     if type(array) is not NamedArray:
         return cast_data(array, axes)
     missing = axes - varying(array._data)
@@ -247,6 +262,6 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
 
 
 def was_cast(array: NamedArray, axes: frozenset[str]) -> bool:
-    """Whether `array` has been cast over (at least) `axes` in this trace, by `cast`."""
+    """Return True if `cast` has cast `array` over (at least) `axes` in this trace."""
     block = _block_here(array)
     return block is not None and any(axes <= over for over in block.casts)

@@ -1,6 +1,7 @@
-"""Functions that know nothing of names, called along named axes.
+"""Positional functions along named axes.
 
-An axis that is named becomes a positional one for the call, whole on every device, and a name again in the result.
+A named axis becomes a positional one for the call, replicated on every device, and gets its name
+back in the result.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ __all__ = ["along_axes", "to_front"]
 def along_axes(
     function: Callable[..., Any], name: str, axis_parameters: tuple[str, ...], renames: bool = False
 ) -> Callable[..., Any]:
-    """Lets `function` take names where it takes axes; other names are batch axes.
+    """Let `function` take names as axes; other names are batch axes.
 
-    A named axis becomes a positional one, in front of the others, of every array argument that has it. In a result with as many
-    positional axes as the first array argument had, the front ones get their names back; in one with fewer they are gone.
+    A named axis becomes a positional one, in front of the others, in every array argument that has
+    it. If a result has as many positional axes as the first array argument had, the front ones get
+    their names back. If it has fewer, they are gone.
 
     Args:
-      function: of positional arrays.
+      function: a function of positional arrays.
       name: the name of the function, for messages.
-      axis_parameters: those of its parameters that are axes.
-      renames: add the keyword `out_axis`, by which axes get other names in the result.
+      axis_parameters: the parameters of the function that are axes.
+      renames: add the keyword `out_axis`, which renames axes in the result; default: False.
     """
     signature = signature_of(function)
     positional = nmap(function)
@@ -117,7 +119,7 @@ def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
-    """Names become the first positions, and positions that count from the front move behind them."""
+    """Replace names by the first positions, and shift nonnegative positions behind them."""
 
     def one(entry: Any) -> Any:
         if entry in names and not isinstance(entry, int):
@@ -130,7 +132,7 @@ def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
 
 
 def to_front(leaf: Any, names: list[Any], op: str) -> Any:
-    """A named array with the axes `names` as its first positional ones, whole on every device."""
+    """Return a named array with the axes `names` as its first positional ones, replicated."""
     if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
         return leaf
     region = ambient()
@@ -151,7 +153,7 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
 def _from_front(
     leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str, renamed: Mapping[Hashable, Hashable] | None
 ) -> Any:
-    """The result with its first positional axes named again, if it has as many as the argument had.
+    """Name the first positional axes of a result again, if it has as many as the argument had.
 
     `renamed` has the new names of axes; `None` means that the function has no `out_axis`.
     """
@@ -183,7 +185,7 @@ def _from_front(
         for place, name in zip(places, names, strict=True):
             named[place] = renamed.get(name, name)
         for place, name in zip(places, names, strict=True):
-            if name in renamed:  # all at once, so that two axes can exchange their names
+            if name in renamed:  # all at once, so that two axes can swap names
                 new_axis_placement(op, renamed[name], data.shape[place], (*named[:place], *named[place + 1 :]))
     if region is not None:
         if region.manual:

@@ -1,7 +1,7 @@
-"""Whether the arguments of a call are where its program runs, at the price of a look at each array's sharding.
+"""Check that arguments are already on the mesh, at the cost of one sharding check per array.
 
-A sharding that has come once is known: arrays of a training loop come with the same few objects in every step. Only what is not
-known is compared, and what may have to be moved is left to `xmap`.
+A sharding object is cached after its first check: arrays of a training loop have the same few
+objects in every step. Only unknown ones are compared, and `xmap` moves arguments that may need it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ _MAX_KNOWN = 8192
 
 
 def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raises where an argument holds numbers of NumPy's that would be others in the program, which gets arrays of JAX's types.
+    """Raise if an argument has 64-bit numbers of NumPy that would change in the program.
 
-    `Arrivals.are_in_place` does so too, in the look that it takes anyway.
+    The program gets arrays of JAX's dtypes. `Arrivals.are_in_place` checks this too, in the same
+    pass.
     """
     waiting: list[Any] = [*args, *kwargs.values()]
-    for value in waiting:  # to which what containers hold is added as they come
+    for value in waiting:  # the loop appends the elements of containers
         kind = type(value)
         if kind is NamedArray or kind in whole_types:
             continue
@@ -43,14 +44,17 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def _inside(value: Any) -> list[Any]:
-    """The leaves of a node of somebody's own; none of a number or a static argument."""
-    refuse_foreign("xmap", value)  # not a static argument: it cannot be hashed
+    """Return the leaves of a custom pytree node; empty for a number or a static argument."""
+    refuse_foreign("xmap", value)  # not a static argument: it is not hashable
     leaves = jax.tree.leaves(value)
     return [] if len(leaves) == 1 and leaves[0] is value else leaves
 
 
 class _Known:
-    """The shardings of one mesh that have come, by id; they are kept, so that no other object gets the id."""
+    """The shardings seen on one mesh, by id.
+
+    They are kept alive, so that no other object gets the id.
+    """
 
     __slots__ = ("mesh", "shardings")
 
@@ -59,9 +63,9 @@ class _Known:
         self.shardings: dict[int, Any] = {}
 
     def learns(self, array: Any) -> bool:
-        """Whether the array is there; remembers its sharding if all arrays are that have it."""
+        """Return True if the array is on the mesh; cache its sharding if all its arrays are."""
         sharding = array.sharding
-        if isinstance(sharding, SingleDeviceSharding):  # that of arrays on no device in particular, too
+        if isinstance(sharding, SingleDeviceSharding):  # also the sharding of uncommitted arrays
             return not array.committed
         if not isinstance(sharding, NamedSharding) or sharding.mesh != self.mesh:
             return False
@@ -72,7 +76,7 @@ class _Known:
 
 
 class Arrivals:
-    """What a mapped function knows of the shardings that its arguments came with.
+    """The cache of the argument shardings of a mapped function.
 
     Args:
       mesh: the mesh that it was given, or `None`.
@@ -82,14 +86,15 @@ class Arrivals:
 
     def __init__(self, mesh: Any) -> None:
         self._given = mesh
-        # The context, the mesh of the context if there is one, and what is known of where the program runs: one entry, replaced as a
-        # whole, since other threads read it.
+        # The context, the mesh of the context if there is one, and the known shardings of each mesh
+        # on which the program may run. It is one tuple, replaced as a whole, since other threads
+        # read it.
         self._now: tuple[Any, Any, tuple[_Known, ...]] = (None, None, ())
 
     def are_in_place(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether no argument has to be moved, and their values have been checked (`check_values`).
+        """Return True if no argument has to be moved, and check their values (`check_values`).
 
-        `False` means that this is not known: under a trace, for one.
+        `False` means that this is unknown, for example under a trace.
         """
         context = get_abstract_mesh()
         known_context, mesh, kinds = self._now
@@ -98,7 +103,7 @@ class Arrivals:
         for known in kinds:
             shardings = known.shardings
             waiting: list[Any] = [*args, *kwargs.values()]
-            for value in waiting:  # to which what containers hold is added as they come
+            for value in waiting:  # the loop appends the elements of containers
                 kind = type(value)
                 if kind is NamedArray:
                     value = value._data
@@ -126,11 +131,11 @@ class Arrivals:
         mesh = self._given if context.empty else concrete_mesh(self._given)
         kinds: tuple[_Known, ...] = ()
         if mesh is None and not context.empty:
-            return kinds  # under a trace, where JAX does not tell
+            return kinds  # under a trace, where JAX hides the mesh
         if isinstance(mesh, Mesh):
             kinds = (_Known(mesh),)
             if context.empty and has_explicit_axes(mesh):
-                # JAX tracks how such axes shard all of the arguments, or it does that of none.
+                # JAX tracks the sharding over such axes for all of the arguments or for none.
                 kinds = (*kinds, _Known(auto_mesh(mesh)))
         self._now = (context, None if context.empty else mesh, kinds)
         return kinds

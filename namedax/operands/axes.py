@@ -1,4 +1,4 @@
-"""Which axes an argument means: positions, names, or tuples of both."""
+"""Resolve axis arguments: positions, names, or tuples of both."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _NO_AXIS = "{op}: axis={axis} is neither a position nor a name nor a tuple of th
 
 
 def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
-    """The physical dimensions of `x` that `axis` means.
+    """Return the physical dimensions of `x` for `axis`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -98,7 +98,7 @@ def _raise_out_of_range(op: str, x: Any, position: int, count: int) -> NoReturn:
 
 
 def unwrap_single(axis: Axis, dims: Dims) -> Axis:
-    """The name in a tuple of one, where one axis is wanted; a tuple that is a name itself stays."""
+    """Return the name in a tuple of one, unless the tuple is a name itself."""
     return axis[0] if type(axis) is tuple and len(axis) == 1 and axis not in dims and axis[0] in dims else axis
 
 
@@ -114,7 +114,7 @@ def _hint(op: str, axis: Axis, name: Hashable) -> str:
 
 
 def plain_axis(axis: Axis) -> Any:
-    """`axis` with Python integers in place of NumPy's and JAX's scalar ones, and tuples in place of lists.
+    """Convert integer scalars of NumPy and JAX in `axis` to Python integers, and lists to tuples.
 
     >>> import numpy as np
     >>> plain_axis([np.array(1), "k"])
@@ -132,7 +132,10 @@ def _is_integer_array(entry: Any) -> bool:
 
 
 def axis_key(op: str, axis: Axis) -> Any:
-    """`axis` as part of a kernel's key: lists, sets and views of dicts as tuples, integers without axes as such."""
+    """Return `axis` as part of a kernel's key.
+
+    Lists, sets and dict views become tuples; integer arrays without axes become integers.
+    """
     if isinstance(axis, (list, set, KeysView, ValuesView)):
         axis = tuple(axis)
     axis = plain_axis(axis)
@@ -144,13 +147,13 @@ def axis_key(op: str, axis: Axis) -> Any:
 
 
 def names_alone(x: Any) -> Dims:
-    """The names of an array that has names and no positional axis; of any other none."""
+    """Return the names of an array without positional axes; empty for any other array."""
     dims = x._dims if type(x) is NamedArray else ()
     return () if None in dims else dims
 
 
 def refuse_reversal(op: str, x: Any) -> None:
-    """Raises where the order of the axes is to be reversed and none has an order: an array with names and no positional axis.
+    """Raise if the axes of an array with only named axes are to be reversed: names have no order.
 
     Args:
       op: the operation.
@@ -171,7 +174,7 @@ def refuse_reversal(op: str, x: Any) -> None:
 
 
 def refuse_order(op: str, x: Any) -> None:
-    """Raises where the positional axes are to become one, and an array has names and no positional axis.
+    """Raise if the positional axes are to be merged, and the array has only named axes.
 
     Raises:
       PositionalAxisError: it has names, and no positional axis.
@@ -183,18 +186,20 @@ def refuse_order(op: str, x: Any) -> None:
     merged = f"nx.merge_axes(x, {names!r}, 'flat') for one axis with a name, or "
     raise PositionalAxisError(
         f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to {op}. Write "
-        f"{merged if len(names) > 1 else ''}{order} for an array of positions."
+        f"{merged if len(names) > 1 else ''}{order} for a positional array."
     )
 
 
 def is_flat(shape: Any) -> bool:
-    """Whether a shape has all entries along one axis, whose size it leaves open."""
+    """Return True if a shape has all elements along one axis, whose size is -1."""
     sizes = jax.tree.leaves(shape)
     return -1 in sizes and all(size in (1, -1) for size in sizes)
 
 
 def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:
-    """Raises where `...` stands for several axes of an array with names, and the result depends on their order: an index over all of them.
+    """Raise if `axis=...` means several axes of a named array and their order matters.
+
+    An example is an index over all of them.
 
     Raises:
       PositionalAxisError: it does.
@@ -204,15 +209,16 @@ def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:
     positions = iter(range(len(x._dims)))
     order = tuple(next(positions) if dim is None else dim for dim in x._dims)
     raise PositionalAxisError(
-        f"{op}: axis=... has no order for the index to count by, since the names of {type_text(x)} have none. Say the "
+        f"{op}: axis=... has no order for the index, since the names of {type_text(x)} have none. Give the "
         f"order, axis={format_value(order)}."
     )
 
 
 def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
-    """Raises where the arguments from `place` on are axes of the array, or of one of a list, one by one.
+    """Raise if the arguments from `place` on are several axes of an array, given one by one.
 
-    Before the function is called: an axis may have the name of an element type, "h" or "f", which is what the argument behind the axis says.
+    The array may be an element of a list. The check runs before the call, because an axis may have
+    the name of a dtype, "h" or "f", and the argument after the axis is the dtype.
 
     Raises:
       ArgumentTypeError: they are.
@@ -223,14 +229,14 @@ def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
     for x in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
         if type(x) is NamedArray and any(entry in x._dims for entry in entries[1:]):
             raise ArgumentTypeError(
-                f"{op}: {show_names(entries)} are given one by one, and one argument says over which axes of {type_text(x)} it goes. "
-                f"Several axes are a tuple; write axis={tuple(entries)!r}."
+                f"{op}: {show_names(entries)} are given one by one, but one argument takes all axes of {type_text(x)}. "
+                f"Write axis={tuple(entries)!r}."
             )
         if type(x) is NamedArray and not _is_element_type(entries[1]):
             candidates = [*(dim for dim in x._dims if dim is not None), "float", "int", "bool", "float16", "bfloat16", "int8"]
             raise ArgumentTypeError(
-                f"{op}: {entries[1]!r} stands behind the axis, and is neither an axis of {type_text(x)} nor an element type."
-                f"{did_you_mean(entries[1], candidates)} Several axes are a tuple; write axis={tuple(entries)!r}."
+                f"{op}: {entries[1]!r} follows the axis, but is neither an axis of {type_text(x)} nor a dtype."
+                f"{did_you_mean(entries[1], candidates)} For several axes write axis={tuple(entries)!r}."
             )
 
 
@@ -243,13 +249,13 @@ def _is_element_type(word: str) -> bool:
 
 
 def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:
-    """The names that axes get in a result, by those that they had.
+    """Return the names of axes in a result, by their names in the operand.
 
     Args:
       op: the operation.
-      out_axis: `None`, names by names, or one name where there is one axis with a name.
+      out_axis: `None`, names by names, or one name if exactly one axis has a name.
       axes: the axes that may get another name, and positions.
-      what: where these are said, for messages.
+      what: the source of these axes, for messages.
 
     Raises:
       ArgumentError: one name for several axes.
@@ -261,7 +267,7 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
     if not isinstance(out_axis, Mapping):
         if len(names) != 1:
             raise ArgumentError(
-                f"{op}: out_axis={format_value(out_axis)} is one name, and {what} has {len(names)} axes with names. Say which of them gets it, as in "
+                f"{op}: out_axis={format_value(out_axis)} is one name, and {what} has {len(names)} named axes. Write a dict, such as "
                 f"out_axis={{{names[0] if names else 'k'!r}: {format_value(out_axis)}}}."
             )
         return {names[0]: out_axis}
@@ -271,7 +277,7 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
     return dict(out_axis)
 
 
-# Parameters that mean axes of the first array argument.
+# Parameters that are axes of the first array argument.
 AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
 
 
@@ -279,17 +285,19 @@ _NO_POSITIONS = (bool, float, np.bool_, np.floating)
 
 
 def is_axis_name(entry: Any) -> bool:
-    """Whether an entry of an axis argument is a name."""
+    """Return True if an element of an axis argument is a name."""
     return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
 
 
 def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
-    """Raises where an axis of an array with names is a truth value or a fraction; neither is a position, though it equals one.
+    """Raise if an axis of a named array is a boolean or a float.
+
+    Neither is a position, although it may equal one.
 
     Args:
       op: the operation.
-      arguments: what it was called with, by parameter.
-      parameters: those that mean axes.
+      arguments: the arguments of the call, by parameter.
+      parameters: the parameters that are axes; default: `AXIS_PARAMETERS`.
 
     Raises:
       PositionalAxisError: there is one.
@@ -304,7 +312,7 @@ def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str
 
 
 def holds_names(value: Any) -> bool:
-    """Return True if a value is a named array, or an array with dims of another library, or a tree that has one."""
+    """Return True if a value is, or contains, an array with dims: named, or of another library."""
     kind = type(value)
     if kind is NamedArray or is_foreign_type(kind):
         return True

@@ -1,4 +1,4 @@
-"""Arrays that are cut into entries along one axis, for functions that see a single entry: `scan`, `map`, `vmap` and the like."""
+"""Arrays sliced along one axis, for functions of single slices such as `scan` and `vmap`."""
 
 from __future__ import annotations
 
@@ -25,27 +25,30 @@ def _in_front(data: Any, at: int) -> Any:
 
 
 class Entries:
-    """Arrays that are cut along one axis: those that have it, with it in front, and those that are the same for every entry.
+    """Arrays that are sliced along one axis.
+
+    Arrays that have the axis get it in front; the others are the same for every slice. With
+    `supports_padding` (default: False) the axis need not divide over its mesh axes.
 
     Args:
       op: the operation, for messages.
       xs: a pytree of arrays.
       axis: a name, or 0 for the first positional axis.
-      every: whether all of them must have the axis; over a position they must in any case.
+      every: True if all arrays must have the axis; default: False. Along a position all must have
+        it.
 
     Attributes:
-      datas: the data of the leaves that are cut.
-      fixed: the leaves that are the same for every entry, by number.
-      dims: those of one entry of the leaves that are cut, by number.
-      placement: the mesh axes that the axis is mapped to.
-
-    With `supports_padding` the axis need not divide over these.
+      datas: the data of the sliced leaves.
+      fixed: the leaves that are the same for every slice, by number.
+      dims: the dims of one slice of the sliced leaves, by number.
+      placement: the mesh axes of the axis.
 
     Raises:
       AxisNameError: `axis` is neither 0 nor a name.
       AxisNotFoundError: no array has the name, or with `every` not all of them.
       PositionalAxisError: an array has no positional axis.
-      UnevenAxisError: the axis does not divide over its mesh axes, and the operation knows no padding.
+      UnevenAxisError: the axis does not divide over its mesh axes, and the operation does not
+        support padding.
     """
 
     def __init__(self, op: str, xs: Any, axis: Any, every: bool = False, supports_padding: bool = False):
@@ -56,11 +59,12 @@ class Entries:
             raise AxisNameError(f"{op}: axis={format_value(axis)} is neither 0 nor the name of an axis.")
         if not self.by_name and axis != 0:
             raise PositionalAxisError(
-                f"{op}: axis={format_value(axis)}; it is 0, for the first positional axis, or a name. Use nx.numpy.moveaxis first."
+                f"{op}: axis must be 0 (the first positional axis) or a name, got {format_value(axis)}. Use nx.numpy.moveaxis first."
             )
         leaves, self.tree = flatten(xs)
         self.datas: list[Any] = []
-        self._cut: list[tuple[Any, int]] = []  # the leaves that are cut, and where the axis stands in them
+        # the sliced leaves, and the dimension of the axis in each
+        self._cut: list[tuple[Any, int]] = []
         self.fixed: dict[int, Any] = {}
         self.dims: dict[int, Dims] = {}
         blocks = [block_of(leaf, op) for leaf in leaves]
@@ -71,7 +75,7 @@ class Entries:
                 if not self.by_name:
                     where = "in_axes" if op == "vmap" else "axis"
                     raise PositionalAxisError(
-                        f"{op}: {type_text(block)} has no positional axis to go along. Write {where}= and the name of an axis."
+                        f"{op}: {type_text(block)} has no positional axis. Pass {where}= with the name of an axis."
                     )
                 self.fixed[i] = block
                 continue
@@ -89,7 +93,7 @@ class Entries:
 
     @classmethod
     def uncut(cls, op: str, value: Any) -> Entries:
-        """Arguments all of which are the same for every entry."""
+        """Return arguments that are all the same for every slice."""
         entries = cls(op, (), 0)
         leaves, entries.tree = flatten(value)
         region = ambient()
@@ -97,12 +101,15 @@ class Entries:
         return entries
 
     def cast(self, number: int, axes: frozenset[str]) -> Any:
-        """One of `datas`, varying over (at least) these mesh axes; of an array that was gathered, the gather of which the gradient is scattered."""
+        """Return one of `datas`, varying over (at least) these mesh axes.
+
+        For a gathered array, the gradient of this gather is a reduce-scatter.
+        """
         block, at = self._cut[number]
         return _in_front(cast(block, axes), at)
 
     def value(self, datas: Iterable[Any]) -> Any:
-        """One entry of all arrays, from the data of those that are cut."""
+        """Return one slice of all arrays, from the data of the sliced leaves."""
         supply = iter(datas)
         count = len(self.fixed) + len(self.dims)
         return self.tree.unflatten(
@@ -110,11 +117,11 @@ class Entries:
         )
 
     def result(self, data: Any, dims: Dims) -> Any:
-        """An array of one entry each, the entries in front."""
+        """Return an array from the results for each slice, stacked in front."""
         region = ambient()
         if self.by_name and self.axis in dims:
             raise AxisNameError(
-                f"{self.op}: what the function returns for one entry along {self.axis!r} has an axis {self.axis!r} itself, from a value "
+                f"{self.op}: the result of the function for one slice along {self.axis!r} already has an axis {self.axis!r}, from a value "
                 "that it carries or closes over. Pass that value as an argument, or rename its axis."
             )
         dims = (self.axis if self.by_name else None, *dims)

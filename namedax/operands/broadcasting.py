@@ -1,11 +1,12 @@
-"""Broadcasting by name: operands of any dims become arrays of the same dims.
+"""Broadcast operands of any dims to common dims, by name.
 
-Positional axes meet from the right, as in NumPy; named axes meet by name. The result has the physical order of the first
-operand, and names of later operands take the place that they have there relative to those that are known, so that
-`bias{h} + x{batch, h}` is stored as `x` is. The plan depends on dims only and is cached.
+Positional axes align from the right, as in NumPy; named axes align by name. The result has the
+physical order of the first operand. Names of later operands are inserted at their place relative to
+the known ones, so `bias{h} + x{batch, h}` is stored as `x` is. The plan depends on dims only and is
+cached.
 
-This is also where an operand enters a mapped body: a global array that the body closes over is cut to its block, and values of
-different device variance are cast to meet.
+This is also where operands enter a mapped body. A global array that the body closes over is sliced
+to its block, and values of different device variance are cast to a common one.
 """
 
 from __future__ import annotations
@@ -44,14 +45,20 @@ __all__ = [
 
 @functools.lru_cache(maxsize=8192)
 def _labels(dims: Dims) -> tuple[Hashable, ...]:
-    """Dims with every positional axis numbered from the right: -1, -2, ... (integers are not names)."""
+    """Number every positional axis of the dims from the right: -1, -2, ...
+
+    (integers are not names).
+    """
     numbers = iter(range(-dims.count(None), 0))
     return tuple(next(numbers) if dim is None else dim for dim in dims)
 
 
 @functools.lru_cache(maxsize=8192)
 def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple[tuple[Any, tuple[int, ...]], ...]]:
-    """Labels and dims of the result, and for each operand its permutation (or `None`) and its positions in the result."""
+    """Return labels and dims of the result, and the permutation and positions of each operand.
+
+    The permutation is `None` if the order stays.
+    """
     result: list[Hashable] = []
     for dims in all_dims:
         at = len(result)
@@ -60,7 +67,7 @@ def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple
                 at = result.index(label)
             else:
                 result.insert(at, label)
-    # Names may have pulled positional axes apart; these keep their own order, in the places that they have.
+    # Names may have separated positional axes; these keep their order, in the same places.
     places = [i for i, label in enumerate(result) if isinstance(label, int)]
     for i, label in zip(places, sorted(result[i] for i in places), strict=True):  # type: ignore[type-var]
         result[i] = label
@@ -74,7 +81,7 @@ def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple
 
 
 def merge_dims(*all_dims: Dims) -> Dims:
-    """The dims of the result of broadcasting operands with these dims.
+    """Return the dims of the result of broadcasting operands with these dims.
 
     >>> merge_dims(("h",), ("batch", "h")), merge_dims(("a", None), ("b",))
     (('batch', 'h'), ('a', None, 'b'))
@@ -83,12 +90,15 @@ def merge_dims(*all_dims: Dims) -> Dims:
 
 
 def to_local(array: Any, op: str, region: Region | None) -> Any:
-    """`array` as the body of `region` sees it: a global array that it closes over is cut to its block.
+    """Return `array` as a value of the body of `region`.
 
-    So is what is a block of the body of a surrounding mapped function, along the names that are mapped in this one only.
+    A global array that the body closes over is sliced to its block.
+
+    A block of the body of an enclosing mapped function is sliced too, along the names that only
+    this region maps.
 
     Raises:
-      AxisSizeError: a name has a different size than the region says.
+      AxisSizeError: a name has a different size in the region.
       PlacementConflictError: an array from outside has two names that are on one mesh axis here.
     """
     if type(array) is not NamedArray:
@@ -107,7 +117,7 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
         positions(array, op)
     origin = None if info is None else info.region
     key = (dims, data.shape)
-    # What is a block of this region, or whole where all arrays are, stays as it is.
+    # A block of this region, or a global array where all arrays are global, is unchanged.
     is_at_home = origin is region or (origin is None and not region.resources)
     if is_at_home and key in region.state.looked_at:
         return array
@@ -125,7 +135,7 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
         if size is None:
             if not whole or dim not in region.resources:
                 continue
-            size = data.shape[i]  # a name that comes into the body with an array that it closes over
+            size = data.shape[i]  # a new name, from an array that the body closes over
         block = region.block_size(dim, size, op, supports_padding=True)
         if data.shape[i] == block and not (whole and (block != size or dim in region.uneven)):
             continue
@@ -143,7 +153,7 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
 
 
 def _entered(data: Any, region: Region) -> Any:
-    """A value from outside, with a type that the body of `region` can use."""
+    """Return a value from outside, with a type that the body of `region` can use."""
     if not must_enter(data, region.mesh):
         return data
     return region.state.closure.lift_closure(data, lambda data: enter_mesh(data, region.mesh))
@@ -151,11 +161,11 @@ def _entered(data: Any, region: Region) -> Any:
 
 _NO_ARRAYS = frozenset({str, list, tuple})
 _FROM_OUTSIDE = "an array that the mapped function closes over"
-_OUTSIDE_REMEDY = "Rename one of them before, outside of the mapped function (nx.rename, which sends nothing there), or change axis_resources."
+_OUTSIDE_REMEDY = "Rename one of them before, outside the mapped function (nx.rename, which does not communicate there), or change axis_resources."
 
 
 def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region) -> NamedArray:
-    """A block of the body of another region, as the body of `region` sees it."""
+    """Return a block of the body of another region as a value of the body of `region`."""
     dims, data = array._dims, array._data
     names = [dim for dim in dims if dim is not None]
     old, new = ([() if dim is None else r.place(dim) for dim in dims] for r in (origin, region))
@@ -176,7 +186,10 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
 
 
 def _common_size(label: Hashable, known: int, n: int) -> int | None:
-    """The size of an axis that operands have in two sizes: positional axes of size 1 broadcast, names do not (`None`)."""
+    """Return the size of an axis that operands have in two sizes.
+
+    Positional axes of size 1 broadcast; named axes do not (`None`).
+    """
     if not isinstance(label, int) or (known != 1 and n != 1):
         return None
     return max(known, n) if n and known else 0
@@ -184,7 +197,7 @@ def _common_size(label: Hashable, known: int, n: int) -> int | None:
 
 @functools.lru_cache(maxsize=8192)
 def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
-    """The shape to which operands broadcast; `None` where they do not."""
+    """Return the shape to which operands broadcast; `None` if they do not."""
     sizes: dict[Hashable, int] = {}
     for dims, shape in zip(all_dims, shapes, strict=True):
         for label, n in zip(_labels(dims), shape, strict=True):
@@ -198,7 +211,7 @@ def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -
 
 
 def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, int]:
-    """The size of every label in the result; raises where operands disagree."""
+    """Return the size of every label in the result; raise if operands disagree."""
     sizes: dict[Hashable, int] = {}
     first: dict[Hashable, int] = {}
     for i, (operand, labels) in enumerate(zip(operands, all_labels, strict=True)):
@@ -226,22 +239,24 @@ def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Ha
 
 
 def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
-    """Data of all operands, broadcast to common dims, and these dims. Operands without dimensions stay scalars.
+    """Return the data of all operands, broadcast to common dims, and these dims.
+
+    Operands without dimensions stay scalars.
 
     Raises:
       AxisSizeError: a name has two sizes.
       PositionalAxisError: positional axes do not broadcast.
-      PlacementConflictError: two names on one mesh axis meet.
+      PlacementConflictError: two names on one mesh axis would be in one value.
     """
     datas, dims, shape = align_ranks(op, *operands)
     return [_whole(data, shape) for data in datas], dims
 
 
 def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ...]]:
-    """Like `align`, but an operand has size 1 along a dim that it lacks; and the shape that they broadcast to.
+    """Align operands to common dims with size 1 for missing ones; return their shape too.
 
-    For functions that broadcast as `jnp` does: what they keep for the gradient of an operand (the other one, in a product) is not
-    larger than it has to be.
+    Use this for functions that broadcast as `jnp` does: the residual for the gradient of an operand
+    (the other one, in a product) then stays as small as possible.
     """
     region = ambient()
     blocks = [to_local(operand, op, region) for operand in operands]
@@ -262,9 +277,9 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
 
 
 def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
-    """Operands as the body of `region` sees them, cast to one device variance, so that an elementwise kernel can take them.
+    """Return local operands cast to one device variance, for an elementwise kernel.
 
-    What is not a scalar varies at least over the mesh axes that are `wanted`.
+    Values other than scalars vary at least over the mesh axes `wanted` (default: none).
     """
     blocks = [to_local(operand, op, region) for operand in operands]
     if not region.manual:
@@ -274,7 +289,9 @@ def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: fro
     if not wanted and (len(blocks) == 1 or _vary_alike(blocks)):
         return blocks
     union = _union_of_variance(blocks) | wanted
-    if region.state.has_gathered:  # what is computed from gathered arrays, and is smaller, asks whether these have been cast
+    # Results computed from gathered arrays may be smaller than these. Their forms depend on whether
+    # the gathered arrays have been cast.
+    if region.state.has_gathered:
         for block in blocks:
             if saves_when_cast(block):
                 cast(block, union)
@@ -289,10 +306,11 @@ def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: fro
 
 
 def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | None:
-    """What is looked at of operands that meet, if all are numbers and traced blocks which the body of `region` has made; `None` if one is not.
+    """Return a key of the operands, if all are numbers and traced blocks of the body of `region`.
 
-    An entry has an array's dims, shape, device variance, element type and whether that is weak; that of a number is `None`. Where operands
-    have met, `note_met` tells the region: others of which the same is known need not meet.
+    The result is `None` if one is not. The entry of an array has its dims, shape, device variance,
+    dtype and weak type; that of a number is `None`. After such operands have been aligned,
+    `note_met` records the key in the region. Operands with the same key need no alignment.
     """
     key: list[Any] = []
     for operand in operands:
@@ -313,14 +331,17 @@ _NUMBERS = frozenset({bool, int, float, complex})
 
 
 def note_met(key: tuple[Any, ...], region: Region) -> None:
-    """Notes that operands have met of which this is known (`own_blocks`), if nothing had to be done to them."""
+    """Record that operands with this key (`own_blocks`) need no alignment, if none was needed."""
     entries = [entry for entry in key if entry is not None]
     if len({variance for _, _, variance, *_ in entries}) < 2 and all(entry[:2] in region.state.looked_at for entry in entries):
         region.state.note_looked_at(key)
 
 
 def _vary_alike(blocks: Sequence[Any]) -> bool:
-    """Whether all blocks that are arrays have names and one device variance, and the others are numbers of Python's."""
+    """Return True if all arrays among the blocks have names and one device variance.
+
+    The other blocks must be Python numbers.
+    """
     known: frozenset[str] | None = None
     for block in blocks:
         if type(block) is NamedArray:
@@ -339,7 +360,10 @@ def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
 
 
 def _of_rank(data: Any, rank: int, step: tuple[Any, tuple[int, ...]]) -> Any:
-    """`data` in the order of the result, with size 1 where it lacks a dim; a scalar as it is."""
+    """Transpose `data` to the order of the result, with size 1 for missing dims.
+
+    A scalar is unchanged.
+    """
     order, places = step
     if not places:
         return data
@@ -355,9 +379,9 @@ def _whole(data: Any, shape: tuple[int, ...]) -> Any:
 
 
 def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
-    """The result of an operation: a named array, or `data` itself if no dim has a name.
+    """Return the result of an operation: a named array, or `data` itself if no dim has a name.
 
-    What it was made of is told in `entry_by_entry` if the operation acts on every element by itself.
+    `entry_by_entry` has the operands if the operation is elementwise; default: `None`.
     """
     if dims.count(None) == len(dims):
         return data
@@ -366,7 +390,7 @@ def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = No
         return make(data, dims)
     for dim, n in zip(dims, data.shape, strict=True):
         if dim is not None:
-            if dim in region.sizes:  # what `note` does, without the call
+            if dim in region.sizes:  # inlined `note`
                 region.seen.add(dim)
             else:
                 region.note(dim, n)
@@ -376,10 +400,10 @@ def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = No
 
 
 def _as_blocks(data: Any, dims: Dims, region: Region, entry_by_entry: Sequence[Any] | None) -> Any:
-    """The block `data`, which varies over the mesh axes of its names, and into which no gradient flows from padding.
+    """Cast a block to varying over the mesh axes of its names; mask gradients from padding.
 
-    A block that is the same on all devices, as of zeros, is one of several all the same: the gradient of what is added to it comes from
-    all of them.
+    A block that is equal on all devices, such as zeros, is still one of several blocks. The
+    gradient of a value added to it comes from all of them.
     """
     axes = [axis for dim in dims if dim in region.resources for axis in region.resources[dim]]
     if axes:
@@ -390,7 +414,7 @@ def _as_blocks(data: Any, dims: Dims, region: Region, entry_by_entry: Sequence[A
 
 
 def _repeats(operands: Sequence[Any], dims: Dims) -> bool:
-    """Whether an array among the operands is repeated along one of these names."""
+    """Return True if an array among the operands is repeated along one of these names."""
     names = {dim for dim in dims if dim is not None}
     return any(
         not names.issubset(dims_of(operand)) for operand in operands if not isinstance(operand, (bool, int, float, complex))
@@ -398,10 +422,11 @@ def _repeats(operands: Sequence[Any], dims: Dims) -> bool:
 
 
 def of_real_entries(data: Any, dims: Dims, region: Region | None) -> Any:
-    """The block `data`, into which no gradient flows from padding.
+    """Return the block `data` with the gradient from its padding masked.
 
-    Who calls `jax.vjp` in a body, or writes the rule of a derivative, makes cotangents as any other values: their padding is a copy of
-    the last entry, and the gradient of what is repeated along the axis would count it.
+    A call of `jax.vjp` in a body, or a derivative rule, makes cotangents like any other values.
+    Their padding is a copy of the last element, and the gradient of a value repeated along the axis
+    would count it.
     """
     if region is not None and region.uneven:
         for i, dim in enumerate(dims):
@@ -411,11 +436,13 @@ def of_real_entries(data: Any, dims: Dims, region: Region | None) -> Any:
 
 
 def constrain_sharding(data: Any, dims: Dims) -> Any:
-    """Under XLA's partitioner: `data` where its names say, and whole along its positional dimensions.
+    """Constrain the sharding of `data` under XLA's partitioner.
 
-    What an operation does over an axis that the partitioner may cut is up to the partitioner, which is wrong for some: a
-    maximum drops NaN, a convolution counts a sharded kernel several times. Such operations settle what they take, whole along
-    that axis.
+    It is sharded by its names, and replicated along its positional axes.
+
+    The partitioner chooses how an operation runs over an axis that it may partition, and it is
+    wrong for some. A maximum drops NaN, and a convolution counts a sharded kernel several times.
+    Such operations constrain their operands to be replicated along that axis.
     """
     region = ambient()
     if region is None or region.mode != "auto":

@@ -1,12 +1,14 @@
-"""From the call of a public function straight to its kernel: what an eager operation costs besides JAX's own dispatch.
+"""A dispatch cache from the call of a public function straight to its kernel.
 
-Between a public function and its kernel (`compiled_ops`) arguments are checked, and axes resolved. For the functions that are decorated
-here that work depends on the dims of the arrays and on the other arguments alone, not on shapes, element types or values. So it is
-done once: the first call is watched, and if it came down to one kernel, which was given the arrays of the call and whose result
-was the function's, later calls with the same dims and arguments call that kernel. They are told apart as kernels are.
+It removes most of the cost of an eager operation beyond JAX's own dispatch. Between a public
+function and its kernel (`kernels`), arguments are checked and axes resolved. For functions
+decorated here, that work depends only on the dims of the arrays and on the other arguments, not on
+shapes, dtypes or values. So it runs once. The first call is recorded. If it ran exactly one kernel
+on the arrays of the call, and returned the kernel's result, later calls with the same dims and
+arguments call that kernel. The keys are compared as those of kernels are.
 
-Nothing is remembered of a call in a mapped body, nor used there: a body learns which names occur in it. What a kernel raises is
-raised once more by the function itself, which knows the names.
+Calls in a mapped body neither fill nor use the cache, since a body records which names occur in it.
+If a kernel raises, the function itself runs again and raises the error with names.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def _learn(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """`function(*args, **kwargs)`; if it came down to one kernel of `datas`, that and the dims of its result are remembered."""
+    """Return `function(*args, **kwargs)`; cache its kernel if it ran exactly one, on `datas`."""
     result, calls = watched(call_or_refuse, (function, args, kwargs), {})
     if len(calls) == 1:
         call, dims, scope, given, own = calls[0]
@@ -45,7 +47,7 @@ def _learn(
 
 
 def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an elementwise function whose arguments are all operands, with a cache by the dims of the operands."""
+    """Return an elementwise function of operands with a cache by their dims."""
     table = new_table()
 
     @functools.wraps(function)
@@ -87,10 +89,10 @@ _FIXED = frozenset({bool, int, float, complex, tuple, type, type(...)})
 
 
 def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable[..., Any]:
-    """Return a function of named arrays, axes and options, with a cache by the dims of the arrays and by the other arguments.
+    """Return a function of arrays, axes and options with a cache by dims and other arguments.
 
     Args:
-      function: before it calls its kernel it looks at nothing of the arrays but their dims.
+      function: a function that uses only the dims of the arrays before it calls its kernel.
       explicit: how it runs on arrays that are sharded over Explicit mesh axes.
     """
     as_jax = explicit is Explicit.AS_JAX
@@ -121,7 +123,7 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
                 is_traced = is_traced or isinstance(data, jax.core.Tracer)
         try:
             known = table.get(key)
-        except TypeError:  # an entry of a tuple is not hashable
+        except TypeError:  # an element of a tuple is not hashable
             return function(*args, **kwargs)
         if known is None:
             return _learn(table, key, datas, function, args, kwargs)
@@ -143,7 +145,7 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
 
 
 def _described(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any]] | None:
-    """What tells calls apart, and the data of the arrays; `None` if there is another argument that may be an array."""
+    """Return a key of the call, and the data; `None` if another argument may be an array."""
     key: list[Any] = []
     datas: list[Any] = []
     for arg in args:

@@ -1,22 +1,25 @@
-"""One compiled kernel per operation and pattern of dims: what makes named operations as cheap as plain ones.
+"""Compiled kernels: one per operation and pattern of dims.
 
-The bookkeeping of names depends on dims only, not on values. So an operation is compiled once for the dims of its operands, and a later
-call is a dictionary look-up and one dispatch (`jax.jit` takes care of shapes, element types, configuration and the ambient
-region). Under a trace the same kernels are inlined: JAX then has the traced operation, and its linearization, in its
-caches, as it has those of `jnp`'s functions.
+They make named operations as cheap as plain ones.
 
-A kernel knows no names. Names become numbers, in the order in which they appear in the operands and then in the axes that the
-operation was given, and are put back into the dims of the result. So what is the same but for the names is compiled once, and
-no result can depend on what an axis is called. What is kept is bounded, however many names and operations a process sees.
+Name bookkeeping depends on dims only, not on values. So an operation is compiled once for the dims
+of its operands. A later call is a dictionary lookup and one dispatch; `jax.jit` handles shapes,
+dtypes, configuration and the ambient region. Under a trace the same kernels are inlined. JAX then
+caches the traced operation and its linearization, as for `jnp`'s functions.
 
-What identifies a kernel is what is called: a function of the module, and the arguments that it is called with before the
-operands. There is no key besides these that could say something else. They are told apart by value and type, as `1`, `1.0` and
-`True` must be.
+A kernel has no names. Names become numbers, in the order in which they appear in the operands and
+then in the axes of the operation, and return in the dims of the result. So calls that differ only
+in names compile once, and no result can depend on the text of a name. The caches are bounded,
+however many names and operations a process uses.
 
-What stands between a public function and `run` is paid in each call; `shortcuts` leave it out.
+A kernel is identified by its call: a function of the module, and the arguments before the operands.
+There is no separate key that could disagree. Arguments are compared by value and type, since `1`,
+`1.0` and `True` must differ.
 
-In a body whose names are sharded only elementwise operations do, on blocks; the others run as they are, because they may
-communicate.
+Each call pays for the code between a public function and `run`; `dispatch_cache` skips it.
+
+In a body with sharded names only elementwise operations use kernels, on blocks. The others run
+directly, because they may communicate.
 """
 
 from __future__ import annotations
@@ -51,25 +54,28 @@ __all__ = [
 SCALARS = frozenset({bool, int, float, complex})
 
 
-# --- the face -------------------------------------------------------------------------------------------------------
+# --- entry points --------------------------------------------------------------------------------
 
 
 def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
-    """`function(op, axes, *static, *operands)` through its kernel, unless some name is sharded.
+    """Run `function(op, axes, *static, *operands)` by its kernel unless a name is sharded.
 
     Args:
       op: the operation, for messages.
-      function: returns one array. It must be the same object in every call, a function of the module: it and what stands before
-        the operands identify the kernel. It uses no values, names or arrays from elsewhere.
-      axes: all names that the operation was given: a name, a position or `None`, or a tuple of these; or an object that holds names, with a
-        method `renamed(number)` that returns it with `number(name)` for each of its names.
-      static: further arguments that are known when the kernel is compiled. If one is not hashable, `function` is called as it is.
+      function: a function that returns one array. It must be the same object in every call, a
+        function of the module: it and the arguments before the operands identify the kernel. It
+        uses no values, names or arrays from elsewhere.
+      axes: all axis names of the operation: a name, a position or `None`, or a tuple of these; or
+        an object with names, whose method `renamed(number)` returns it with `number(name)` for each
+        of its names.
+      static: further arguments that are static in the kernel. If one is not hashable, `function` is
+        called directly.
       *operands: arrays and Python scalars.
     """
     region = ambient()
     given = (op, axes, *static)
     if region is None:
-        # Within a `jax.shard_map` that is not ours names may have to be looked at.
+        # Within a user's `jax.shard_map` the names may have to be checked.
         is_traced = is_block = False
         for operand in operands:
             data = operand._data if type(operand) is NamedArray else operand
@@ -99,12 +105,15 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
 
 
 def scope_of(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> str:
-    """What an operation is called in programs."""
+    """Return the scope text of an operation."""
     return scope_text(given[0], names_in(given[1], operands), function.__module__)
 
 
 def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ...], *operands: Any) -> Any:
-    """Like `run`, for an operation that acts on every element by itself: on blocks it is the same operation. It is given no axes."""
+    """Run an elementwise operation through its kernel, as `run` does.
+
+    On blocks it is the same operation. It has no axes.
+    """
     region = ambient()
     if region is None:
         return _through_kernel(function, (op, *static), operands, False)
@@ -116,7 +125,7 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
         call, more = function, (*given, *operands)
     elif (key := own_blocks(operands, region)) is not None:
         call, more = _of_new_blocks, (region, key, function, given, operands)
-        if key in region.state.looked_at:  # most of what is done in a body, for which few functions are entered
+        if key in region.state.looked_at:  # the common case in a body, with few function calls
             scope, call = jax.named_scope, _of_known_blocks
     if is_open():
         return call(*more)
@@ -124,12 +133,16 @@ def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ..
         return call(*more)
 
 
-#: Types of arrays that are no tracers, as far as they have been seen: JAX does not say which they are, and `isinstance` takes longer.
+#: Array types without tracers, as far as they have been seen: JAX has no list of them, and
+#: `isinstance` is slower.
 whole_types: set[type] = set()
 
 
 def varies(data: Any) -> bool:
-    """Whether `data` may differ from device to device of a `jax.shard_map`. It cannot if its type is in `whole_types`."""
+    """Return True if `data` may differ from device to device of a `jax.shard_map`.
+
+    It cannot if its type is in `whole_types`.
+    """
     if type(data) in whole_types:
         return False
     if isinstance(data, jax.core.Tracer):
@@ -139,15 +152,16 @@ def varies(data: Any) -> bool:
     return False
 
 
-#: The attribute of an operation's function that computes it from blocks which are known (`own_blocks`), at less than the price of a kernel. It is
-#: given the region, what is known of them and the operands, and returns data that have the dims and the shape of all operands; or `None`.
+#: The attribute of an operation's function that computes it from known blocks (`own_blocks`), more
+#: cheaply than a kernel. It takes the region, the key of the blocks and the operands. It returns
+#: data with the dims and the shape of all operands, or `None`.
 OF_BLOCKS = "of_blocks"
 
 
 def _of_new_blocks(
     region: Region, key: tuple[Any, ...], function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
 ) -> Any:
-    """An elementwise operation of own blocks of which the region does not know yet whether anything has to be done to them before."""
+    """Run an elementwise operation on own blocks that may need alignment, and record the result."""
     result = _in_region(region, function, given, operands, False)
     note_met(key, region)
     return result
@@ -156,7 +170,7 @@ def _of_new_blocks(
 def _of_known_blocks(
     region: Region, key: tuple[Any, ...], function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
 ) -> Any:
-    """An elementwise operation of own blocks to which nothing has to be done before."""
+    """Run an elementwise operation on own blocks that need no alignment."""
     of_blocks = getattr(function, OF_BLOCKS, None)
     if of_blocks is not None and (data := of_blocks(region, key, operands)) is not None:
         return make_block(data, (key[0] or key[-1])[0], region)
@@ -171,7 +185,7 @@ def _in_region(
 ) -> Any:
     def form(wanted: frozenset[str]) -> Any:
         met = tuple(unify_variance(given[0], operands, region, wanted))
-        # Kernels know nothing of the region, so that all regions share them.
+        # Kernels do not depend on the region, so all regions share them.
         return without_region(_through_kernel, function, given, met, with_axes)
 
     if not with_axes and _traced_as_it_is(operands) and not _is_frequent(region, (function, given, _shapes(operands))):
@@ -188,10 +202,11 @@ def _in_region(
 
 
 def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
-    """`function(*given, *operands)`, which has a form for code that needs it to vary, as those of `operands` that were gathered have one."""
+    """Return `function(*given, *operands)`, with a varying form if gathered `operands` have one."""
 
     def form(wanted: frozenset[str]) -> Any:
-        if any(isinstance(axis, LoopAxis) for axis in wanted):  # each step would scatter what is reduced once, after the loop
+        # each step would reduce-scatter a value that is reduced once, after the loop
+        if any(isinstance(axis, LoopAxis) for axis in wanted):
             return result._data
         varied = [make_in_region(cast(x, wanted), x._dims) if has_varying_form(x) else x for x in operands]
         again = function(*given, *varied)
@@ -204,16 +219,17 @@ def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: t
 
 
 def _keep_form(result: NamedArray, operands: tuple[Any, ...], form: Callable[[frozenset[str]], Any]) -> None:
-    """Lets the result of an operation have a varying form, if one of the operands has one."""
+    """Give the result of an operation a varying form, if one of the operands has one."""
     if any(map(has_varying_form, operands)):
         keep_varying_form(result, form, functools.partial(_are_cast, operands), _passes_casts_on(operands, result._data.size))
 
 
 def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
-    """Whether an elementwise operation is cheaper to trace as it is than within a kernel, and no different.
+    """Return True if tracing an elementwise operation directly is equivalent and cheaper.
 
-    It is one function of `jnp`, which JAX has compiled already. A number is given to that function as a number, which it must take
-    as it takes an array: an integer that is large or negative might not be one of the other operand's type.
+    It is one function of `jnp`, which JAX has compiled already. That function takes a number as a
+    number, and must treat it as an array. A large or negative integer may not fit the dtype of the
+    other operand.
     """
     traced = False
     for operand in operands:
@@ -228,15 +244,16 @@ def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
     return traced
 
 
-# How often an operation is traced as it is in one body. After that its kernel is faster, which JAX has traced, and linearized, already.
+# The number of direct traces of an operation in one body. After that its kernel is faster, since
+# JAX has already traced and linearized it.
 _OFTEN = 4
 
 
 def _is_frequent(region: Region, key: Hashable) -> bool:
-    """Whether the body has done this often: a function, what it is given, and what is known of its arrays. Counts."""
+    """Count a use of a function with these arguments in the body; return True if it is frequent."""
     try:
         return region.state.times(key) > _OFTEN
-    except TypeError:  # something that is given is not hashable
+    except TypeError:  # an argument is not hashable
         return False
 
 
@@ -245,31 +262,33 @@ def _shapes(operands: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _passes_casts_on(operands: tuple[Any, ...], size: int) -> bool:
-    """Whether casting the operands sends less, in the gradient, than casting the result, which has `size` elements.
+    """Return True if casting the operands sends no more in the gradient than casting the result.
 
-    The transpose of a cast is an all-reduce, which sends twice as much as the reduce-scatter that is the transpose of a gather.
+    The result has `size` elements. The transpose of a cast is an all-reduce. It sends twice as much
+    as the reduce-scatter that is the transpose of a gather.
     """
     sent = 0
     for operand in operands:
         data = operand._data if type(operand) is NamedArray else operand
-        if np.ndim(data) and jnp.issubdtype(data.dtype, jnp.inexact):  # the others have no gradient, or next to none
+        # the others have no gradient, or a negligible one
+        if np.ndim(data) and jnp.issubdtype(data.dtype, jnp.inexact):
             sent += math.prod(data.shape) * (1 if saves_when_cast(operand) else 2)
     return sent <= 2 * size
 
 
 def _are_cast(operands: tuple[Any, ...], axes: frozenset[str]) -> bool:
-    """Whether casting the operands over these mesh axes sends nothing more in the gradient."""
+    """Return True if casting the operands over these axes adds no communication to the gradient."""
     return all(costs_nothing_to_cast(operand, axes) for operand in operands)
 
 
 class AxesAndNew(NamedTuple):
-    """The axes of an operation, one or several, and the name of an axis that its result gets."""
+    """The axes of an operation, one or several, and the name of a new axis of its result."""
 
     axes: Any
     new: Hashable | None
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> AxesAndNew:
-        """The same with `number(name)` for every name."""
+        """Return a copy with `number(name)` for every name."""
         return AxesAndNew(_renamed(self.axes, number), _renamed((self.new,), number)[0])
 
 
@@ -281,14 +300,14 @@ def _renamed(axes: Any, number: Callable[[Hashable], Hashable]) -> Any:
     return number(axes) if is_name(axes) else axes
 
 
-# --- what is remembered ---------------------------------------------------------------------------------------------
+# --- caches --------------------------------------------------------------------------------------
 
 
 class _Recent:
-    """What was used recently: a table of at most `2 * size` entries.
+    """A table of recently used entries, at most `2 * size`.
 
-    There are two generations, and the older one is dropped when the younger one is full. An entry of the younger one costs one
-    look-up, without the bookkeeping of a strict order of use.
+    It has two generations, and the older one is dropped when the younger one is full. An entry of
+    the younger one costs one lookup, without the bookkeeping of a strict order of use.
     """
 
     def __init__(self, size: int):
@@ -305,7 +324,7 @@ class _Recent:
         return found
 
     def put(self, key: Hashable, value: Any) -> bool:
-        """Whether entries fell away."""
+        """Add an entry; return True if old entries were dropped."""
         full = len(self.young) >= self.size
         if full:
             self.old, self.young = self.young, {}
@@ -325,40 +344,44 @@ class _Kernel:
     result: list[Dims | None]
 
 
-#: The kernels, by what is called and the dims of the operands, in numbers.
+#: The kernels, by call and dims of the operands, in numbers.
 _kernels = _Recent(256)
-#: The calls as they were made, with their names: a kernel's `call` and the dims of the result. The kernels alone decide what lives.
+#: The calls as made, with their names: a kernel's `call` and the dims of the result. Only
+#: `_kernels` decides which kernels stay alive.
 _calls = _Recent(2048)
 
 
-#: Tables of others that hold kernels, and how many entries these have together, at most.
+#: Tables of other modules that contain kernels, and the maximum number of their entries together.
 _tables: list[dict[Any, Any]] = []
 _MOST = 4096
 
 
 def new_table() -> dict[Any, Any]:
-    """A table for kernels of some of the latest calls. It is emptied when kernels fall away, and when all tables together are full."""
+    """Return a table for kernels of some recent calls.
+
+    It is emptied when kernels are dropped, and when all tables together are full.
+    """
     table: dict[Any, Any] = {}
     _tables.append(table)
     return table
 
 
 def remember(table: dict[Any, Any], key: Hashable, entry: Any) -> None:
-    """Puts a kernel into a table."""
+    """Add a kernel to a table."""
     if sum(map(len, _tables)) >= _MOST:
         _forget_calls()
     table[key] = entry
 
 
 def _forget_calls() -> None:
-    """Forgets which calls have which kernels; the kernels stay."""
+    """Clear the tables from calls to kernels; the kernels stay."""
     _calls.clear()
     for table in _tables:
         table.clear()
 
 
 class _Watch(threading.local):
-    """The calls of kernels, while somebody watches."""
+    """The recorded kernel calls of a thread, while it records."""
 
     calls: list[Watched] | None = None
 
@@ -368,9 +391,9 @@ class Watched(NamedTuple):
 
     Attributes:
       call: the compiled function.
-      dims: those of its result.
-      scope: what the operation is called in programs; empty for one that acts on every element by itself.
-      datas: the arrays and numbers that it was given.
+      dims: the dims of its result.
+      scope: the scope text of the operation; empty for an elementwise one.
+      datas: the arrays and numbers of the call.
       result: the result.
     """
 
@@ -385,7 +408,7 @@ _watch = _Watch()
 
 
 def watched(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, list[Watched]]:
-    """`function(*args, **kwargs)`, and the kernels that were called meanwhile, without those that were called in kernels."""
+    """Return `function(*args, **kwargs)` and its kernel calls, without those within kernels."""
     calls: list[Watched] = []
     outer, _watch.calls = _watch.calls, calls
     try:
@@ -398,7 +421,7 @@ def watched(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, 
 
 
 class _Number:
-    """A name, as a kernel knows it."""
+    """The number that replaces a name in a kernel."""
 
     __slots__ = ("index",)
 
@@ -424,7 +447,7 @@ class _Numbering:
         if known is None:
             index = len(self.names)
             if index >= len(_numbers):
-                with _growing:  # entry i is the number i, also where two threads need it at once
+                with _growing:  # entry i is the number i, even if two threads need it at once
                     while index >= len(_numbers):
                         _numbers.append(_Number(len(_numbers)))
             known = self.names[name] = _numbers[index]
@@ -459,13 +482,16 @@ _plain = frozenset(
 
 
 def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What tells equal values apart: their types, also of entries of tuples, and the sign of zero."""
+    """Return a key that distinguishes equal values.
+
+    It has their types, also within tuples, and the sign of zero.
+    """
     types = tuple(map(type, values))
     return types if _plain.issuperset(types) else tuple(map(type_key, values))
 
 
 def type_key(value: Any) -> Any:
-    """What tells `value` apart from others that equal it."""
+    """Return a key that distinguishes `value` from other values that equal it."""
     kind = type(value)
     if kind in _plain:
         return kind
@@ -474,11 +500,12 @@ def type_key(value: Any) -> Any:
     return (kind, repr(value)) if isinstance(value, (float, complex, np.generic)) else kind
 
 
-# --- through a kernel -----------------------------------------------------------------------------------------------
+# --- calls through a kernel ----------------------------------------------------------------------
 
 
 def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool) -> Any:
-    if len(operands) == 1 and type(operands[0]) is NamedArray:  # the most common case, without loops
+    # the most common case, without loops
+    if len(operands) == 1 and type(operands[0]) is NamedArray:
         (operand,) = operands
         lookup: tuple[Any, ...] = (function, given, _types(given), operand._dims)
         datas = [operand._data]
@@ -496,13 +523,13 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
                 rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
                     refuse_names(given[0], data)
-                    return function(*given, *operands)  # no array: let the operation say so
+                    return function(*given, *operands)  # not an array: the operation reports it
                 entries.append(rank)
             datas.append(data)
         lookup = tuple(entries)
     try:
         found = _calls.young.get(lookup)
-    except TypeError:  # something that is given is not hashable
+    except TypeError:  # an argument is not hashable
         return function(*given, *operands)
     watch, _watch.calls = _watch.calls, None
     try:
@@ -526,7 +553,7 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
 
 
 def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> tuple[Any, Dims | None]:
-    """The result of a call that is not among the latest ones, and its dims. It is remembered if it does not raise."""
+    """Return the result of an uncached call and its dims; cache the call if it does not raise."""
     found = _calls.get(lookup)
     if found is not None:
         call, dims = found
@@ -543,7 +570,7 @@ def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> t
         kernel = _compile(function, given, numbered)
     data = kernel.call(*datas)
     if not known and _kernels.put(key, kernel):
-        _forget_calls()  # so that kernels which fell away are free
+        _forget_calls()  # so that dropped kernels are freed
     dims = names.restored(kernel.result[0])
     _calls.put(lookup, (kernel.call, dims))
     return data, dims
@@ -571,7 +598,10 @@ def _operands(datas: Any, dims: tuple[Any, ...]) -> list[Any]:
 def _error_with_names(
     function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[Any, ...], datas: list[Any]
 ) -> Exception | None:
-    """What the operation raises for these operands, which have names here; `None` if it is not the operation that raised."""
+    """Return the error that the operation raises for these operands with names.
+
+    The result is `None` if the error did not come from the operation.
+    """
 
     def call(*datas: Any) -> Any:
         result = function(*given, *_operands(datas, dims))

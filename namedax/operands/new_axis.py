@@ -1,4 +1,4 @@
-"""Results with an axis that their operands lack: where its blocks live, and its name."""
+"""Results with an axis that their operands lack: its placement and its name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,24 @@ __all__ = ["finish_with_new_axis", "new_axis_placement"]
 
 
 def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims) -> tuple[str, ...]:
-    """The mesh axes of a new axis of that name and size next to `dims`, its last blocks padded; checks that it fits there.
+    """Return the mesh axes of a new axis of that name and size next to `dims`, after checks.
+
+    Its last blocks may be padded.
 
     Raises:
-      UnevenAxisError: it does not divide over its mesh axes, and its size was not known when the body began.
-      AxisSizeError: the name has a different size in the mapped function, or is an axis of the result already.
+      UnevenAxisError: it does not divide over its mesh axes, and its size was unknown when the body
+        began.
+      AxisSizeError: the name has a different size in the mapped function, or is already an axis of
+        the result.
       PlacementConflictError: its mesh axis is that of another name of the result.
     """
     if out_axis is None:
         return ()
     if not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={format_value(out_axis)} is not a name; leave it out for a positional axis.")
+        raise PositionalAxisError(f"{op}: out_axis={format_value(out_axis)} is not a name. Leave it out for a positional axis.")
     check_name(out_axis, op)
     if out_axis in dims:
-        raise AxisSizeError(f"{op}: the result has an axis {format_value(out_axis)} already. Choose another out_axis.")
+        raise AxisSizeError(f"{op}: the result already has an axis {format_value(out_axis)}. Choose another out_axis.")
     region = ambient()
     if region is None:
         return ()
@@ -44,7 +48,10 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
 
 
 def finish_with_new_axis(op: str, data: Any, dims: Dims, place: int, out_axis: Hashable | None) -> Any:
-    """Wraps a result whose dimension `place` is new, and whole on every device; a sharded name keeps its block of it."""
+    """Wrap a result whose dimension `place` is new and replicated.
+
+    A sharded name keeps its block of it.
+    """
     others = (*dims[:place], *dims[place + 1 :])
     placement = new_axis_placement(op, out_axis, data.shape[place], others)
     if placement:

@@ -1,6 +1,6 @@
-"""`nmap`: apply a function that knows nothing of names.
+"""`nmap`: apply a function of positional arrays to named arrays.
 
-The function sees positional arrays. It is vectorised over every named axis of its arguments, one `jax.vmap` per name.
+The function is vectorized over every named axis of its arguments, with one `jax.vmap` per name.
 """
 
 from __future__ import annotations
@@ -53,17 +53,17 @@ from namedax.resources.serial import LoopAxis
 __all__ = ["Lifted", "Unchecked", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
 
 _NOTE = (
-    "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
+    "namedax: a function of positional arrays got a named array. Lift the function over the names with "
     "nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
 )
 
 
 _EINSUM = (
-    "namedax: the einsum of JAX has letters only. nx.einsum has names too, in braces: one pair of braces with commas for each operand, "
+    "namedax: JAX's einsum takes letters only. nx.einsum takes names too, in braces, one pair of braces for each operand: "
     "'{batch, k}, {k, out} -> {batch, out}'."
 )
 _SHARD_MAP = (
-    "namedax: a jax.shard_map in a mapped function has its mesh already. Leave mesh= out, and say which of the mesh axes without names it maps: "
+    "namedax: a jax.shard_map in a mapped function already has its mesh. Leave mesh= out, and list the mesh axes without names that it maps: "
     "jax.shard_map(f, axis_names={'y'}, in_specs=..., out_specs=...)."
 )
 _VARYING = (
@@ -72,17 +72,17 @@ _VARYING = (
     "solver calls (the vector field, the loss), f = nx.xmap(field, ..., axis_resources=...), and call the solver outside of the mapped "
     "function. A loop of your own casts its carry if it is nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
 )
-_XEINSUM = "namedax: JAX has dropped xeinsum with xmap; here it is nx.einsum, whose names stand in braces."
+_XEINSUM = "namedax: JAX has removed xeinsum with xmap. Use nx.einsum, with names in braces."
 
 
 def _note_on(error: BaseException) -> str | None:
-    """What there is to say about an error of JAX in code that has named arrays."""
+    """Return the note for an error of JAX in code with named arrays."""
     if isinstance(error, TypeError) and "NamedArray" in str(error):
         left = re.search(r"Gradient only defined .*? NamedArray\((\S+?\{.*?\})", str(error))
         if left is None:
             return _NOTE
         return (
-            f"namedax: what is differentiated returns {left[1]}, and a gradient is that of one number. Reduce the names that are left in "
+            f"namedax: the differentiated function returns {left[1]}, but a gradient needs a scalar. Reduce the remaining names in "
             "the function: nx.mean(loss, axis=...) reduces all of them."
         )
     if isinstance(error, ValueError) and re.search(r"einsum|Einstein sum|Output character '[{}]'", str(error)):
@@ -97,7 +97,7 @@ def _note_on(error: BaseException) -> str | None:
 
 
 class _ExplainTypeErrors:
-    """Adds a note to errors of JAX about named arrays, which say that these are no arrays. A context manager without state."""
+    """Adds a note to errors of JAX that reject named arrays. A context manager without state."""
 
     def __enter__(self) -> None:
         return None
@@ -112,15 +112,16 @@ explain_type_errors = _ExplainTypeErrors()
 
 
 class _ExplainNames:
-    """Says of an error in a function without names which arrays the function saw, and where their names are. A context manager.
+    """Explains an error in a positional function: its arrays and their names. A context manager.
 
-    A function of JAX, and a method of arrays, raise an error of namedax then; that of a user's own function stays, and gets a note.
+    For a function of JAX, or a method of arrays, it raises an error of namedax. The error of a
+    user's own function stays, and gets a note.
 
     Args:
-      theirs: whether it is a function of JAX or of namedax.
+      theirs: True for a function of JAX or of namedax.
       function: its name.
       arguments: the arrays that it was called with.
-      others: what else is among its arguments.
+      others: its other arguments.
       called: the function.
     """
 
@@ -141,16 +142,16 @@ class _ExplainNames:
         if isinstance(error, jax.errors.ConcretizationTypeError) and self._theirs:
             self._refuse_unknown_shape(error)
         named = [x for x in self._arguments if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)]
-        if not named or "NamedArray" in str(error):  # the latter has an explanation of its own
+        if not named or "NamedArray" in str(error):  # the latter has its own explanation
             return
         seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
         names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
-        remedy = f"Give the axes that it is to act on positions first, as by nx.positional(x, [{names}]), and names again afterwards (nx.named)."
+        remedy = f"Convert the axes that it acts on to positions first, nx.positional(x, [{names}]), and name them again afterwards (nx.named)."
         if self._function == "matmul" and len(named) == 2:
             remedy = contraction_of(named) or remedy
         elif self._theirs:
             remedy += _with_names(self._function)
-        why = f"{self._function} acts on positional axes, and names are batch axes: it saw {seen}. {remedy}"
+        why = f"{self._function} acts on positional axes, and names are batch axes: it got {seen}. {remedy}"
         if not self._theirs:
             error.add_note(f"namedax: {why}")
             return
@@ -159,7 +160,7 @@ class _ExplainNames:
         raise own(f"{self._function}: {said}. Here {why}") from error
 
     def _refuse_unknown_shape(self, error: Exception) -> None:
-        """Raises where the shape of a result depends on values that are not known, and an argument of the function can say it."""
+        """Raise if a result's shape depends on unknown values and an argument can give it."""
         try:
             has = inspect.signature(self._called).parameters
         except (TypeError, ValueError):
@@ -174,11 +175,11 @@ class _ExplainNames:
         batch = ", and names are batch axes, which share it" if named else ""
         raise ArgumentTypeError(
             f"{self._function}: the shape of the result would depend on the values of {arrays}, which are not known while tracing"
-            f"{batch}. Give {says}=, the size of the result, as a number."
+            f"{batch}. Pass {says}=, the size of the result, as a number."
         ) from error
 
 
-# What takes names, where a function's namesake does not.
+# Replacements that take names, for functions whose namesake does not.
 _OF_NAMES = {
     **dict.fromkeys("reshape ravel flatten".split(), "nx.split_axis, nx.merge_axes or nx.rearrange"),
     "broadcast_to": "nx.broadcast_to(x, named_shape={'new': 8})",
@@ -186,7 +187,7 @@ _OF_NAMES = {
 
 
 def _with_names(function: str) -> str:
-    """A sentence on how a function, or another one in its place, takes names; empty where none does."""
+    """Return a remedy with a call that takes names; empty if there is none."""
     if function in _OF_NAMES:
         return f" For axes with names write {_OF_NAMES[function]}."
     call = usage(function)
@@ -194,26 +195,27 @@ def _with_names(function: str) -> str:
 
 
 def contraction_of(operands: Sequence[NamedArray]) -> str:
-    """A sentence on how to contract an axis that all operands have; empty where they share none."""
+    """Return a remedy that contracts an axis of all operands; empty if they share none."""
     shared = [dim for dim in operands[0].dims if dim is not None and all(dim in x.dims for x in operands[1:])]
     if not shared:
         return ""
     if len(shared) == 1:
-        return f"To contract the axis that both have write nx.dot(x, y, {shared[0]!r})."
-    return f"To contract an axis that both have write nx.dot(x, y, axis), with one of {show_names(shared)}."
+        return f"To contract their common axis write nx.dot(x, y, {shared[0]!r})."
+    return f"To contract a common axis write nx.dot(x, y, axis), with one of {show_names(shared)}."
 
 
 def belongs_to_jax(function: Any) -> bool:
-    """Whether a function is JAX's own, so that it takes positional arrays only.
+    """Return True if a function is JAX's own, so that it takes positional arrays only.
 
-    A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) has the module of what it wraps, and is user code. So is a wrapper that
-    a user wrote around a function of JAX, whose module it has but in which it was not defined.
+    A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) has the module of the wrapped function, and
+    is user code. A user's wrapper of a JAX function is user code too: it has JAX's module but was
+    not defined in it.
     """
     while isinstance(function, functools.partial):
         function = function.func
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None and getattr(function, "__module__", None) is None:
-        return belongs_to_jax(wrapped)  # of code that was run without the name of a module
+        return belongs_to_jax(wrapped)  # code that was run without a module name
     modules = [getattr(function, "__module__", None) or type(function).__module__]
     if isinstance(function, types.FunctionType):
         modules.append(function.__globals__.get("__name__", ""))
@@ -223,32 +225,37 @@ def belongs_to_jax(function: Any) -> bool:
 
 
 def is_array_leaf(leaf: Any) -> bool:
-    """Whether a leaf of an argument is an array or a number; anything else goes to the function as it is."""
+    """Return True if a leaf of an argument is an array or a number; others are passed through."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
 
 
 @checks_signature
 def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable[..., Any]:
-    """Lifts a function over names.
+    """Lift a function over names.
 
     Args:
-      function: takes and returns pytrees of positional arrays. It must not depend on names.
-      collectives: whether `function` may call the collectives of `jax.lax`, by mesh axis. In a body these are an error elsewhere. They
-        must not be over the mesh axes on which the names of the arguments live; a function of whole blocks takes the data
-        (`nx.nmap(f, collectives=True)(x.data)`), and its result is named by `nx.NamedArray`.
+      function: a function from pytrees of positional arrays to such pytrees. It must not depend on
+        names.
+      collectives: True if `function` may call the collectives of `jax.lax`, by mesh axis; default:
+        False. In a body these are an error otherwise. They must not use the mesh axes over which
+        names of the arguments are sharded. A function of blocks takes the data (`nx.nmap(f,
+        collectives=True)(x.data)`), and `nx.NamedArray` names its result.
 
     Returns:
-      A function of named arrays (and others). Every name of any argument is a batch axis: `function` sees arrays without it,
-      and every result has all of these names, in front of the positional axes, in the order in which the arguments have them.
-      Arguments that are neither arrays nor numbers are passed through. It has the name, signature and docstring of `function`.
+      A function of named arrays (and others). Every name of any argument is a batch axis:
+        `function` gets arrays without it, and every result has all of these names, in front of the
+        positional axes, in the order of the arguments. Arguments that are neither arrays nor
+        numbers are passed through. The result has the name, signature and docstring of `function`.
 
-    Over sharded names `function` runs on every device by itself and moves no data. JAX's checker of device variance may refuse
-    loops that begin with a constant, and Pallas kernels, in a `jax.shard_map`; `function` is then run without the checker, and
-    has derivatives in reverse mode only.
+    Communication:
+      None: over sharded names `function` runs on every device separately. In a `jax.shard_map`,
+        JAX's variance checker may reject loops that begin with a constant, and Pallas kernels. Then
+        `function` runs without the checker, and has derivatives in reverse mode only.
 
     Raises:
       AxisSizeError: a name has two sizes.
-      PlacementConflictError: two names on one mesh axis meet, or `function` communicates along the mesh axes of these names.
+      PlacementConflictError: two names on one mesh axis would be in one value, or `function`
+        communicates along the mesh axes of these names.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> a = nx.named(jnp.ones((5, 3, 3)), ["left", ...])
@@ -267,17 +274,17 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
 
 
 class Lifted:
-    """A function that is vectorised over every name of its arguments; made by `nmap`.
+    """A function that is vectorized over every name of its arguments; made by `nmap`.
 
     Args:
-      function: takes and returns pytrees of positional arrays.
+      function: a function from pytrees of positional arrays to such pytrees.
       op: the operation, for messages.
-      like: whose name and docstring it has; default: those of `function`.
+      like: the function whose name and docstring it has; default: `function`.
     """
 
     def __init__(self, function: Callable[..., Any], op: str, like: Any = None):
         functools.update_wrapper(self, function if like is None else like)
-        self.__wrapped__ = function  # whose signature it has
+        self.__wrapped__ = function  # determines its signature
         self._op, self._like = op, like
         self._operation = op
 
@@ -286,13 +293,13 @@ class Lifted:
 
     @property
     def _shown(self) -> str:
-        """What messages call the function."""
+        """The text for the function in messages."""
         text = self._op if not self._op.startswith("nmap(") else self._op[len("nmap(") : -1]
         return "the function" if text == "<lambda>" else text
 
     @property
     def _is_of_user(self) -> bool:
-        """Return True for a function that a user wrote: its parameters are not compared with its arguments."""
+        """True for a function of a user, whose parameters are not compared with its arguments."""
         return self._op.startswith("nmap(") and not (belongs_to_jax(self.__wrapped__) or _is_our_own(self.__wrapped__))
 
     def __repr__(self) -> str:
@@ -302,8 +309,9 @@ class Lifted:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the function, vectorised over the names of these arguments."""
-        if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):  # of one that a user wrote a flag may be anything
+        """Call the function, vectorized over the names of these arguments."""
+        # a boolean parameter of a user's function may be anything
+        if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
             check_flags(self._shown, flags_of(self.__wrapped__), args, kwargs)
         try:
             if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
@@ -328,7 +336,7 @@ class Lifted:
             return self._run(leaves, tree, places, blocks, names)
 
     def _run(self, leaves: list[Any], tree: Any, places: list[int], blocks: list[Any], names: tuple[Hashable, ...]) -> Any:
-        """Calls the function with these leaves of its arguments, among which arrays are at `places`, on the device as `blocks`."""
+        """Call the function on these leaves; arrays are at `places`, with local `blocks`."""
         function, op, region = self.__wrapped__, self._op, ambient()
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
         if region is not None and region.resources:
@@ -347,7 +355,7 @@ class Lifted:
                 return function(*inner_args, **inner_kwargs)
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
-        if theirs:  # a function of a user may know what an array of another library is
+        if theirs:  # a user's function may support an array of another library
             for leaf in leaves:
                 refuse_foreign(op, leaf)
         all_dims = [dims_of(block) for block in blocks]
@@ -374,13 +382,12 @@ class Lifted:
                 result = _without_variance(mapped, mesh_axes, datas, error)
 
         def named(leaf: Any) -> Any:
-            # A function may make named arrays itself; their own names come after those that it is vectorised over.
+            # A function may make named arrays itself; their own names follow those that it is
+            # vectorized over.
             own = leaf._dims[len(names) :] if isinstance(leaf, NamedArray) else (None,) * (np.ndim(leaf) - len(names))
             data = leaf._data if isinstance(leaf, NamedArray) else leaf
             if union and jnp.issubdtype(data.dtype, jnp.integer):
-                data = cast_data(
-                    data, union
-                )  # JAX (0.10 to 0.12) says of what jnp.argsort gives that it is the same on all devices
+                data = cast_data(data, union)  # JAX (0.10 to 0.12) types the result of jnp.argsort as invariant
             return make_result(data, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
@@ -397,7 +404,7 @@ class Unchecked(Record):
 
 
 def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
-    """The size of every name of the arguments.
+    """Return the size of every name of the arguments.
 
     Raises:
       AxisSizeError: a name has two sizes.
@@ -414,7 +421,10 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
 
 
 def _vectorised(function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]) -> Callable[..., Any]:
-    """`function`, mapped over the axes `names` of arguments with these dims; they come first in every result."""
+    """Map `function` over the axes `names` of arguments with these dims.
+
+    These axes come first in every result.
+    """
     remaining = [list(dims) for dims in all_dims]
     batched = []
     for name in names:
@@ -425,13 +435,14 @@ def _vectorised(function: Callable[..., Any], names: Sequence[Hashable], all_dim
     return function
 
 
-# --- what runs on a device by itself --------------------------------------------------------------------------------
+# --- functions that run on each device separately ------------------------------------------------
 
 
 def _felt_by_rules(datas: Sequence[Any], all_dims: Sequence[Dims], region: Region) -> tuple[list[Any], list[Dims]]:
-    """The arguments of a function whose rules know no names, and their dims, so that nothing comes back from what a rule gives for padding.
+    """Mask gradients from padding in the arguments of a function with derivative rules.
 
-    What lacks a name with padding gets it: otherwise `jax.vmap` adds up, within the rule, what it gives for all entries.
+    Return the arguments and their dims. The rules do not support names. An argument that lacks a
+    name with padding gets it. Otherwise `jax.vmap` sums, within the rule, over all elements.
     """
     pairs = [
         (name, n) for data, dims in zip(datas, all_dims, strict=True) for name, n in zip(dims, np.shape(data), strict=True)
@@ -455,7 +466,7 @@ def _is_our_own(function: Any) -> bool:
 
 
 def _is_no_transform(function: Any) -> bool:
-    """Whether a function of JAX belongs to a module none of whose functions is a Fourier transform."""
+    """Return True if a function of JAX is in a module without Fourier transforms."""
     while isinstance(function, functools.partial):
         function = function.func
     return not (getattr(function, "__module__", None) or "").endswith((".fft", ".signal"))
@@ -464,16 +475,16 @@ def _is_no_transform(function: Any) -> bool:
 def _on_its_device(
     op: str, names: Iterable[Any], function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any]
 ) -> Any:
-    """`function(*datas)`, whose arguments differ along the mesh axes `axes` for reasons that it does not see.
+    """Return `function(*datas)`, whose arguments vary along the mesh axes `axes` of hidden names.
 
     Raises:
-      PlacementConflictError: it communicates along these axes, and would mix entries of `names`.
+      PlacementConflictError: it communicates along these axes, and would mix elements of `names`.
     """
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: {show_names(names)} are spread over mesh axes {sorted(axes)}, and the function communicates along these, "
-            "which would mix their entries. A lifted function sees no names: move what names an axis on these mesh axes out "
+            f"{op}: {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the function communicates along these, "
+            "which would mix their elements. A lifted function has no names: move the code that names an axis on these mesh axes out "
             "of it, or rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
@@ -482,11 +493,11 @@ def _on_its_device(
 
 
 def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception) -> Any:
-    """`function(*datas)`, where JAX's checker of device variance has refused it with `error`.
+    """Return `function(*datas)` without JAX's variance checker, which rejected it with `error`.
 
-    It refuses a loop that begins with a constant and goes on with values that vary over `axes`, and a kernel whose type does
-    not mention variance. A function without names cannot know better. But it acts on what is on its device, so that there
-    is nothing to check.
+    The checker rejects a loop that begins with a constant and continues with values that vary over
+    `axes`. It also rejects a kernel whose type does not mention variance. A positional function
+    cannot avoid this. But it acts only on the data of its device, so there is nothing to check.
 
     Raises:
       Exception: `error`, if the function has another fault.
@@ -496,10 +507,10 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
     if loops:
         raise SerialLoopError(
             f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that JAX's checker of device variance "
-            "refuses: a loop that begins with a constant, or a Pallas kernel. Let the loop begin with something that comes "
-            "from an argument (x.sum() * 0), or use nx.scan, which does it for you."
+            "rejects: a loop that begins with a constant, or a Pallas kernel. Begin the loop with a value that comes "
+            "from an argument (x.sum() * 0), or use nx.scan, which does this for you."
         ) from error
-    # A Python number stays what it is: it may be an axis, and nobody asks for its derivative.
+    # A Python number stays a number: it may be an axis, and its derivative is never needed.
     places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
     numbers, datas = datas, [datas[i] for i in places]
 
@@ -510,7 +521,7 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
         return function(*filled)
 
     call = _unchecked(of_arrays, axes)
-    with enter(None):  # here no name has a placement: what is not checked must not communicate
+    with enter(None):  # here no name has a placement: unchecked code must not communicate
         try:
             closed = jax.make_jaxpr(call)(*datas)
         except Exception:
@@ -521,14 +532,18 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
 
 
 def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[..., Any]:
-    """`function`, whose variance JAX does not check; its arguments and results vary over `axes`. It has no forward derivative."""
+    """Return `function` without JAX's variance check; its arguments and results vary over `axes`.
+
+    It has no forward derivative.
+    """
 
     def unchecked(body: Callable[..., Any]) -> Callable[..., Any]:
-        # The mesh axes are manual already, so that this changes nothing but the types.
+        # The mesh axes are manual already, so this changes only the types.
         mapped = jax.shard_map(body, in_specs=PartitionSpec(), out_specs=PartitionSpec(), axis_names=axes, check_vma=False)
-        return jax.jit(mapped)  # for bodies that are not compiled: JAX's interpreter checks either all or nothing
+        # for bodies that are not compiled: JAX's interpreter checks either all or nothing
+        return jax.jit(mapped)
 
-    # Arguments keep their variance, and the results of operations have none.
+    # Arguments keep their variance; the results of operations have none.
     without_types, run = unchecked(lambda *datas: jax.tree.map(_reshaped, datas)), unchecked(function)
 
     @jax.custom_vjp
@@ -556,7 +571,7 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
             with enter(None):
                 return jax.vjp(of, *(datas[i] for i in places))[1](list(cotangents))
 
-        # Unchecked as well, and so on for derivatives of higher order.
+        # Also unchecked, and so on for derivatives of higher order.
         pulled = iter(_unchecked(pull, axes)(*datas, *(leaves[i] for i in given)) if given else ())
         return tuple(next(pulled) if given and i in places else _no_cotangent(data) for i, data in enumerate(datas))
 

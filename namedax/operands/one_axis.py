@@ -1,6 +1,7 @@
-"""An operation along one axis, named or positional: where the axis lives, and what its rows become.
+"""Operations along one axis, named or positional: its placement and its rows.
 
-The operations that move, cut or repeat rows of an axis (`neighbours`, `convolution`, `joining`) have this in common.
+The operations that move, slice or repeat rows of an axis (`neighbours`, `convolution`, `joining`)
+share this code.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Axes = tuple[str, ...]
 
 
 class Along(Record):
-    """One named axis of an array, and where it is.
+    """One named axis of an array, and its placement.
 
     Attributes:
       op: the operation.
@@ -48,7 +49,8 @@ class Along(Record):
       size: its global size.
       old: the mesh axes of its blocks.
       region: the ambient region.
-      supports_padding: whether the operation leaves out padding, where the axis or that of the result does not divide.
+      supports_padding: True if the operation excludes padding, where the axis or that of the result
+        does not divide; default: False.
     """
 
     op: str
@@ -66,23 +68,24 @@ class Along(Record):
         return self.dims[self.dim]
 
     def blocks(self, mesh_axes: Axes) -> int:
-        """The number of devices along `mesh_axes`."""
+        """Return the number of devices along `mesh_axes`."""
         return 1 if not mesh_axes else self.region.mesh_axis_size(mesh_axes)  # type: ignore[union-attr]
 
     def block(self, mesh_axes: Axes, size: int) -> int:
-        """The entries of one device's block, padding included, of an axis of this size."""
+        """Return the number of elements of one block, padding included, of an axis of this size."""
         return block_of(size, self.blocks(mesh_axes))
 
     def spread(self, mesh_axes: Axes, size: int) -> Axes:
-        """Where an axis of this size is in blocks over `mesh_axes`."""
+        """Return the placement over `mesh_axes` of an axis of this size."""
         return Uneven(mesh_axes, size) if size % self.blocks(mesh_axes) else plain(mesh_axes)
 
     def result(self, out_axis: Hashable | None, size: int) -> tuple[Dims, Axes]:
-        """The dims of a result in which the axis has `size` entries, and the mesh axes of its blocks.
+        """Return the dims of a result with `size` elements along the axis, and its mesh axes.
 
         Raises:
           AxisSizeError: in this mapped function the name has a different size.
-          UnevenAxisError: the size does not divide over its mesh axes, and the operation knows no padding.
+          UnevenAxisError: the size does not divide over its mesh axes, and the operation does not
+            support padding.
           AxisNameError: the result would have the name twice.
         """
         op, region = self.op, self.region
@@ -92,7 +95,7 @@ class Along(Record):
         if new is not self.name:
             check_name(new, op)
         if new != self.name and new in self.dims:
-            raise AxisNameError(f"{op}: the result would have the axis {new!r} twice; choose another out_axis.")
+            raise AxisNameError(f"{op}: the result would have the axis {new!r} twice. Choose another out_axis.")
         dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))
         if region is None:
             return dims, ()
@@ -109,25 +112,28 @@ class Along(Record):
         return dims, ask(new) if region.manual else ()
 
     def stays_in_blocks(self, new: Axes, size: int) -> bool:
-        """Whether a result of this size can be moved from block to block, so that the axis is never whole."""
+        """Return True if a result of this size can be moved block by block, without a gather."""
         evenly = not isinstance(self.spread(self.old, size), Uneven)
         return bool(self.old and new) and (evenly or any(isinstance(place, Uneven) for place in (self.old, new)))
 
     def moved(self, data: Any, rows: np.ndarray, new: Axes, keep: frozenset[str], fill: Any = 0) -> Any:
-        """The result on `new` whose row `i` is the row `rows[i]` of the blocks `data`, or `fill` where that is -1; padding repeats the last."""
+        """Return the result on `new` whose row `i` is the row `rows[i]` of the blocks `data`.
+
+        It is `fill` where the index is -1; padding repeats the last row.
+        """
         between, count = self.spread(self.old, len(rows)), self.blocks(self.old)
         table = np.pad(rows, (0, -len(rows) % count), "edge").reshape(count, -1)
         value = move_rows(data, self.dim, plain(self.old), table, fill)
         return self.relaid(constant_padding(value, self.dim, between), between, new, keep)
 
     def remap(self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]) -> Any:
-        """The result whose global row `i` is the row `rows[i]` of the axis, or `fill` where that is -1.
+        """Return the result whose global row `i` is the row `rows[i]`, or `fill` where that is -1.
 
         Args:
           out_axis: the name of the axis in the result.
           rows: the map of rows.
           fill: the fill value.
-          whole: does the same to data in which the dimension is not blocked.
+          whole: does the same to data in which the dimension is not sharded.
         """
         dims, new = self.result(out_axis, len(rows))
         old = self.old
@@ -143,18 +149,18 @@ class Along(Record):
         return finish(compute, dims, gathered)
 
     def relaid(self, value: Any, old: Axes, new: Axes, keep: frozenset[str]) -> Any:
-        """`value` with the dimension on `new` instead of `old`."""
+        """Move the dimension of `value` from the mesh axes `old` to `new`."""
         if old == new:
             return value
         rest: list[Axes] = [()] * (value.ndim - 1)
         return relayout(value, [*rest[: self.dim], old, *rest[self.dim :]], [*rest[: self.dim], new, *rest[self.dim :]], keep)
 
     def windows(self, new: Axes, first: int, stride: int, length: int, mode: str, fill: Any, keep: frozenset[str]) -> Any:
-        """The rows `first + stride * d` to `first + stride * d + length` on device `d` along `new`.
+        """Return `length` rows from `first + stride * d` on device `d` along `new`.
 
-        Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the last one (`"edge"`). If the
-        axis is blocked over the same mesh axes, only rows that a device lacks are sent; if it is blocked over others, it is
-        gathered.
+        Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the
+        last one (`"edge"`). If the axis is sharded over the same mesh axes, only rows that a device
+        lacks are sent. If it is sharded over others, it is gathered.
         """
         data, dim, size = self.data, self.dim, self.size
         wanted = first + stride * np.arange(self.blocks(new))[:, None] + np.arange(length)
@@ -182,7 +188,10 @@ def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) 
 
 
 def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes: Axes) -> Any:
-    """Rows beyond the ends of the axis become the row at the end; `firsts[d]` is the global row that device `d` begins with."""
+    """Replace rows beyond the ends of the axis by the row at the end.
+
+    `firsts[d]` is the first global row on device `d`.
+    """
     first = jnp.asarray(firsts, jnp.int32)[comm.block_index(mesh_axes)]
     low = lax.dynamic_slice_in_dim(value, -first, 1, dim)
     high = lax.dynamic_slice_in_dim(value, size - 1 - first, 1, dim)
@@ -191,18 +200,19 @@ def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes
 
 
 def finish(compute: Callable[[frozenset[str]], Any], dims: Dims, gathered: frozenset[str]) -> Any:
-    """Wraps a result that was gathered over some mesh axes; `compute(axes)` makes it varying over `axes`."""
+    """Wrap a result gathered over some mesh axes; `compute(axes)` makes it vary over `axes`."""
     if not gathered or all(dim is None for dim in dims):
         return make_result(compute(frozenset()), dims)
     return with_varying_form(compute(frozenset()), dims, gathered, lambda: compute(gathered))
 
 
 def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
-    """Finds a named axis and where it is.
+    """Find a named axis and its placement.
 
     Raises:
       AxisNotFoundError: `x` lacks it.
-      UnevenAxisError: it does not divide over its mesh axes, and the operation knows no padding.
+      UnevenAxisError: it does not divide over its mesh axes, and the operation does not support
+        padding.
     """
     region = ambient()
     x = to_local(x, op, region)
@@ -220,7 +230,10 @@ def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
 
 
 def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
-    """As `compiled_ops.run`, but without a kernel where a region says what sizes and places names have."""
+    """Run a function as `kernels.run` does, but without a kernel in a region.
+
+    There names have sizes and placements.
+    """
     region = ambient()
     if region is None:
         return kernels.run(op, function, axes, static, *operands)
@@ -231,12 +244,12 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
 
 
 def position_of(op: str, x: Any, axis: Any) -> int:
-    """The physical dimension of one axis, positional or named."""
+    """Return the physical dimension of one axis, positional or named."""
     (place,) = resolve_axis(op, x, (axis,))
     return place
 
 
 def data_and_dims(op: str, x: Any) -> tuple[Any, Dims]:
-    """The local block of `x`, and its dims."""
+    """Return the local block of `x`, and its dims."""
     x = to_local(x, op, ambient())
     return (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))

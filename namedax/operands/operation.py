@@ -1,8 +1,9 @@
-"""Define an operation: one decorator, whose arguments declare everything that its callers rely on.
+"""The decorator that defines an operation; its arguments declare everything that callers rely on.
 
-An operation is a function of named arrays and one `@operation(...)`. The decorator checks boolean arguments and required axes,
-runs the function as a mapped function where JAX has no rule for Explicit mesh axes, names its equations in traced programs,
-keeps eager calls short, and explains calls that fail because of an argument.
+An operation is a function of named arrays and one `@operation(...)`. The decorator checks boolean
+arguments and required axes. It runs the function as a mapped function if JAX has no rule for
+Explicit mesh axes. It names its equations in traced programs, keeps eager calls short, and explains
+calls that fail because of an argument.
 """
 
 from __future__ import annotations
@@ -74,14 +75,18 @@ def operation(
     """Turn a function of named arrays into an operation.
 
     Args:
-      axis: the parameter that has the names of the axes that the operation goes over, or a function of all arguments that returns
-        them; default: the parameter `axis` or `axes`, if the function has one.
+      axis: the parameter with the axis names of the operation, or a function of all arguments that
+        returns them; default: the parameter `axis` or `axes`, if the function has one.
       name: the operation, for messages; default: the name of the function.
-      requires_axis: what is required of `axis` if every axis of the array is named; default: nothing.
-      explicit: how it runs on arrays that are sharded over Explicit mesh axes.
-      scope: open a named scope for its equations. Operations that are made of one kernel leave that to the kernel.
-      calls_functions: whether it calls functions of the user, whose operations open scopes of their own.
-      cached: whether eager calls go straight to its kernel from the second one on (`dispatch_cache.cached_by_dims`).
+      requires_axis: the requirement on `axis` if every axis of the array is named; default: none.
+      explicit: how it runs on arrays that are sharded over Explicit mesh axes; default:
+        `Explicit.MAPPED`.
+      scope: True to open a named scope for its equations; default: False. The kernel opens it for
+        operations of one kernel.
+      calls_functions: True if it calls user functions, whose operations open their own scopes;
+        default: False.
+      cached: True if eager calls go straight to its kernel from the second one on
+        (`dispatch_cache.cached_by_dims`); default: False.
     """
 
     def decorate(function: F) -> F:
@@ -155,7 +160,7 @@ def _in_named_scope(
 
 
 def _axes_of(read: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Hashable, ...] | None:
-    """Return the names of the axes that a call goes over; `None` if it does not name any."""
+    """Return the axis names of a call; `None` if it does not name any."""
     try:
         return names_in(read(*args, **kwargs), args) or None
     except TypeError:  # arguments that the function itself rejects
@@ -210,22 +215,25 @@ def _require_axis(
 
 
 def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise if NumPy's own function has called the method of an array, with the argument `out`, which JAX's arrays do not have."""
+    """Raise if NumPy's own function called the method of an array with `out`, which JAX lacks."""
     if "out" in kwargs and args and type(args[0]) is NamedArray:
         names = [dim for dim in args[0]._dims if dim is not None]
         of = f", where axis is one of {show_names(names)}, a tuple of them, or ... for all" if names else ""
         raise ArgumentTypeError(
-            f"{op}: {type_text(args[0])} is given out=, as np.{op} does, and NumPy's functions know no names. Write nx.{op}(x, axis){of}."
+            f"{op}: {type_text(args[0])} got out= from np.{op}, and NumPy's functions do not support names. Write nx.{op}(x, axis){of}."
         )
 
 
 def elementwise_operation(function: Callable[..., Any], explicit: Explicit = Explicit.AS_JAX) -> Callable[..., Any]:
-    """Turn an elementwise function, all of whose arguments are operands, into an operation with cached eager calls."""
+    """Turn an elementwise function of operands into an operation with cached eager calls."""
     op = function.__name__
     checked = _checked(function, function, op, lambda *operands: (), None, explicit)
     return dispatch_cache.cached_elementwise(checked)
 
 
 def without_axis_check(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an operation whose axis may be left out, for other operations: it then acts on the positional axes."""
+    """Return an operation whose axis may be omitted, for other operations.
+
+    Without an axis it acts on the positional axes.
+    """
     return cast("Callable[..., Any]", function.without_axis_check)  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""A named array as a pytree with one leaf, and in exported functions.
+"""Pytree registration of named arrays: one leaf each, also in exported functions.
 
-As a pytree an array remembers its dims from the first named one on. Everything before that is positional, however many
-dimensions there are. That is why a transform that adds or strips a leading positional dimension (`jax.vmap`, `lax.scan`) works
-on an array without knowing of it.
+As a pytree, an array keeps its dims from the first named one on. Everything before that is
+positional, however many dimensions there are. So a transformation that adds or removes a leading
+positional dimension (`jax.vmap`, `lax.scan`) works on an array without support for names.
 """
 
 from __future__ import annotations
@@ -28,14 +28,18 @@ from namedax.operands.broadcasting import to_local
 
 __all__ = ["noting_sizes", "register"]
 
-# Not empty while a thread notes the sizes of all arrays that it takes apart, so that others need not ask; and whether this one does.
+# `_noting_anywhere` is not empty while a thread records the sizes of all arrays that it flattens,
+# so that other threads can skip the check. `_notes_sizes` is True in such a thread.
 _noting_anywhere: set[object] = set()
 _notes_sizes: contextvars.ContextVar[bool] = contextvars.ContextVar("notes_sizes", default=False)
 
 
 @contextlib.contextmanager
 def noting_sizes() -> Iterator[None]:
-    """A context in which an array that is taken apart and put together with other sizes of its named axes is an error, as in a mapped body."""
+    """Enter a context that rejects an array unflattened with other sizes of its named axes.
+
+    In a mapped body this is always an error.
+    """
     token, before = object(), _notes_sizes.set(True)
     _noting_anywhere.add(token)
     try:
@@ -46,7 +50,7 @@ def noting_sizes() -> Iterator[None]:
 
 
 def register() -> None:
-    """Tells JAX how named arrays are taken apart and put together."""
+    """Register named arrays with JAX as pytrees."""
     make_transparent(__file__)
     jax.tree_util.register_pytree_with_keys(NamedArray, _flatten_with_keys, _unflatten, _flatten)
     export.register_pytree_node_serialization(
@@ -58,14 +62,15 @@ def register() -> None:
 
 
 class _Tail(tuple[Hashable | None, ...]):
-    """The dims of an array that was taken apart in a mapped body or in `noting_sizes`, with what is known of its axes.
+    """The dims of an array flattened in a mapped body or in `noting_sizes`, with axis facts.
 
-    To JAX it is a tuple like others: what an array remembers makes no difference between structures.
+    To JAX it is a plain tuple: these facts do not affect the equality of structures.
 
     Attributes:
-      placements: where the body's names live; `None` outside of bodies.
-      sizes: the sizes of these axes, of blocks in a body; `None` where they are not known.
-      mark: the mark for a leaf with these axes, if a move of a sharded dimension may keep the sizes.
+      placements: the mesh axes of the body's names; `None` outside bodies.
+      sizes: the sizes of these axes, of blocks in a body; `None` if unknown.
+      mark: the mark for a leaf with these axes, if a move of a sharded dimension may keep the
+        sizes.
     """
 
     placements: Placements | None
@@ -82,7 +87,9 @@ def _noting(tail: Dims, placements: Placements | None, sizes: tuple[int, ...] | 
 
 
 def _check_sizes(tail: _Tail, data: Any) -> None:
-    """Raises if an array of other sizes is to have the axes of one that was taken apart; JAX may put anything else into a tree.
+    """Raise if an array of other sizes would get the axes of a flattened array.
+
+    JAX may put anything else into a tree.
 
     Raises:
       AxisSizeError: a named axis had another size.
@@ -95,15 +102,18 @@ def _check_sizes(tail: _Tail, data: Any) -> None:
     for name, before, after in zip(tail, tail.sizes, shape, strict=True):
         if name is not None and before != after:
             raise AxisSizeError(
-                f"jax.tree.unflatten: an array with the axes {tuple(tail)} had data of shape {tail.sizes} when JAX took its tree apart, and is to "
-                f"have data of shape {data.shape}: axis {name!r} would have {after} entries instead of {before}. A function of leaves "
-                "(jax.tree.map, jax.vmap) has moved, cut or added dimensions, and does not see their names. Stop at named arrays with "
+                f"jax.tree.unflatten: an array with the axes {tuple(tail)} had data of shape {tail.sizes} when JAX flattened its tree, and would "
+                f"get data of shape {data.shape}: axis {name!r} would have size {after} instead of {before}. A function of leaves "
+                "(jax.tree.map, jax.vmap) has moved, sliced or added dimensions, and does not see their names. Stop at named arrays with "
                 "is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.slice)."
             ).about(axis=name, operation="jax.tree.unflatten")
 
 
 def _within(array: NamedArray) -> tuple[Any, Dims]:
-    """The leaf and the dims of an array that may be taken apart in a mapped body, or in a rule that is traced after one."""
+    """Return the leaf and the dims of an array, possibly in a mapped body or in its rules.
+
+    JAX traces rules of derivatives after the body.
+    """
     region, data, tail = ambient(), array._data, array._tail
     if not tail:
         return data, tail
@@ -111,8 +121,9 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
         placements = placements_after()
     elif region.manual:
         placements = region.placements
-        # What a body closes over is whole, or the block of a surrounding body; a copy that is made of leaves in the body could not be
-        # told from a block of this one, so the leaf of such an array is its block.
+        # An array that the body closes over is global, or the block of an enclosing body. A copy
+        # that is made of leaves in the body could not be told from a block of this one, so the leaf
+        # of such an array is its block.
         if (origin := origin_of(array)) is not region and origin != region and isinstance(data, jax.Array):
             data = to_local(array, "the leaves of a pytree", region)._data
     else:
@@ -130,13 +141,14 @@ def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
 
 @functools.lru_cache(maxsize=4096)
 def _key(tail: Dims) -> jax.tree_util.GetAttrKey:
-    # The key says the physical order where there is one to say: a checkpoint keeps keys and shapes only, and axes of equal size
-    # could be taken for one another. Quoted, because it may become the name of a file.
+    # The key contains the physical order of several axes. A checkpoint keeps keys and shapes only,
+    # and axes of equal size could be confused. Quoted, because it may become a file name.
     order = ",".join("_" if dim is None else urllib.parse.quote(str(dim), safe="") for dim in tail)
     return jax.tree_util.GetAttrKey("data" if len(tail) < 2 else f"data{{{order}}}")
 
 
-# JAX calls these two for every array of every call, so they come to the point where nobody is in a mapped body.
+# JAX calls these two for every array of every call, so they take a short path outside mapped
+# bodies.
 
 
 def _flatten(array: NamedArray) -> tuple[Any, Dims]:
@@ -147,8 +159,9 @@ def _flatten(array: NamedArray) -> tuple[Any, Dims]:
 
 
 def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
-    # JAX unflattens with placeholders too, and tree functions with whatever they return. An array whose data has too few dimensions is
-    # refused where it is used (`positions`); sizes that contradict those of before are refused here.
+    # JAX unflattens with placeholders too, and tree functions with whatever they return. An array
+    # whose data has too few dimensions is rejected where it is used (`positions`). Sizes that
+    # contradict the recorded ones are rejected here.
     (data,) = children
     if type(tail) is tuple and not active_regions:
         parts: Any = Parts()

@@ -1,7 +1,7 @@
-"""Leaves of the pytrees that functions over names take and return: arrays, named or not, and Python numbers.
+"""Leaves of pytrees in functions over names: named arrays, plain arrays, Python numbers.
 
-Loops, branches and functions of one entry work on the data of such leaves, with their dims alongside. Here is how a leaf is
-taken apart and put together again.
+Loops, branches and functions of one slice work on the data of such leaves, with their dims
+alongside. This module flattens and rebuilds the leaves.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ __all__ = [
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """The leaves of a pytree, named arrays among them, and its structure."""
+    """Return the leaves of a pytree, named arrays among them, and its structure."""
     return jax.tree.flatten(tree, is_leaf=is_named)
 
 
 def data_of(value: Any) -> Any:
-    """The data of a named array; anything else as it is."""
+    """Return the data of a named array; anything else unchanged."""
     return value._data if isinstance(value, NamedArray) else value
 
 
 def array_of(data: Any, dims: Dims) -> Any:
-    """`data` with these dims: a named array, if they have a name."""
+    """Return `data` with these dims: a named array, if they have a name."""
     return make_in_region(data, dims) if any(dim is not None for dim in dims) else data
 
 
 def block_of(leaf: Any, op: str) -> Any:
-    """A leaf as the body of the ambient region sees it: an array."""
+    """Return a leaf as a local array of the body of the ambient region."""
     leaf = to_local(leaf, op, ambient())
     return leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
 
 
 def names_of(dims: Dims) -> tuple[Hashable, ...]:
-    """The names in `dims`."""
+    """Return the names in `dims`."""
     return tuple(dim for dim in dims if dim is not None)
 
 
 def scalar_of(op: str, what: str, value: Any) -> Any:
-    """A predicate or an index, which may have names only."""
+    """Return a predicate or an index, which may have only named axes."""
     value = block_of(value, op)
     if dims_of(value).count(None):
         raise PositionalAxisError(
@@ -68,9 +68,10 @@ def scalar_of(op: str, what: str, value: Any) -> Any:
 
 
 def wide_index(index: Any) -> Any:
-    """An integer array, named or not, of a type that holds every position of an axis.
+    """Return an integer array, named or not, of a dtype that can hold every position of an axis.
 
-    JAX adds the size of the axis to a negative index in the type of the index, and overflows if that is too narrow.
+    JAX adds the size of the axis to a negative index in the dtype of the index, and overflows if
+    that is too narrow.
     """
     if not jnp.issubdtype(index.dtype, jnp.integer) or jnp.iinfo(index.dtype).bits >= 32:
         return index

@@ -1,4 +1,4 @@
-"""The sizes of axes that an operation makes: those that are given, or those that the mapped function has."""
+"""Sizes of new axes: given ones, or those of the mapped function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["check_shape", "named_sizes", "positional_shape", "size_of"]
 
 
 def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
-    """The size of a new axis: the one given, which must agree with the mapped function's, or the mapped function's."""
+    """Return the size of a new axis.
+
+    It is the given one, which must agree with the mapped function's, or the mapped function's.
+    """
     region = ambient()
     known = None if region is None else region.size_of(name)
     if given is None and known is None:
@@ -33,35 +36,35 @@ def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
 
 
 def _check_named_shape(op: str, named_shape: Any) -> None:
-    """Raises if `named_shape` is not a mapping from names to sizes, or to `None`."""
+    """Raise if `named_shape` is not a mapping from names to sizes, or to `None`."""
     if not isinstance(named_shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: named_shape={format_value(named_shape)} is not a mapping from names to sizes; write named_shape={{'batch': 128}}."
+            f"{op}: named_shape={format_value(named_shape)} is not a mapping from names to sizes. Write named_shape={{'batch': 128}}."
         )
     for name, size in named_shape.items():
         check_dims((name,), op)
         if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
             raise AxisSizeError(
-                f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size is an integer from 0, or None for that of the mapped "
-                "function."
+                f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size must be a nonnegative integer, or None for that of "
+                "the mapped function."
             )
 
 
 def check_shape(op: str, shape: Any, call: str = "") -> None:
-    """Raises where a shape, which is that of the positional axes, says names.
+    """Raise if a shape, which has the sizes of the positional axes, contains names.
 
     Args:
       op: the operation.
-      shape: what was given.
-      call: what stands before the remedy: the function and a parenthesis, say.
+      shape: the given shape.
+      call: the text before the remedy, such as the function and a parenthesis; default: none.
 
     Raises:
       ArgumentTypeError: it is a mapping, a name or a sequence with a name.
     """
-    given = f"{call}named_shape={{0}}{')' if call else ''}, and the shape is that of the positional axes."
+    given = f"{call}named_shape={{0}}{')' if call else ''}. The shape is for positional axes."
     if isinstance(shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: the shape is {format_value(shape)}, a mapping; sizes by name are given as {given.format(format_value(shape))}"
+            f"{op}: the shape is {format_value(shape)}, a mapping. Give sizes by name as {given.format(format_value(shape))}"
         )
     names = (
         [shape]
@@ -73,7 +76,7 @@ def check_shape(op: str, shape: Any, call: str = "") -> None:
     if names:
         sizes = f"{{{names[0]!r}: 8}}"
         raise ArgumentTypeError(
-            f"{op}: the shape is {format_value(shape)}; names have sizes, and are given as in {given.format(sizes)}"
+            f"{op}: the shape {format_value(shape)} has names without sizes. Give sizes by name, as in {given.format(sizes)}"
         )
 
 
@@ -97,6 +100,9 @@ def positional_shape(op: str, shape: Any) -> tuple[int, ...]:
 
 
 def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:
-    """The sizes of new axes, which must agree with the mapped function's; where `named_shape` says `None` they are those."""
+    """Return the sizes of new axes, which must agree with the mapped function's.
+
+    Where `named_shape` has `None`, the mapped function's size is used.
+    """
     _check_named_shape(op, named_shape)
     return {axis: int(size_of(op, axis, size, f"named_shape[{axis!r}]")) for axis, size in named_shape.items()}
