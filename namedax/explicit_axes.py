@@ -1,6 +1,6 @@
 """Operations on arrays that are sharded over Explicit mesh axes: where JAX has no rule for one, it runs as a mapped function.
 
-`axis_resources` of that function are read off the types of the operands: each name lives on the mesh axes over which it is cut. So sorts,
+`axis_resources` of that function are read from the types of the operands: each name keeps the mesh axes over which it is sharded. So sorts,
 gathers and contractions are those of mapped functions, which move blocks, and a result is cut as its names say. Three things are
 different outside:
 
@@ -186,7 +186,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
-    """The named arrays that are cut over Explicit axes, with the mesh axes of their names; and the mesh, with its devices if it is known.
+    """Return the named arrays that are sharded over Explicit axes, with the mesh axes of their names; and the mesh, with its devices if it is known.
 
     There is no mesh where no array has a name and a type that mentions Explicit axes.
 
@@ -205,8 +205,8 @@ def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
         abstract = abstract or sharding.mesh
         if sharding.mesh != abstract:
             raise MeshError(
-                f"{call.op}: {type_text(operand)} lies on the mesh {dict(sharding.mesh.shape)}, and another operand on the mesh "
-                f"{dict(abstract.shape)}; an operation is done on one mesh. Place both on one, by nx.shard(x, axis_resources, mesh)."
+                f"{call.op}: {type_text(operand)} is on the mesh {dict(sharding.mesh.shape)}, and another operand on the mesh "
+                f"{dict(abstract.shape)}; an operation runs on one mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
             )
         if not isinstance(mesh, Mesh):  # concrete arrays say which devices it has
             lies = sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
@@ -218,10 +218,10 @@ def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
 
 
 def _resources(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]]) -> Assignment:
-    """Where each name lives, by what the operands say.
+    """Collect the mesh axes of each name from the shardings of the operands.
 
     Raises:
-      PlacementConflictError: two of them say of one name that it lives at different places.
+      PlacementConflictError: two operands shard one name differently.
     """
     resources: Assignment = {}
     owner: dict[Hashable, Any] = {}
@@ -229,8 +229,8 @@ def _resources(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]]) -
         for name, axes in places.items():
             if resources.setdefault(name, axes) != axes:
                 raise PlacementConflictError(
-                    f"{call.op}: axis {show_name(name)} lives on {_axes_text(resources[name])} in {type_text(owner[name])}, and on "
-                    f"{_axes_text(axes)} in {type_text(operand)}; in one operation a name lives in one place. Place one of the arrays as the "
+                    f"{call.op}: axis {show_name(name)} is sharded over {_axes_text(resources[name])} in {type_text(owner[name])}, and over "
+                    f"{_axes_text(axes)} in {type_text(operand)}; in one operation a name has one sharding. Place one of the arrays as the "
                     f"other one is first: nx.shard(x, {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
                 ).about(axes=(name,))
             owner.setdefault(name, operand)
@@ -263,7 +263,7 @@ def _keep(key: Hashable, program: _Program) -> None:
 
 
 def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Any) -> Hashable:
-    """What identifies a program; `None` where a later call cannot be known to be the same."""
+    """Return the key of a program; `None` if a later call may differ."""
     operands = set(call.places)
     known = [_identity(call.function), *(_identity(value) for i, value in enumerate(call.leaves) if i not in operands)]
     if None in known:
@@ -279,7 +279,7 @@ def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: A
 
 
 def _identity(value: Any) -> Any:
-    """What tells an argument apart from others; `None` for functions of the user, which may read what has changed since."""
+    """Return the identity of an argument; `None` for functions of the user, which may read changed variables."""
     if isinstance(value, slice):
         return (slice, value.start, value.stop, value.step)
     if isinstance(value, Unchecked):
@@ -300,12 +300,12 @@ def _identity(value: Any) -> Any:
 
 
 def _is_called(value: Any) -> bool:
-    """Whether an argument is a function."""
+    """Return True if an argument is a function."""
     return callable(value) and not isinstance(value, type)
 
 
 def _is_of_user(function: Any) -> bool:
-    """Whether a function is none of JAX, NumPy and this package. Only functions say where they come from; other objects may hold any."""
+    """Return True if a function is not from JAX, NumPy or this package. Only functions have a module; other objects may hold any."""
     if isinstance(function, (Lifted, np.ufunc)) or belongs_to_jax(function):
         return False
     if not isinstance(function, (FunctionType, BuiltinFunctionType)):
@@ -349,7 +349,7 @@ _OF_VALUES = (
 
 
 def _needs_values(error: BaseException) -> bool:
-    """Whether an operation cannot be part of a program, since it looks at values."""
+    """Return True if an operation cannot be part of a program because it reads values."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, _OF_VALUES) or (isinstance(cause, PositionalAxisError) and cause.depends_on_data):
@@ -359,15 +359,15 @@ def _needs_values(error: BaseException) -> bool:
 
 
 def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementConflictError:
-    """The error of a mapped function for somebody who has mapped none."""
+    """Rewrite the error of a mapped function for a call outside of mapped functions."""
     if len(error.axes) != 2 or error.mesh_axis is None:
         return error
     one, other = map(show_name, error.axes)
     if error.operation is not None and not error.operation.startswith("xmap"):
         op = error.operation
     return PlacementConflictError(
-        f"{op}: axes {one} and {other} meet in one value, but both live on mesh axis {error.mesh_axis!r}, which can hold only one of them. "
-        f"Place one of the arrays elsewhere first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
+        f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis "
+        f"{error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
     ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)
 
 

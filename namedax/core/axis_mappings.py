@@ -98,7 +98,7 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
       within: the pytree of axis mappings that contains `value`, for messages.
 
     Raises:
-      AxisMappingError: `value` is none of these, a position is negative, or a name appears twice.
+      AxisMappingError: `value` has none of these forms, a position is negative, or a name appears twice.
 
     >>> parse_mapping(["batch", None, "k"], "nx.named").names
     ((0, 'batch'), (2, 'k'))

@@ -28,10 +28,10 @@ def for_truth(names: Names) -> str:
     Examples are `if`, `and`, `not`, a chain of comparisons, and `min` of two arrays.
 
     >>> for_truth(["day"])
-    'Write nx.all(c, ...) or nx.any(c, ...) for one truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
+    'Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
     """
     return (
-        "Write nx.all(c, ...) or nx.any(c, ...) for one truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), "
+        "Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), "
         "nx.minimum(x, y)."
     )
 

@@ -1,4 +1,4 @@
-"""How JAX's namespaces become those of this package.
+"""The namespaces of JAX, rebuilt for named arrays.
 
 `registry` says which functions this package writes itself, by namespace; all others are lifted (`lifting`). `mirror` puts JAX's
 signature before a function of ours. `extended_signatures` and `reduction_forms` have what JAX's functions take besides the ordinary,

@@ -1,4 +1,4 @@
-"""What JAX's functions take besides the ordinary: `where(size=)`, `take_along_axis` from the end, `diff(prepend=)`, and the like.
+"""Functions with the additional parameters of JAX's: `where(size=)`, `take_along_axis` from the end, `diff(prepend=)`, and the like.
 
 The ordinary form of each has a module of its own, and is called whenever none of these arguments is given.
 """

@@ -1,4 +1,4 @@
-"""What `jax.lax` has around its collectives: groups of instances, `pswapaxes`, casts, barriers, and device functions.
+"""Functions of `jax.lax` around its collectives: groups of instances, `pswapaxes`, casts, barriers, and device functions.
 
 A collective within groups keeps the name: each instance has what its own group gives. JAX itself has them on devices only (under `jax.vmap`
 they are not implemented); here they have that meaning over logical indices, wherever these live.
@@ -105,7 +105,7 @@ def _equal_groups(
 
 
 def _width(op: str, what: str, shape: tuple[int, ...], axis: int, count: int, tiled: bool) -> int:
-    """How many entries of an axis each of `count` instances gets."""
+    """Return the number of elements of an axis for each of `count` instances."""
     axis = as_integer(op, what, axis)
     if not -len(shape) <= axis < len(shape) or (shape[axis] % count if tiled else shape[axis] != count):
         wanted = f"a multiple of {count}" if tiled else f"{count}"
@@ -337,7 +337,7 @@ def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
             named = [leaf for leaf in jax.tree.leaves(values, is_leaf=_is_named) if _is_named(leaf)]
             of = ", ".join(map(type_text, named)) or "a mapped function"
             raise ArgumentTypeError(
-                f"{name}: it concerns devices, of which names know nothing, and was called for {of}. {remedy}"
+                f"{name}: it operates on devices and does not accept named arrays; it was called for {of}. {remedy}"
             )
         return call_or_refuse(function, args, kwargs)
 

@@ -91,7 +91,7 @@ class Namespace:
         return sorted({*public(self.module), *self.own, *self.submodules})
 
     def get(self, name: str) -> Any:
-        """What `name` stands for."""
+        """Return the object that `name` refers to."""
         if name == "__all__":
             return self.names()
         if name in self.submodules:

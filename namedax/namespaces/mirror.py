@@ -123,7 +123,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 class _Plan:
-    """How arguments given by one signature are passed to a function with another one.
+    """A plan for passing the arguments of one signature to a function with another one.
 
     Attributes:
       signature: JAX's parameters, then those that this package's function has besides.
@@ -210,7 +210,7 @@ class _Plan:
         )
 
     def note(self, where: str, own: str) -> str:
-        """What the docstring says of the difference."""
+        """Return the sentence about the difference, for the docstring."""
         lost = [
             key for key in self.signature.parameters if key not in self.words and key not in self.extra and key not in _HINTS
         ]

@@ -70,7 +70,7 @@ _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, com
 
 
 def _other(op: str, self: NamedArray, other: Any) -> Any:
-    """What an operator of an array and something else gives that is no operand.
+    """Return the result of an operator whose other operand is not an array.
 
     Raises:
       ArgumentTypeError: it is a container, which JAX refuses too: Python would compare it as an object, or ask the array for an index.

@@ -1,4 +1,4 @@
-"""What JAX's reductions take besides the ordinary: `var(mean=)`, `logsumexp(b=)`, `quantile(weights=)`, and the like.
+"""Reductions with the additional parameters of JAX's: `var(mean=)`, `logsumexp(b=)`, `quantile(weights=)`, and the like.
 
 The ordinary form of each is in `namedax.ops`, and is called whenever none of these arguments is given.
 """

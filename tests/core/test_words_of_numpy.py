@@ -69,7 +69,7 @@ def test_a_length():
 
 TRUTH = (
     "bool()",
-    "Write nx.all(c, ...) or nx.any(c, ...) for one truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
+    "Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
 )
 NUMBER = "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all"
 A_NUMBER = f"{NUMBER}; the functions of math are nx.sqrt(x) and so on."

@@ -246,8 +246,8 @@ def test_two_names_on_one_mesh_axis():
         op, _, rest = said(error.value).partition(": axes ")
         assert op in ("einsum '{a},{c}->{a,c}'", "multiply", "where")
         assert rest == (
-            "'a' and 'c' meet in one value, but both live on mesh axis 'x', which can hold only one of them. Place one of the arrays elsewhere "
-            "first, such as nx.shard(x, {'a': None}, mesh), which gathers it."
+            "'a' and 'c' would be in one value, but both are sharded over mesh axis 'x', which can hold only one of them. Place one of the "
+            "arrays elsewhere first, such as nx.shard(x, {'a': None}, mesh), which gathers it."
         )
     have = nx.einsum("{a},{c}->{a,c}", nx.shard(x, {"a": None}, mesh), y)  # as it says
     assert dict(have.named_shape) == {"a": 8, "c": 8}
@@ -259,8 +259,8 @@ def test_one_name_in_two_places():
     with pytest.raises(PlacementConflictError) as error:
         x + y
     assert said(error.value) == (
-        "add: axis 'a' lives on mesh axis 'x' in f32[]{a:8@x, b:4}, and on mesh axis 'y' in f32[]{a:8@y, b:4}; in one operation a name lives "
-        "in one place. Place one of the arrays as the other one is first: nx.shard(x, {'a': 'x'}, mesh)."
+        "add: axis 'a' is sharded over mesh axis 'x' in f32[]{a:8@x, b:4}, and over mesh axis 'y' in f32[]{a:8@y, b:4}; in one operation a name has "
+        "one sharding. Place one of the arrays as the other one is first: nx.shard(x, {'a': 'x'}, mesh)."
     )
     np.testing.assert_allclose(positions(x + nx.shard(y, {"a": "x"}, mesh), ["a", "b"]), 2 * X)
 
@@ -270,8 +270,8 @@ def test_two_meshes():
     with pytest.raises(MeshError) as error:
         nx.dot(x, y, "a")
     assert said(error.value) == (
-        "dot: f32[]{a:8@x, b:4} lies on the mesh {'x': 4, 'y': 2}, and another operand on the mesh {'x': 8}; an operation is done on one mesh. "
-        "Place both on one, by nx.shard(x, axis_resources, mesh)."
+        "dot: f32[]{a:8@x, b:4} is on the mesh {'x': 4, 'y': 2}, and another operand on the mesh {'x': 8}; an operation runs on one mesh. "
+        "Place both on one mesh: nx.shard(x, axis_resources, mesh)."
     )
 
 

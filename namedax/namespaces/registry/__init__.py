@@ -1,1 +1,1 @@
-"""Which functions this package writes itself, a module for each package of JAX; the rest is lifted (`namedax.namespaces.lifting`)."""
+"""The functions that this package defines itself, one module per package of JAX; `namedax.namespaces.lifting` lifts the others."""
