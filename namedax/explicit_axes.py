@@ -367,7 +367,8 @@ def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementCon
         op = error.operation
     return PlacementConflictError(
         f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis "
-        f"{error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
+        f"{error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere first, such as "
+        f"nx.shard(x, {{{one}: None}}, mesh), which gathers it."
     ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)
 
 

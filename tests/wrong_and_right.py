@@ -48,7 +48,7 @@ SPECIMENS = [
     Specimen(
         nx.errors.AxisNotFoundError,
         'nx.sum(x, "bacth")',
-        "An operation over a name needs an array that has it. A name is never made up: a slip of the pen would be an axis of size one.",
+        "An operation over a name needs an array that has it. A missing axis is never created: a typing error would become an axis of size one.",
         'nx.sum(x, "batch")',
     ),
     Specimen(
@@ -129,7 +129,7 @@ SPECIMENS = [
         nx.errors.PlacementConflictError,
         'f = nx.xmap(nx.sin, axis_resources={"batch": "x", "k": "x"}, mesh=mesh)\nf(x)',
         "Along a mesh axis a device has one coordinate. If both axes were cut along it, the device in the second place would hold the second "
-        "rows of the second columns, and nobody the second rows of the first.",
+        "rows of the second columns, and no device has the second rows of the first.",
         'f = nx.xmap(nx.sin, axis_resources={"batch": "x", "k": "y"}, mesh=mesh)\nf(x)',
     ),
     Specimen(
