@@ -16,14 +16,18 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Nobody reads where the operations of these programs come from, but for tests that ask for it.
 os.environ.setdefault("JAX_INCLUDE_FULL_TRACEBACKS_IN_LOCATIONS", "0")
 if not os.environ.get("NAMEDAX_TEST_OPTIMIZED"):
-    # Every error that crosses JAX costs milliseconds, in which it looks at the file of each frame; tests of what users see of an error
-    # ask for it (the fixture `tracebacks_as_for_users`).
+    # Every error that crosses JAX costs milliseconds, in which it looks at the file of each frame;
+    # tests of what users see of an error ask for it (the fixture `tracebacks_as_for_users`).
     os.environ.setdefault("JAX_TRACEBACK_FILTERING", "off")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--one-in", type=int, default=1, metavar="N", help="run one test in N, always the same ones")
-    parser.addoption("--but-one-in", type=int, metavar="N", help="run all tests but those that --one-in N runs")
+    parser.addoption(
+        "--one-in", type=int, default=1, metavar="N", help="run one test in N, always the same ones"
+    )
+    parser.addoption(
+        "--but-one-in", type=int, metavar="N", help="run all tests but those that --one-in N runs"
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -42,8 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Lets Python look for garbage less often.
 
-    What was imported lives as long as the process, and most of the rest is in JAX's caches; to look through all of it as often as Python
-    does by itself takes a tenth of the time.
+    What was imported lives as long as the process, and most of the rest is in JAX's caches; to look
+    through all of it as often as Python does by itself takes a tenth of the time.
     """
     gc.collect()
     gc.freeze()
@@ -54,7 +58,8 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Takes what is alive after a module out of the search for garbage, as most of it stays in JAX's caches.
 
-    Otherwise every `gc.collect` of a test, and of pytest, looks through all that earlier modules have compiled, which takes seconds.
+    Otherwise every `gc.collect` of a test, and of pytest, looks through all that earlier modules
+    have compiled, which takes seconds.
     """
     if nextitem is None or nextitem.path != item.path:
         gc.collect()

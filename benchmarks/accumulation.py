@@ -2,9 +2,9 @@
 
     python benchmarks/accumulation.py
 
-The hand-written program slices its local batch, sums the gradients of the microbatches in a `lax.scan`, and all-reduces the sum
-once. For each number of steps: the collectives of both programs, temporary memory, and the time of a compiled step, alternating
-in one run.
+The hand-written program slices its local batch, sums the gradients of the microbatches in a
+`lax.scan`, and all-reduces the sum once. For each number of steps: the collectives of both
+programs, temporary memory, and the time of a compiled step, alternating in one run.
 """
 
 import os
@@ -44,7 +44,9 @@ def by_hand(mesh: jax.sharding.Mesh, steps: int):
             grads = jax.value_and_grad(part, argnums=(0, 1))(w1, w2, *block)
             return jax.tree.map(jnp.add, total, grads), None
 
-        zeros = lax.pcast((jnp.zeros(()), (jnp.zeros(w1.shape), jnp.zeros(w2.shape))), "data", to="varying")
+        zeros = lax.pcast(
+            (jnp.zeros(()), (jnp.zeros(w1.shape), jnp.zeros(w2.shape))), "data", to="varying"
+        )
         total, _ = lax.scan(microbatch, zeros, jnp.arange(steps))
         return lax.psum(total, "data")
 
@@ -59,12 +61,14 @@ def main() -> None:
     shapes = [(INPUTS, HIDDEN), (HIDDEN, CLASSES), (BATCH, INPUTS), (BATCH, CLASSES)]
     args = [jax.random.normal(key, shape) / 16 for key, shape in zip(keys, shapes, strict=True)]
     args = [
-        jax.device_put(a, NamedSharding(mesh, spec)) for a, spec in zip(args, (P(), P(), P("data"), P("data")), strict=True)
+        jax.device_put(a, NamedSharding(mesh, spec))
+        for a, spec in zip(args, (P(), P(), P("data"), P("data")), strict=True)
     ]
     axes = (["inputs", "hidden"], ["hidden", "classes"], ["batch", "inputs"], ["batch", "classes"])
     print(f"jax {jax.__version__}, {mesh.size} devices")
     print(
-        f"{'steps':>5s} {'gradient':8s} {'by hand':>26s} {'namedax':>26s} {'memory by hand':>14s} {'namedax':>9s} {'time ratio':>10s}"
+        f"{'steps':>5s} {'gradient':8s} {'by hand':>26s} {'namedax':>26s} {'memory by hand':>14s}"
+        f" {'namedax':>9s} {'time ratio':>10s}"
     )
     for steps in (1, 4, 16):
         options = {"axis_resources": {"batch": ("data", nx.SerialLoop(steps))}, "mesh": mesh}
@@ -74,13 +78,18 @@ def main() -> None:
             "outside": jax.jit(jax.value_and_grad(nx.xmap(loss, axes, [], **options), (0, 1))),
         }
         compiled = {name: f.lower(*args).compile() for name, f in rivals.items()}
-        times = interleaved({name: lambda f=f: f(*args) for name, f in compiled.items()}, rounds=20, calls=2)
+        times = interleaved(
+            {name: lambda f=f: f(*args) for name, f in compiled.items()}, rounds=20, calls=2
+        )
         cost = {name: str(nx.hlo.summary(c)) for name, c in compiled.items()}
-        memory = {name: c.memory_analysis().temp_size_in_bytes / 2**20 for name, c in compiled.items()}
+        memory = {
+            name: c.memory_analysis().temp_size_in_bytes / 2**20 for name, c in compiled.items()
+        }
         for name in ("inside", "outside"):
             print(
-                f"{steps:5d} {name:8s} {cost['plain']:>26s} {cost[name]:>26s} {memory['plain']:10.2f} MiB {memory[name]:5.2f} MiB "
-                f"{times[name] / times['plain']:10.2f}"
+                f"{steps:5d} {name:8s} {cost['plain']:>26s} {cost[name]:>26s}"
+                f" {memory['plain']:10.2f} MiB {memory[name]:5.2f} MiB"
+                f" {times[name] / times['plain']:10.2f}"
             )
 
 

@@ -2,10 +2,11 @@
 
 python benchmarks/calls.py [--arrays 1 20 200 2000] [--calls 4000]
 
-The benchmark measures processor time of the calling thread, because the devices of a CPU share its cores. Every call is timed
-separately and alternating, after the previous one has finished, and the table compares medians. The program adds one to every
-array. *Node* is the hand-written program with each array in an empty class that is registered as a pytree in Python. It
-measures JAX's own cost of two Python calls per array. *Noise* is the hand-written program against itself, compiled twice.
+The benchmark measures processor time of the calling thread, because the devices of a CPU share its
+cores. Every call is timed separately and alternating, after the previous one has finished, and the
+table compares medians. The program adds one to every array. *Node* is the hand-written program with
+each array in an empty class that is registered as a pytree in Python. It measures JAX's own cost of
+two Python calls per array. *Noise* is the hand-written program against itself, compiled twice.
 """
 
 import argparse
@@ -53,10 +54,16 @@ def measure(count: int, mesh: Mesh, calls: int) -> None:
     nodes = [Node(None, (x,)) for x in plain]
 
     def by_hand() -> Any:
-        return jax.jit(jax.shard_map(lambda xs: [x + 1.0 for x in xs], mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+        return jax.jit(
+            jax.shard_map(
+                lambda xs: [x + 1.0 for x in xs], mesh=mesh, in_specs=P("x"), out_specs=P("x")
+            )
+        )
 
     def boxed(xs: list[Node]) -> list[Node]:
-        add = jax.shard_map(lambda xs: [x + 1.0 for x in xs], mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        add = jax.shard_map(
+            lambda xs: [x + 1.0 for x in xs], mesh=mesh, in_specs=P("x"), out_specs=P("x")
+        )
         return [Node(None, (x,)) for x in add([x.data for x in xs])]
 
     options: dict[str, Any] = {"axis_resources": {"b": "x"}, "mesh": mesh}
@@ -64,24 +71,42 @@ def measure(count: int, mesh: Mesh, calls: int) -> None:
         "hand": (by_hand(), plain),
         "noise": (by_hand(), plain),
         "node": (jax.jit(boxed), nodes),
-        "plain": (nx.xmap(lambda xs: [x + 1.0 for x in xs], (["b", "k"],), ["b", "k"], **options), plain),
+        "plain": (
+            nx.xmap(lambda xs: [x + 1.0 for x in xs], (["b", "k"],), ["b", "k"], **options),
+            plain,
+        ),
         "named": (nx.xmap(lambda xs: [x + 1.0 for x in xs], **options), named),
     }
     axes = "Explicit" if AxisType.Explicit in mesh.axis_types else "Auto"
     for form in ("direct", "under jax.jit"):
-        rivals = {label: bound(f if form == "direct" else within_jit(f), xs) for label, (f, xs) in programs.items()}
+        rivals = {
+            label: bound(f if form == "direct" else within_jit(f), xs)
+            for label, (f, xs) in programs.items()
+        }
         times = interleaved(rivals, rounds=max(20, calls // count), processor=True)
-        ratios = " | ".join(f"{times[label] / times['hand']:.2f}" for label in ("noise", "node", "plain", "named"))
-        print(f"| {count:,} | {axes} | {form} | {times['hand'] * 1e6:,.0f} | {ratios} |", flush=True)
+        ratios = " | ".join(
+            f"{times[label] / times['hand']:.2f}" for label in ("noise", "node", "plain", "named")
+        )
+        print(
+            f"| {count:,} | {axes} | {form} | {times['hand'] * 1e6:,.0f} | {ratios} |", flush=True
+        )
 
 
 def main() -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--arrays", type=int, nargs="+", default=[1, 20, 200, 2000])
-    parser.add_argument("--calls", type=int, default=4000, help="calls of each program, divided by the number of arrays")
+    parser.add_argument(
+        "--calls",
+        type=int,
+        default=4000,
+        help="calls of each program, divided by the number of arrays",
+    )
     options = parser.parse_args()
-    print("| arrays | mesh | call | by hand, µs | noise | node | namedax, plain arrays | namedax, named arrays |")
+    print(
+        "| arrays | mesh | call | by hand, µs | noise | node | namedax, plain arrays | namedax,"
+        " named arrays |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for count in options.arrays:
         for kind in (AxisType.Auto, AxisType.Explicit):

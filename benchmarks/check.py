@@ -3,12 +3,13 @@
     python benchmarks/check.py            # fails where something costs more than recorded
     python benchmarks/check.py --record   # writes benchmarks/counts.json anew
 
-Counts do not depend on the load of a machine: equations of a traced program, operations of the program given to XLA, instructions,
-bytes and temporary memory of the compiled program, and programs compiled by calls. On the versions of JAX and Python that they were
-recorded on, counts must not grow; on other versions, the ratio to the rival must not.
+Counts do not depend on the load of a machine: equations of a traced program, operations of the
+program given to XLA, instructions, bytes and temporary memory of the compiled program, and programs
+compiled by calls. On the versions of JAX and Python that they were recorded on, counts must not
+grow; on other versions, the ratio to the rival must not.
 
-Times are ratios to the same program by hand, or in plain `jnp`: the two run in turn, and the shortest time of each counts. They may be
-larger than recorded by a tolerance.
+Times are ratios to the same program by hand, or in plain `jnp`: the two run in turn, and the
+shortest time of each counts. They may be larger than recorded by a tolerance.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-# One module of LLVM's and few of its optimisations: nothing that is counted depends on them, and compiling takes the time here.
+# One module of LLVM's and few of its optimisations: nothing that is counted depends on them, and
+# compiling takes the time here.
 os.environ.setdefault(
     "XLA_FLAGS",
-    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1",
+    "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    " --xla_cpu_parallel_codegen_split_count=1",
 )
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "examples"))
 
@@ -43,9 +46,11 @@ import namedax as nx
 
 RECORD = pathlib.Path(__file__).with_name("counts.json")
 VERSIONS = {"jax": jax.__version__, "python": ".".join(map(str, sys.version_info[:2]))}
-# A count may be larger than recorded by this factor: on the same versions, and its ratio to the rival's on others.
+# A count may be larger than recorded by this factor: on the same versions, and its ratio to the
+# rival's on others.
 SAME, OTHER = 1.0, 1.15
-# Ratios of times, and by which factor each may be larger than recorded; two runs of one version differ by up to 15 %.
+# Ratios of times, and by which factor each may be larger than recorded; two runs of one version
+# differ by up to 15 %.
 TRACING, CALLING = "time to trace, by hand = 1", "time of a call, rival = 1"
 TOLERANCE = {TRACING: 1.25, CALLING: 1.4}
 LAYOUTS = ("single", "tp", "fsdp+tp+sp", "accumulation")
@@ -82,7 +87,9 @@ def of_program(make: Callable[[], Any], args: Any) -> dict[str, float]:
     text = compiled.as_text()
     return {
         "equations": equations(traced.jaxpr),
-        "operations given to XLA": len(re.findall(r"^\s+(?:%|return|stablehlo|func)", lowered.as_text(), re.MULTILINE)),
+        "operations given to XLA": len(
+            re.findall(r"^\s+(?:%|return|stablehlo|func)", lowered.as_text(), re.MULTILINE)
+        ),
         "instructions": len(re.findall(r"^\s+(?:ROOT )?%?[\w.\-]+ = ", text, re.MULTILINE)),
         "collectives": sum(1 for _ in nx.hlo.collectives(compiled)),
         "bytes sent": sum(c.wire_bytes for c in nx.hlo.collectives(compiled)),
@@ -90,7 +97,9 @@ def of_program(make: Callable[[], Any], args: Any) -> dict[str, float]:
     }
 
 
-def ratio_of_times(own: Callable[[], Any], rival: Callable[[], Any], rounds: int, number: int = 1) -> float:
+def ratio_of_times(
+    own: Callable[[], Any], rival: Callable[[], Any], rounds: int, number: int = 1
+) -> float:
     """Return the shortest time of `own` in units of that of `rival`; the two run in turn.
 
     Args:
@@ -127,7 +136,9 @@ def anew(make: Callable[[], Any], args: Any) -> Callable[[], None]:
 
 def transformer() -> Any:
     """The module of the benchmark, which has the name of the example that it imports."""
-    spec = importlib.util.spec_from_file_location("transformer_benchmark", pathlib.Path(__file__).with_name("transformer.py"))
+    spec = importlib.util.spec_from_file_location(
+        "transformer_benchmark", pathlib.Path(__file__).with_name("transformer.py")
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -144,7 +155,10 @@ def programs() -> Iterator[tuple[str, Counts]]:
         pair = rivals[benchmark.NAMED], rivals[benchmark.BY_HAND]
         named, by_hand = (of_program(make, args) for make, args in pair)
         counts: Counts = {key: (value, by_hand[key]) for key, value in named.items()}
-        counts[TRACING] = (ratio_of_times(*(anew(make, args) for make, args in pair), rounds=5), None)
+        counts[TRACING] = (
+            ratio_of_times(*(anew(make, args) for make, args in pair), rounds=5),
+            None,
+        )
         yield f"transformer, {layout}", counts
 
 
@@ -177,7 +191,9 @@ def calls(compilations: Compilations) -> Iterator[tuple[str, Counts]]:
 def of_calls(compilations: Compilations, n: int) -> Counts:
     """What is counted of calls with `n` arrays."""
     mesh = jax.make_mesh((8,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
-    plain = [jax.device_put(jnp.ones((8, 2)), jax.sharding.NamedSharding(mesh, P("x"))) for _ in range(n)]
+    plain = [
+        jax.device_put(jnp.ones((8, 2)), jax.sharding.NamedSharding(mesh, P("x"))) for _ in range(n)
+    ]
     named = [nx.named(x, ["batch", "k"]) for x in plain]
 
     def body(xs: Any) -> Any:
@@ -186,11 +202,20 @@ def of_calls(compilations: Compilations, n: int) -> Counts:
     def wrapped() -> Any:
         return nx.xmap(body, axis_resources={"batch": "x"}, mesh=mesh)
 
-    by_hand, mapped = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P("x"),), out_specs=P("x"))), wrapped()
+    by_hand, mapped = (
+        jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P("x"),), out_specs=P("x"))),
+        wrapped(),
+    )
     return {
-        "compiled at first": (compilations.of(lambda: mapped(named)), compilations.of(lambda: by_hand(plain))),
+        "compiled at first": (
+            compilations.of(lambda: mapped(named)),
+            compilations.of(lambda: by_hand(plain)),
+        ),
         "compiled when wrapped again": (compilations.of(lambda: wrapped()(named)), None),
-        CALLING: (ratio_of_times(lambda: mapped(named), lambda: by_hand(plain), rounds=20, number=10), None),
+        CALLING: (
+            ratio_of_times(lambda: mapped(named), lambda: by_hand(plain), rounds=20, number=10),
+            None,
+        ),
     }
 
 
@@ -259,29 +284,53 @@ def more_than_recorded(label: str, counts: Counts, record: Mapping[str, Any]) ->
         else:
             limit = max(own_known / rival_known, 1) * rival * OTHER
         if own > limit:
-            yield f"{label}: {metric} is {own:.4g}, with {own_known:g} recorded (the rival: {rival}, recorded {rival_known})."
+            yield (
+                f"{label}: {metric} is {own:.4g}, with {own_known:g} recorded (the rival: {rival},"
+                f" recorded {rival_known})."
+            )
 
 
 def main() -> int:
     """Prints all counts; 1 where one has grown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="write the counts instead of comparing with them")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="write the counts instead of comparing with them"
+    )
     options = parser.parse_args()
     compilations = Compilations()
     found: dict[str, Counts] = {}
-    for part in (functools.partial(calls, compilations), functools.partial(eager, compilations), programs):
+    for part in (
+        functools.partial(calls, compilations),
+        functools.partial(eager, compilations),
+        programs,
+    ):
         for label, counts in part():
             found[label] = counts
             print(label)
             for metric, (own, rival) in counts.items():
-                print(f"    {metric:28s} {own:12.4g}" + ("" if rival is None else f"   rival {rival:12g}"))
+                print(
+                    f"    {metric:28s} {own:12.4g}"
+                    + ("" if rival is None else f"   rival {rival:12g}")
+                )
     if options.record:
         RECORD.write_text(json.dumps({**VERSIONS, "counts": found}, indent=1) + "\n")
         return 0
     record = json.loads(RECORD.read_text())
-    grown = [line for label, counts in found.items() for line in more_than_recorded(label, counts, record)]
-    grown += [f"{label}: recorded, but not counted any more; record anew." for label in record["counts"].keys() - found.keys()]
-    print("\n".join(grown) or f"\nNothing costs more than recorded (JAX {record['jax']}, Python {record['python']}).")
+    grown = [
+        line
+        for label, counts in found.items()
+        for line in more_than_recorded(label, counts, record)
+    ]
+    grown += [
+        f"{label}: recorded, but not counted any more; record anew."
+        for label in record["counts"].keys() - found.keys()
+    ]
+    print(
+        "\n".join(grown)
+        or f"\nNothing costs more than recorded (JAX {record['jax']}, Python {record['python']})."
+    )
     return bool(grown)
 
 

@@ -1,17 +1,19 @@
 """Growth of tracing, lowering, compiling and calling with layers, names per array, parameters and devices, compared with plain
 JAX.
 
-    python benchmarks/growth.py                             # the table, and the picture of docs/performance.md
-    python benchmarks/growth.py --curves layers devices     # some of the curves
-    python benchmarks/growth.py --picture growth.svg        # the picture elsewhere
-    python benchmarks/growth.py --points growth.json        # keeps the measurements: several runs, one picture
+    python benchmarks/growth.py                             # the table, and the picture of
+    docs/performance.md python benchmarks/growth.py --curves layers devices     # some of the curves
+    python benchmarks/growth.py --picture growth.svg        # the picture elsewhere python
+    benchmarks/growth.py --points growth.json        # keeps the measurements: several runs, one
+    picture
 
-Both programs of a curve compute the same; the plain one runs under `jax.jit(jax.shard_map(...))`. They alternate, with cold
-caches, and the table compares medians of processor time: of all threads of the process, so that other work on the machine has
-little effect. For calls it is the time of the calling thread, because the devices wait for each other. Each round runs at
-another depth of the stack. CPython allocates frames in chunks of memory, and a frequent call that crosses a chunk is slow, in
-any program. The plain program runs twice in every round; the difference is the noise. The slope is from a line through the last
-three points of a curve, in logarithms: 1 is linear.
+Both programs of a curve compute the same; the plain one runs under `jax.jit(jax.shard_map(...))`.
+They alternate, with cold caches, and the table compares medians of processor time: of all threads
+of the process, so that other work on the machine has little effect. For calls it is the time of the
+calling thread, because the devices wait for each other. Each round runs at another depth of the
+stack. CPython allocates frames in chunks of memory, and a frequent call that crosses a chunk is
+slow, in any program. The plain program runs twice in every round; the difference is the noise. The
+slope is from a line through the last three points of a curve, in logarithms: 1 is linear.
 """
 
 from __future__ import annotations
@@ -102,20 +104,32 @@ def layers(scanned: bool, count: int) -> Mapping[str, Program]:
 
     def named_loss(ws: Any, x: Any) -> Any:
         if scanned:
-            x, _ = nx.scan(lambda x, w: (nx.rename(one(x, w, ("even", "odd")), {"odd": "even"}), None), x, ws)
+            x, _ = nx.scan(
+                lambda x, w: (nx.rename(one(x, w, ("even", "odd")), {"odd": "even"}), None), x, ws
+            )
         else:
             for i, w in enumerate(ws):
                 x = one(x, w, ("even", "odd") if i % 2 == 0 else ("odd", "even"))
         return nx.sum(x, x.dims)
 
     def named() -> Any:
-        return nx.xmap(jax.value_and_grad(lambda *args: named_loss(*args)), axis_resources={"batch": "x"}, mesh=mesh)
+        return nx.xmap(
+            jax.value_and_grad(lambda *args: named_loss(*args)),
+            axis_resources={"batch": "x"},
+            mesh=mesh,
+        )
 
     named_ws: Any = nx.named(stacked, [None, "even", "odd"])
     if not scanned:
-        named_ws = [nx.named(w, ["even", "odd"] if i % 2 == 0 else ["odd", "even"]) for i, w in enumerate(ws)]
+        named_ws = [
+            nx.named(w, ["even", "odd"] if i % 2 == 0 else ["odd", "even"])
+            for i, w in enumerate(ws)
+        ]
     named_x = nx.shard(nx.named(x, ["batch", "even"]), {"batch": "x"}, mesh)
-    return {PLAIN: (plain, (stacked if scanned else ws, named_x.data)), NAMED: (named, (named_ws, named_x))}
+    return {
+        PLAIN: (plain, (stacked if scanned else ws, named_x.data)),
+        NAMED: (named, (named_ws, named_x)),
+    }
 
 
 def names(count: int) -> Mapping[str, Program]:
@@ -131,7 +145,11 @@ def names(count: int) -> Mapping[str, Program]:
 
     def plain() -> Any:
         specs = (P("x"), P(*[None] * (count - 1), "x"))
-        return jax.jit(jax.shard_map(lambda *args: plain_body(*args), mesh=mesh, in_specs=specs, out_specs=P("x")))
+        return jax.jit(
+            jax.shard_map(
+                lambda *args: plain_body(*args), mesh=mesh, in_specs=specs, out_specs=P("x")
+            )
+        )
 
     def named_body(x: Any, y: Any) -> Any:
         return nx.mean(nx.exp(x) * y + nx.tanh(x), tuple(order[1 : 1 + count // 2]))
@@ -154,7 +172,9 @@ def parameters(count: int) -> Mapping[str, Program]:
         return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=(P("x"), P("x")), out_specs=P("x")))
 
     def named() -> Any:
-        step = lambda params, grads: jax.tree.map(lambda p, g: p - 0.1 * g, params, grads, is_leaf=is_array)  # noqa: E731
+        def step(params: Any, grads: Any) -> Any:
+            return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads, is_leaf=is_array)
+
         return nx.xmap(step, axis_resources={"n": "x"}, mesh=mesh)
 
     def is_array(leaf: Any) -> bool:
@@ -166,7 +186,10 @@ def parameters(count: int) -> Mapping[str, Program]:
 def devices(count: int) -> Mapping[str, Program]:
     """Value and gradient of two layers, with the batch sharded over this number of devices."""
     mesh = AbstractMesh((count,), ("x",), (AxisType.Auto,))
-    w1, w2, x = (jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((WIDTH, 64), (64, WIDTH), (count, WIDTH)))
+    w1, w2, x = (
+        jax.ShapeDtypeStruct(shape, jnp.float32)
+        for shape in ((WIDTH, 64), (64, WIDTH), (count, WIDTH))
+    )
 
     def plain() -> Any:
         def loss(w1: Any, w2: Any, x: Any) -> Any:
@@ -191,7 +214,9 @@ CURVES = {
     "layers": Curve("layers, unrolled", (4, 8, 16, 32, 64, 96), functools.partial(layers, False)),
     "scanned": Curve("layers, scanned", (4, 8, 16, 32, 64, 96), functools.partial(layers, True)),
     "names": Curve("names per array", (2, 4, 8, 12, 16), names),
-    "parameters": Curve("parameters", (10, 100, 1_000, 3_000, 10_000), parameters, largest=1_000, compiled=3_000),
+    "parameters": Curve(
+        "parameters", (10, 100, 1_000, 3_000, 10_000), parameters, largest=1_000, compiled=3_000
+    ),
     "devices": Curve("devices", (8, 64, 512, 4_096, 65_536), devices, stages=STAGES[:2]),
 }
 
@@ -247,9 +272,14 @@ def call_of(call: Callable[[], Any]) -> float:
 
 def curve_of(curve: Curve, rounds: int) -> dict[str, dict[str, dict[int, float]]]:
     """The median seconds by stage, program and size, for this number of rounds."""
-    found: dict[str, dict[str, dict[int, float]]] = {stage: {PLAIN: {}, NAMED: {}, NOISE: {}} for stage in curve.stages}
+    found: dict[str, dict[str, dict[int, float]]] = {
+        stage: {PLAIN: {}, NAMED: {}, NOISE: {}} for stage in curve.stages
+    }
     for size in curve.sizes:
-        programs, stages = dict(curve.programs(size)), curve.stages if size <= curve.compiled else curve.stages[:2]
+        programs, stages = (
+            dict(curve.programs(size)),
+            (curve.stages if size <= curve.compiled else curve.stages[:2]),
+        )
         if size <= curve.largest:
             programs[NOISE] = programs[PLAIN]
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in programs}
@@ -271,7 +301,9 @@ def slope(points: Mapping[int, float]) -> float:
     last = list(points.items())[-3:]
     xs, ys = ([math.log(pair[i]) for pair in last] for i in (0, 1))
     x, y = statistics.mean(xs), statistics.mean(ys)
-    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
+    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum(
+        (a - x) ** 2 for a in xs
+    )
 
 
 def rows(curve: Curve, found: Mapping[str, Mapping[str, Mapping[int, float]]]) -> Iterator[str]:
@@ -280,9 +312,15 @@ def rows(curve: Curve, found: Mapping[str, Mapping[str, Mapping[int, float]]]) -
         plain, named, again = (by_program[program] for program in (PLAIN, NAMED, NOISE))
         noise = [again[size] / plain[size] for size in again]
         first, *_, last = plain
-        ends = " | ".join(f"{plain[size] * 1e3:.3g} ms | {named[size] / plain[size]:.2f}" for size in (first, last))
+        ends = " | ".join(
+            f"{plain[size] * 1e3:.3g} ms | {named[size] / plain[size]:.2f}"
+            for size in (first, last)
+        )
         slopes = f"{slope(plain):.2f} | {slope(named):.2f}"
-        yield f"| {curve.title} | {stage} | {first:,} to {last:,} | {ends} | {slopes} | {min(noise):.2f} to {max(noise):.2f} |"
+        yield (
+            f"| {curve.title} | {stage} | {first:,} to {last:,} | {ends} | {slopes} |"
+            f" {min(noise):.2f} to {max(noise):.2f} |"
+        )
 
 
 def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
@@ -302,7 +340,13 @@ def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
                 label = stage if program == NAMED else None
                 seconds = [value * 1e3 for value in points.values()]
                 axis.loglog(
-                    [int(size) for size in points], seconds, style, color=f"C{i}", label=label, markersize=3, linewidth=1
+                    [int(size) for size in points],
+                    seconds,
+                    style,
+                    color=f"C{i}",
+                    label=label,
+                    markersize=3,
+                    linewidth=1,
                 )
         axis.set_xlabel(CURVES[name].title)
         shown = CURVES[name].sizes[::2]
@@ -318,18 +362,24 @@ def draw(curves: Mapping[str, Any], path: pathlib.Path) -> None:
 
 def main() -> None:
     """Print the table and write the picture."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--curves", nargs="+", choices=CURVES, default=list(CURVES))
     parser.add_argument("--rounds", type=int, default=3, help="rounds of every program")
     picture = pathlib.Path(__file__).parent.parent / "docs" / "growth.svg"
     parser.add_argument("--picture", type=pathlib.Path, default=picture, help="path of the picture")
-    parser.add_argument("--points", type=pathlib.Path, help="file with the measurements, read and extended")
+    parser.add_argument(
+        "--points", type=pathlib.Path, help="file with the measurements, read and extended"
+    )
     options = parser.parse_args()
     print(
-        "| varied size | stage | from, to | plain | namedax | plain | namedax | slope, plain | namedax | noise |\n|"
-        + "---|" * 10
+        "| varied size | stage | from, to | plain | namedax | plain | namedax | slope, plain |"
+        " namedax | noise |\n|" + "---|" * 10
     )
-    curves: dict[str, Any] = json.loads(options.points.read_text()) if options.points and options.points.exists() else {}
+    curves: dict[str, Any] = (
+        json.loads(options.points.read_text()) if options.points and options.points.exists() else {}
+    )
     for name in options.curves:
         curves[name] = curve_of(CURVES[name], options.rounds)
         for row in rows(CURVES[name], curves[name]):

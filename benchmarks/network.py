@@ -2,8 +2,9 @@
 
     python benchmarks/network.py
 
-For every layout: the collectives of value and gradients with their bytes, and the time of a compiled step, with both programs
-alternating in one run. The tests compare communication with the same hand-written programs (`tests/oracles.py`).
+For every layout: the collectives of value and gradients with their bytes, and the time of a
+compiled step, with both programs alternating in one run. The tests compare communication with the
+same hand-written programs (`tests/oracles.py`).
 """
 
 import os
@@ -31,8 +32,12 @@ def network_loss(w1, w2, images, labels):
 
 def block_loss(w1, w2, x, target):
     """Two layers with a residual; renaming makes it FSDP or sequence-parallel, depending on the layout."""
-    h = nx.nn.gelu(nx.einsum("{batch,pos:pos_sp,embed},{embed:embed_fsdp,hidden}->{batch,pos,hidden}", x, w1))
-    y = x + nx.einsum("{batch,pos,hidden},{hidden,embed:embed_fsdp}->{batch,pos_sp:pos,embed}", h, w2)
+    h = nx.nn.gelu(
+        nx.einsum("{batch,pos:pos_sp,embed},{embed:embed_fsdp,hidden}->{batch,pos,hidden}", x, w1)
+    )
+    y = x + nx.einsum(
+        "{batch,pos,hidden},{hidden,embed:embed_fsdp}->{batch,pos_sp:pos,embed}", h, w2
+    )
     return nx.mean((y - target) ** 2, ("batch", "pos_sp", "embed"))
 
 
@@ -47,7 +52,10 @@ BLOCK_AXES = (
 def main() -> None:
     """Print one line per layout and kind of differentiation."""
     print(f"jax {jax.__version__}, {jax.device_count()} devices")
-    print(f"{'assignment':24s} {'gradient':8s} {'by hand':>34s} {'namedax':>34s} {'by hand':>9s} {'namedax':>9s} ratio")
+    print(
+        f"{'assignment':24s} {'gradient':8s} {'by hand':>34s} {'namedax':>34s} {'by hand':>9s}"
+        f" {'namedax':>9s} ratio"
+    )
     for name, oracle in ORACLES.items():
         model, _, _ = name.partition("/")
         sizes = {
@@ -63,19 +71,25 @@ def main() -> None:
         for inside in (False, True):
             if inside:
                 grads = tuple(axes[i] for i in oracle.model.argnums)
-                named = nx.xmap(jax.value_and_grad(loss, oracle.model.argnums), axes, ([], grads), **options)
+                named = nx.xmap(
+                    jax.value_and_grad(loss, oracle.model.argnums), axes, ([], grads), **options
+                )
             else:
-                named = jax.jit(jax.value_and_grad(nx.xmap(loss, axes, [], **options), oracle.model.argnums))
+                named = jax.jit(
+                    jax.value_and_grad(nx.xmap(loss, axes, [], **options), oracle.model.argnums)
+                )
             plain = jax.jit(oracle.value_and_grad(mesh, inside=inside))
             plain_compiled, named_compiled = (f.lower(*args).compile() for f in (plain, named))
             costs = [str(nx.hlo.summary(c)) for c in (plain_compiled, named_compiled)]
             times = interleaved(
-                {"plain": lambda p=plain, a=args: p(*a), "named": lambda n=named, a=args: n(*a)}, rounds=60, calls=3
+                {"plain": lambda p=plain, a=args: p(*a), "named": lambda n=named, a=args: n(*a)},
+                rounds=60,
+                calls=3,
             )
             ratio = times["named"] / times["plain"]
             print(
-                f"{name:24s} {'inside' if inside else 'outside':8s} {costs[0]:>34s} {costs[1]:>34s} "
-                f"{times['plain'] * 1e3:7.2f}ms {times['named'] * 1e3:7.2f}ms {ratio:5.2f}"
+                f"{name:24s} {'inside' if inside else 'outside':8s} {costs[0]:>34s} {costs[1]:>34s}"
+                f" {times['plain'] * 1e3:7.2f}ms {times['named'] * 1e3:7.2f}ms {ratio:5.2f}"
             )
 
 

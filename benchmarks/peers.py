@@ -3,9 +3,10 @@ docs/about/comparison.md.
 
     python benchmarks/peers.py [--rounds 40]
 
-Libraries alternate within one run, and every number is a multiple of plain jnp in that run. jnp runs twice, and the difference
-of its second measurement from 1 is the noise. Calls and traces are measured in processor time of the calling thread,
-compilations in time. A library that is not installed is reported and omitted (`pip install namedax[peers]`).
+Libraries alternate within one run, and every number is a multiple of plain jnp in that run. jnp
+runs twice, and the difference of its second measurement from 1 is the noise. Calls and traces are
+measured in processor time of the calling thread, compilations in time. A library that is not
+installed is reported and omitted (`pip install namedax[peers]`).
 """
 
 from __future__ import annotations
@@ -36,10 +37,19 @@ import namedax as nx
 
 warnings.simplefilter("ignore")  # of the other libraries
 SIZES = {"batch": 64, "embed": 32, "hidden": 48, "out": 16}
-AXES = {"x": ("batch", "embed"), "up": ("embed", "hidden"), "down": ("hidden", "out"), "bias": ("hidden",)}
+AXES = {
+    "x": ("batch", "embed"),
+    "up": ("embed", "hidden"),
+    "down": ("hidden", "out"),
+    "bias": ("hidden",),
+}
 PLACES = {"batch": "data", "hidden": "model"}
 VALUES = {
-    name: jnp.sin(1.0 + jnp.arange(float(jnp.prod(jnp.array([SIZES[a] for a in axes]))))).reshape([SIZES[a] for a in axes])
+    name: (
+        jnp.sin(1.0 + jnp.arange(float(jnp.prod(jnp.array([SIZES[a] for a in axes]))))).reshape(
+            [SIZES[a] for a in axes]
+        )
+    )
     for name, axes in AXES.items()
 }
 
@@ -145,7 +155,9 @@ class Penzai(Rival):
         return self.over(jnp.dot, a["x"], a["up"], axis="embed")
 
     def loss(self, a):
-        hidden = self.pz.nmap(jnp.tanh)(self.over(jnp.dot, a["x"], a["up"], axis="embed") + a["bias"])
+        hidden = self.pz.nmap(jnp.tanh)(
+            self.over(jnp.dot, a["x"], a["up"], axis="embed") + a["bias"]
+        )
         out = self.over(jnp.dot, hidden, a["down"], axis="hidden")
         return (out**2).untag("batch", "out").mean().unwrap()
 
@@ -165,7 +177,9 @@ class Coordax(Penzai):
         return self.cx.cmap(function)(*(operand.untag(axis) for operand in operands))
 
     def loss(self, a):
-        hidden = self.cx.cmap(jnp.tanh)(self.over(jnp.dot, a["x"], a["up"], axis="embed") + a["bias"])
+        hidden = self.cx.cmap(jnp.tanh)(
+            self.over(jnp.dot, a["x"], a["up"], axis="embed") + a["bias"]
+        )
         out = self.over(jnp.dot, hidden, a["down"], axis="hidden")
         return self.cx.cmap(jnp.mean)((out**2).untag("batch", "out")).data
 
@@ -254,7 +268,13 @@ def show(title: str, seconds: dict[str, float]) -> None:
     """One row: multiples of jnp's time."""
     base = seconds["jnp"]
     print(f"{title} (jnp: {1e6 * base:.0f} us)")
-    print("   " + ", ".join(f"{name} {value / base:.2f}" for name, value in seconds.items() if name != "jnp"), flush=True)
+    print(
+        "   "
+        + ", ".join(
+            f"{name} {value / base:.2f}" for name, value in seconds.items() if name != "jnp"
+        ),
+        flush=True,
+    )
 
 
 def check(found: dict[str, Rival]) -> None:
@@ -280,7 +300,10 @@ def calls(found: dict[str, Rival], rounds: int) -> None:
         if rival.loss is not None:
             step, a = jax.jit(jax.value_and_grad(rival.loss)), rival.arrays()
             turns[name] = lambda step=step, a=a: jax.tree.leaves(step(a))
-    show("jitted value and gradient, a call", interleaved(turns, rounds=rounds, calls=20, processor=True))
+    show(
+        "jitted value and gradient, a call",
+        interleaved(turns, rounds=rounds, calls=20, processor=True),
+    )
 
 
 def tracing(found: dict[str, Rival], rounds: int) -> None:
@@ -308,9 +331,15 @@ def sent(found: dict[str, Rival]) -> None:
         if rival.loss is None or name == "jnp again":
             continue
         specs = {key: P(*(PLACES.get(axis) for axis in axes)) for key, axes in AXES.items()}
-        placed = {key: jax.device_put(VALUES[key], NamedSharding(mesh, specs[key])) for key in VALUES}
+        placed = {
+            key: jax.device_put(VALUES[key], NamedSharding(mesh, specs[key])) for key in VALUES
+        }
         a = {key: rival.named(value, AXES[key]) for key, value in placed.items()}
-        loss = nx.xmap(rival.loss, axis_resources=PLACES, mesh=mesh) if name == "namedax" else rival.loss
+        loss = (
+            nx.xmap(rival.loss, axis_resources=PLACES, mesh=mesh)
+            if name == "namedax"
+            else rival.loss
+        )
         compiled = jax.jit(jax.value_and_grad(loss)).lower(a).compile()
         print(f"   {name}: {nx.hlo.summary(compiled)}", flush=True)
 
@@ -320,15 +349,24 @@ def attention(found: dict[str, Rival]) -> None:
     mesh = jax.make_mesh((8,), ("data",), (AxisType.Auto,))
     shape, axes = (2, 256, 4, 16), ("batch", "pos", "head", "d")
     place = NamedSharding(mesh, P(None, "data"))
-    qkv = [jax.device_put(jnp.sin(jnp.arange(2.0 * 256 * 4 * 16) * rate).reshape(shape), place) for rate in (1, 2, 3)]
+    qkv = [
+        jax.device_put(jnp.sin(jnp.arange(2.0 * 256 * 4 * 16) * rate).reshape(shape), place)
+        for rate in (1, 2, 3)
+    ]
 
     def by_name(q, k, v):
         mixed = nx.nn.dot_product_attention(q, k, v, axis="pos", features="d", is_causal=True)
         return nx.sum(mixed**2, ...)
 
     programs: dict[str, tuple[Callable[..., Any], Any]] = {
-        "jnp": (lambda q, k, v: jnp.sum(jax.nn.dot_product_attention(q, k, v, is_causal=True) ** 2), qkv),
-        "namedax": (nx.xmap(by_name, axis_resources={"pos": "data"}, mesh=mesh), nx.named(qkv, [list(axes)] * 3)),
+        "jnp": (
+            lambda q, k, v: jnp.sum(jax.nn.dot_product_attention(q, k, v, is_causal=True) ** 2),
+            qkv,
+        ),
+        "namedax": (
+            nx.xmap(by_name, axis_resources={"pos": "data"}, mesh=mesh),
+            nx.named(qkv, [list(axes)] * 3),
+        ),
     }
     if "haliax" in found:
         import haliax as hax
@@ -338,10 +376,15 @@ def attention(found: dict[str, Rival]) -> None:
         def by_haliax(q, k, v):
             k, v = (array.rename({"pos": "key"}) for array in (k, v))
             mask = hax.nn.attention.causal_mask(pos, key)
-            return hax.sum(hax.nn.attention.dot_product_attention(key, "d", q, k, v, mask=mask) ** 2).array
+            return hax.sum(
+                hax.nn.attention.dot_product_attention(key, "d", q, k, v, mask=mask) ** 2
+            ).array
 
         programs["haliax"] = by_haliax, [hax.named(array, axes) for array in qkv]
-    print("causal attention, 256 positions on 8 devices: communication, and temporary memory of a device")
+    print(
+        "causal attention, 256 positions on 8 devices: communication, and temporary memory of a"
+        " device"
+    )
     values = []
     for name, (program, arguments) in programs.items():
         compiled = jax.jit(program).lower(*arguments).compile()
@@ -353,30 +396,50 @@ def attention(found: dict[str, Rival]) -> None:
 
 def imports(found: dict[str, Rival], rounds: int) -> None:
     """Seconds of an import in addition to jax, in a separate process."""
-    names = ["jax", *dict.fromkeys(rival.package for rival in found.values() if rival.package != "jax")]
+    names = [
+        "jax",
+        *dict.fromkeys(rival.package for rival in found.values() if rival.package != "jax"),
+    ]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(rounds):
         for name in names:
-            code = f"import jax, time; t = time.perf_counter(); import {'penzai.pz' if name == 'penzai' else name}; print(time.perf_counter() - t)"
+            code = (
+                "import jax, time; t = time.perf_counter(); import"
+                f" {'penzai.pz' if name == 'penzai' else name}; print(time.perf_counter() - t)"
+            )
             run = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", code], capture_output=True, encoding="utf-8", check=True
+                [sys.executable, "-W", "ignore", "-c", code],
+                capture_output=True,
+                encoding="utf-8",
+                check=True,
             )
             seconds[name].append(float(run.stdout.split()[-1]))
     print(
         "import after jax, milliseconds: "
-        + ", ".join(f"{n} {1e3 * statistics.median(s):.0f}" for n, s in seconds.items() if n != "jax")
+        + ", ".join(
+            f"{n} {1e3 * statistics.median(s):.0f}" for n, s in seconds.items() if n != "jax"
+        )
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40, help="rounds of every library (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=40, help="rounds of every library (%(default)s)"
+    )
     rounds = parser.parse_args().rounds
     start, found = time.perf_counter(), rivals()
     versions = {
-        rival.package: importlib.metadata.version(rival.package) for rival in found.values() if rival.package != "namedax"
+        rival.package: importlib.metadata.version(rival.package)
+        for rival in found.values()
+        if rival.package != "namedax"
     }
-    print(f"Python {platform.python_version()}, " + ", ".join(f"{name} {version}" for name, version in versions.items()))
+    print(
+        f"Python {platform.python_version()}, "
+        + ", ".join(f"{name} {version}" for name, version in versions.items())
+    )
     check(found)
     calls(found, rounds)
     tracing(found, rounds)

@@ -11,7 +11,11 @@ import jax
 
 
 def interleaved(
-    rivals: Mapping[str, Callable[[], Any]], *, rounds: int = 30, calls: int = 1, processor: bool = False
+    rivals: Mapping[str, Callable[[], Any]],
+    *,
+    rounds: int = 30,
+    calls: int = 1,
+    processor: bool = False,
 ) -> dict[str, float]:
     """Median seconds per call of every program.
 
@@ -19,7 +23,8 @@ def interleaved(
       rivals: functions to time, by name; their results are awaited.
       rounds: rounds of every function. The order is reversed every other round.
       calls: calls per round; increase it for calls of microseconds.
-      processor: if True, measure processor time of the calling thread, without waiting, instead of elapsed time.
+      processor: if True, measure processor time of the calling thread, without waiting, instead of
+        elapsed time.
     """
     for run in rivals.values():
         jax.block_until_ready(run())

@@ -2,9 +2,10 @@
 
     python benchmarks/tracing.py
 
-Both are traced by `jax.jit(jax.grad(f)).trace`, with cold caches in every round. The named model runs directly on named
-parameters, and under `xmap` without a mesh and with the batch sharded. `xmap` is a `jax.jit`, and a `shard_map` with a sharded
-batch, so they are compared with `jnp` under the same transformations.
+Both are traced by `jax.jit(jax.grad(f)).trace`, with cold caches in every round. The named model
+runs directly on named parameters, and under `xmap` without a mesh and with the batch sharded.
+`xmap` is a `jax.jit`, and a `shard_map` with a sharded batch, so they are compared with `jnp` under
+the same transformations.
 """
 
 import os
@@ -42,7 +43,9 @@ def main() -> None:
     x = jnp.ones((BATCH, WIDTH))
     names = [("even", "odd") if i % 2 == 0 else ("odd", "even") for i in range(LAYERS)]
     axes = [(list(pair), [pair[1]]) for pair in names]
-    named_weights = [(nx.named(w, a), nx.named(b, c)) for (w, b), (a, c) in zip(weights, axes, strict=True)]
+    named_weights = [
+        (nx.named(w, a), nx.named(b, c)) for (w, b), (a, c) in zip(weights, axes, strict=True)
+    ]
     named_x = nx.named(x, ["batch", "even"])
     mesh = jax.make_mesh((jax.device_count(),), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
 
@@ -51,7 +54,9 @@ def main() -> None:
         return lambda: (jax.jit(jax.grad(lambda *a: f(*a))).trace(*args), 0)[1]
 
     def mapped(**options):
-        return lambda *a: nx.xmap(lambda *b: named_loss(*b), in_axes=(axes, ["batch", "even"]), out_axes=[], **options)(*a)
+        return lambda *a: nx.xmap(
+            lambda *b: named_loss(*b), in_axes=(axes, ["batch", "even"]), out_axes=[], **options
+        )(*a)
 
     def sharded(params, x):
         body = lambda params, x: jax.lax.pmean(plain_loss(params, x), "x")  # noqa: E731
@@ -78,7 +83,10 @@ def main() -> None:
         ("jnp in jit of shard_map", "jnp in jit of shard_map"),
         ("xmap, batch sharded", "jnp in jit of shard_map"),
     ):
-        print(f"{name:24s} {times[name] * 1e3:7.2f}   ratio to {base}: {times[name] / times[base]:.2f}")
+        print(
+            f"{name:24s} {times[name] * 1e3:7.2f}   ratio to {base}:"
+            f" {times[name] / times[base]:.2f}"
+        )
 
 
 if __name__ == "__main__":

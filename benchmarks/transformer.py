@@ -1,19 +1,22 @@
 """The transformer of `examples/`: the named program, the same step by hand under `jax.shard_map`, and XLA's partitioner.
 
-    python benchmarks/transformer.py                                # every layout, and postponed reductions
-    python benchmarks/transformer.py --layouts tp ring --rounds 4   # some of them, quickly
-    python benchmarks/transformer.py --markdown                     # tables for docs/performance.md
-    python benchmarks/transformer.py --wide                         # a wider model without rematerialization
-    python benchmarks/transformer.py --uneven                       # 50,257 words, 12 heads, 13 sequences: uneven sizes
-    python benchmarks/transformer.py --layer                        # one layer in bfloat16 on one device
+    python benchmarks/transformer.py                                # every layout, and postponed
+    reductions python benchmarks/transformer.py --layouts tp ring --rounds 4   # some of them,
+    quickly python benchmarks/transformer.py --markdown                     # tables for
+    docs/performance.md python benchmarks/transformer.py --wide                         # a wider
+    model without rematerialization python benchmarks/transformer.py --uneven
+    # 50,257 words, 12 heads, 13 sequences: uneven sizes python benchmarks/transformer.py --layer
+    # one layer in bfloat16 on one device
 
-For every layout it measures value and gradient inside the mapped body. The program by hand is `transformer_by_hand.py`, written
-by an expert. The third program is `jax.jit` of the plain model on parameters and tokens with the same sharding.
+For every layout it measures value and gradient inside the mapped body. The program by hand is
+`transformer_by_hand.py`, written by an expert. The third program is `jax.jit` of the plain model on
+parameters and tokens with the same sharding.
 
-The columns are: collectives of one device, counted once per loop iteration, with their payload (`namedax.hlo`); the bytes that
-a device transfers for them on a ring; FLOPs as counted by XLA, with a loop body once; and temporary memory of a device. The
-time of a compiled step, of tracing, and of tracing, lowering and compiling together are multiples of the program by hand.
-Programs alternate within one run, and the table compares medians. If sizes do not divide, the named program uses them
+The columns are: collectives of one device, counted once per loop iteration, with their payload
+(`namedax.hlo`); the bytes that a device transfers for them on a ring; FLOPs as counted by XLA, with
+a loop body once; and temporary memory of a device. The time of a compiled step, of tracing, and of
+tracing, lowering and compiling together are multiples of the program by hand. Programs alternate
+within one run, and the table compares medians. If sizes do not divide, the named program uses them
 unchanged, and the others use the next sizes that divide.
 """
 
@@ -58,7 +61,8 @@ class Cost:
     """The cost of one step of a compiled program on one device.
 
     Attributes:
-      sent: the number of collectives of each kind and their payload in bytes, once per loop iteration.
+      sent: the number of collectives of each kind and their payload in bytes, once per loop
+        iteration.
       wire_bytes: the bytes that a device transfers for them.
       flops: as counted by XLA.
       memory: bytes of temporary memory.
@@ -84,12 +88,24 @@ class Cost:
 
     def collectives(self) -> str:
         """The collectives in one line."""
-        return ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in sorted(self.sent.items())) or "none"
+        return (
+            ", ".join(
+                f"{count} {kind} ({size_text(size)})"
+                for kind, (count, size) in sorted(self.sent.items())
+            )
+            or "none"
+        )
 
 
 def size_text(size: float) -> str:
     """A number of bytes as text."""
-    return f"{size:.0f} B" if size < 1024 else f"{size / 2**10:.1f} KiB" if size < 2**20 else f"{size / 2**20:.2f} MiB"
+    return (
+        f"{size:.0f} B"
+        if size < 1024
+        else f"{size / 2**10:.1f} KiB"
+        if size < 2**20
+        else f"{size / 2**20:.2f} MiB"
+    )
 
 
 Rival = tuple[Callable[[], Any], Sequence[Any]]
@@ -115,7 +131,10 @@ def compile_times(rivals: Mapping[str, Rival], rounds: int) -> dict[str, tuple[f
             traced.lower().compile()
             seconds[name].append((between - begin, time.perf_counter() - begin))
     columns = {name: list(zip(*times, strict=True)) for name, times in seconds.items()}
-    return {name: (statistics.median(trace), statistics.median(whole)) for name, (trace, whole) in columns.items()}
+    return {
+        name: (statistics.median(trace), statistics.median(whole))
+        for name, (trace, whole) in columns.items()
+    }
 
 
 # --- the layouts of the example -----------------------------------------------------------------------------------------
@@ -131,7 +150,12 @@ def mesh_of(shape: Mapping[str, int]) -> Mesh | None:
     if not shape:
         return None
     kinds = (AxisType.Auto,) * len(shape)
-    return jax.make_mesh(tuple(shape.values()), tuple(shape), kinds, devices=jax.devices()[: math.prod(shape.values())])
+    return jax.make_mesh(
+        tuple(shape.values()),
+        tuple(shape),
+        kinds,
+        devices=jax.devices()[: math.prod(shape.values())],
+    )
 
 
 def layout_by_hand(layout: str, config: model.Config) -> hand.Layout:
@@ -139,17 +163,23 @@ def layout_by_hand(layout: str, config: model.Config) -> hand.Layout:
     own = dataclasses.replace(hand.LAYOUTS[layout], remat=config.remat)
     if layout not in MIXTURES:
         return own
-    capacity = -(-5 * config.top_k * config.pos // (4 * EXPERTS))  # a quarter more than an even load
+    capacity = -(
+        -5 * config.top_k * config.pos // (4 * EXPERTS)
+    )  # a quarter more than an even load
     return dataclasses.replace(own, mixture=hand.Mixture(EXPERTS, config.top_k, capacity))
 
 
-def rivals_of(layout: str, config: model.Config, batch: int, shape: Mapping[str, int] | None = None) -> dict[str, Rival]:
+def rivals_of(
+    layout: str, config: model.Config, batch: int, shape: Mapping[str, int] | None = None
+) -> dict[str, Rival]:
     """The three programs of a layout, with sharded arguments, optionally on another mesh."""
     usual, resources = LAYOUTS[layout]
     shape = usual if shape is None else shape
     mesh, own = mesh_of(shape), layout_by_hand(layout, config)
     if own.mixture is not None:
-        config = dataclasses.replace(config, experts=own.mixture.experts, capacity=own.mixture.capacity)
+        config = dataclasses.replace(
+            config, experts=own.mixture.experts, capacity=own.mixture.capacity
+        )
     if own.pipe is not None:
         config = dataclasses.replace(config, microbatches=own.microbatches)
     params, tokens, targets = arguments(config, batch)
@@ -176,7 +206,9 @@ def arguments(config: model.Config, batch: int) -> tuple[Any, Any, Any]:
     return params, *jax.random.randint(jax.random.key(1), (2, batch, config.pos), 0, config.vocab)
 
 
-def rounded_up(config: model.Config, batch: int, shape: Mapping[str, int]) -> tuple[model.Config, int]:
+def rounded_up(
+    config: model.Config, batch: int, shape: Mapping[str, int]
+) -> tuple[model.Config, int]:
     """The next sizes that divide over a mesh of this shape."""
 
     def up(size: int, axis: str) -> int:
@@ -191,11 +223,26 @@ def unnamed(params: Any) -> Any:
     return jax.tree.map(lambda x: x.data, params, is_leaf=lambda x: isinstance(x, nx.NamedArray))
 
 
-HEADER = ("layout", "program", "collectives of a step", "sent", "flops", "memory", "step", "trace", "compile")
+HEADER = (
+    "layout",
+    "program",
+    "collectives of a step",
+    "sent",
+    "flops",
+    "memory",
+    "step",
+    "trace",
+    "compile",
+)
 
 
 def measure(
-    layout: str, config: model.Config, batch: int, rounds: int, compile_rounds: int, shape: Mapping[str, int] | None = None
+    layout: str,
+    config: model.Config,
+    batch: int,
+    rounds: int,
+    compile_rounds: int,
+    shape: Mapping[str, int] | None = None,
 ) -> Iterable[tuple[str, ...]]:
     """The rows of a layout: the numbers of the program by hand, and the others relative to them."""
     rivals = rivals_of(layout, config, batch, shape)
@@ -206,14 +253,29 @@ def measure(
     steps = interleaved(calls, rounds=rounds) if rounds else {}
     base = costs[BY_HAND]
     for name, cost in costs.items():
-        cells = [layout if name == BY_HAND else "", name, cost.collectives(), size_text(cost.wire_bytes)]
+        cells = [
+            layout if name == BY_HAND else "",
+            name,
+            cost.collectives(),
+            size_text(cost.wire_bytes),
+        ]
         if name == BY_HAND:
-            cells += [f"{cost.flops / 1e6:.1f} M", size_text(cost.memory), f"{steps[name] * 1e3:.1f} ms" if steps else ""]
+            cells += [
+                f"{cost.flops / 1e6:.1f} M",
+                size_text(cost.memory),
+                f"{steps[name] * 1e3:.1f} ms" if steps else "",
+            ]
             cells += [f"{seconds:.2f} s" for seconds in build.get(name, ())]
         else:
-            cells += [f"{100 * (cost.flops / base.flops - 1):+.2f} %", f"{100 * (cost.memory / base.memory - 1):+.1f} %"]
+            cells += [
+                f"{100 * (cost.flops / base.flops - 1):+.2f} %",
+                f"{100 * (cost.memory / base.memory - 1):+.1f} %",
+            ]
             cells += [f"{steps[name] / steps[BY_HAND]:.2f}" if steps else ""]
-            cells += [f"{own / other:.2f}" for own, other in zip(build.get(name, ()), build.get(BY_HAND, ()), strict=True)]
+            cells += [
+                f"{own / other:.2f}"
+                for own, other in zip(build.get(name, ()), build.get(BY_HAND, ()), strict=True)
+            ]
         yield tuple(cells) + ("",) * (len(HEADER) - len(cells))
 
 
@@ -248,8 +310,9 @@ WIDTHS = {
 
 
 # --- postponed reductions --------------------------------------------------------------------------------------------------
-# Three programs on weights sharded over "model": by hand with every sum where it is computed; by hand with each sum as late and as small
-# as possible; and by name. The named program is written as the first form, and must communicate as the second one.
+# Three programs on weights sharded over "model": by hand with every sum where it is computed; by
+# hand with each sum as late and as small as possible; and by name. The named program is written as
+# the first form, and must communicate as the second one.
 
 Weights = Mapping[str, Any]
 MODEL = {"heads": "model", "hidden": "model"}
@@ -263,7 +326,9 @@ WEIGHT_NAMES = {
 
 def attend(h: Any, w: Weights) -> Any:
     """The contribution of a device to the result of attention."""
-    query, key, value = (jnp.einsum("bpe,ehk->bphk", h, w[name]) for name in ("query", "key", "value"))
+    query, key, value = (
+        jnp.einsum("bpe,ehk->bphk", h, w[name]) for name in ("query", "key", "value")
+    )
     return jnp.einsum("bphgk,hke->bpe", hand.attention(query[:, :, :, None], key, value), w["out"])
 
 
@@ -275,7 +340,9 @@ def feed(h: Any, w: Weights) -> Any:
 def named_attend(x: nx.NamedArray, w: Weights) -> nx.NamedArray:
     """Attention by name."""
     query, key, value = (nx.dot(x, w[name], "embed") for name in ("query", "key", "value"))
-    attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
+    attended = nx.nn.dot_product_attention(
+        query, key, value, axis="pos", features="key", is_causal=True
+    )
     return nx.dot(attended, w["out"], ("heads", "key"))
 
 
@@ -336,12 +403,16 @@ def lazy_programs() -> dict[str, Lazy]:
         return psum((block**2).sum())
 
     def renamed_named(x: Any, w: Weights) -> Any:
-        return nx.sum(nx.rename(named_feed(x, w), {"pos": "pos_sp"}) ** 2, ("batch", "pos_sp", "embed"))
+        return nx.sum(
+            nx.rename(named_feed(x, w), {"pos": "pos_sp"}) ** 2, ("batch", "pos_sp", "embed")
+        )
 
     return {
         "two sums that are added": Lazy(added, added_late, added_named, MODEL),
         "one element of a sum": Lazy(sliced, sliced_late, sliced_named, MODEL),
-        "a sum renamed onto its mesh axis": Lazy(renamed, renamed_late, renamed_named, MODEL | {"pos_sp": "model"}),
+        "a sum renamed onto its mesh axis": Lazy(
+            renamed, renamed_late, renamed_named, MODEL | {"pos_sp": "model"}
+        ),
     }
 
 
@@ -386,13 +457,22 @@ def lazy_rows(batch: int, pos: int, embed: int) -> Iterable[tuple[str, ...]]:
         both = [lazy_forms(lazy, mesh, gradients) for gradients in (False, True)]
         for i, who in enumerate(both[0]):
             costs = [Cost.of(forms[who].lower(*arguments).compile()) for forms in both]
-            cells = [cell for cost in costs for cell in (cost.collectives(), size_text(cost.wire_bytes))]
+            cells = [
+                cell for cost in costs for cell in (cost.collectives(), size_text(cost.wire_bytes))
+            ]
             yield ("" if i else title, who, *cells)
 
 
 # --- one layer ------------------------------------------------------------------------------------------------------------
 
-LAYER_HEADER = ("one layer, forward and backward", "time", "to by hand", "FLOP/s", "of the peak", "memory")
+LAYER_HEADER = (
+    "one layer, forward and backward",
+    "time",
+    "to by hand",
+    "FLOP/s",
+    "of the peak",
+    "memory",
+)
 
 
 def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[str, ...]]:
@@ -401,12 +481,16 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
     params = model.init(dataclasses.replace(config, layers=1), jax.random.key(0))["layers"]
     weights = {key: value[0].astype(narrow) for key, value in params.items()}
     shape = (batch, config.pos, config.embed)
-    x, cotangent = (jax.random.normal(key, shape, narrow) for key in jax.random.split(jax.random.key(1)))
+    x, cotangent = (
+        jax.random.normal(key, shape, narrow) for key in jax.random.split(jax.random.key(1))
+    )
 
     def named_layer(x: Any, p: Any) -> Any:
         query, key, value = model.project(x, p, nx.arange(config.pos, axis="pos"), config)
         query, key = query.astype(narrow), key.astype(narrow)  # rotary positions are float32
-        attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
+        attended = nx.nn.dot_product_attention(
+            query, key, value, axis="pos", features="key", is_causal=True
+        )
         x = x + nx.einsum(model.WRITE.format("kv_heads,group,key"), attended, p["out"])
         return x + model.feed_forward(x, p)
 
@@ -415,13 +499,19 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
         return y, back(nx.order_like(cotangent, y))
 
     def step(x: Any, p: Any, cotangent: Any) -> Any:
-        y, back = jax.vjp(lambda x, p: hand.layer(x, p, jnp.arange(config.pos), hand.PLAIN)[0], x, p)
+        y, back = jax.vjp(
+            lambda x, p: hand.layer(x, p, jnp.arange(config.pos), hand.PLAIN)[0], x, p
+        )
         return y, back(cotangent)
 
     raw = {key: value.data for key, value in weights.items()}
     programs = {
         BY_HAND: jax.jit(step).lower(x, raw, cotangent).compile(),
-        NAMED: nx.xmap(named_step).lower(nx.named(x, names), weights, nx.named(cotangent, names)).compile(),
+        NAMED: (
+            nx.xmap(named_step)
+            .lower(nx.named(x, names), weights, nx.named(cotangent, names))
+            .compile()
+        ),
     }
     side = 8192 if jax.default_backend() == "gpu" else 512
     square = jnp.ones((side, side), narrow)
@@ -436,10 +526,18 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
         calls=3,
     )
     peak = 2 * side**3 / seconds["peak"]
-    # Every weight is multiplied with every token, and every query with every key and value; the backward pass doubles it.
+    # Every weight is multiplied with every token, and every query with every key and value; the
+    # backward pass doubles it.
     products = batch * config.pos * sum(value.size for value in raw.values() if value.ndim > 1)
     products += 2 * batch * config.pos**2 * config.kv_heads * config.group * config.key
-    yield f"a product of {side} x {side} matrices", f"{seconds['peak'] * 1e3:.2f} ms", "", f"{peak / 1e12:.2f} T", "1", ""
+    yield (
+        f"a product of {side} x {side} matrices",
+        f"{seconds['peak'] * 1e3:.2f} ms",
+        "",
+        f"{peak / 1e12:.2f} T",
+        "1",
+        "",
+    )
     for name, program in programs.items():
         speed = 6 * products / seconds[name]
         yield (
@@ -454,26 +552,82 @@ def layer_rows(config: model.Config, batch: int, rounds: int) -> Iterable[tuple[
 
 # --- the program ----------------------------------------------------------------------------------------------------------
 
-SMALL = {"layers": 4, "batch": 16, "pos": 128, "embed": 128, "kv_heads": 4, "group": 2, "key": 16, "hidden": 384, "vocab": 256}
+SMALL = {
+    "layers": 4,
+    "batch": 16,
+    "pos": 128,
+    "embed": 128,
+    "kv_heads": 4,
+    "group": 2,
+    "key": 16,
+    "hidden": 384,
+    "vocab": 256,
+}
 # Residuals are most of the memory here, because the layers are not recomputed.
-WIDE = SMALL | {"batch": 8, "embed": 256, "kv_heads": 8, "group": 1, "key": 32, "hidden": 1024, "vocab": 2048}
+WIDE = SMALL | {
+    "batch": 8,
+    "embed": 256,
+    "kv_heads": 8,
+    "group": 1,
+    "key": 32,
+    "hidden": 1024,
+    "vocab": 2048,
+}
 # The vocabulary of GPT-2 and the number of heads of its smallest model; and a last batch.
-UNEVEN = SMALL | {"layers": 2, "batch": 13, "pos": 32, "embed": 96, "kv_heads": 12, "group": 1, "key": 8, "vocab": 50257}
+UNEVEN = SMALL | {
+    "layers": 2,
+    "batch": 13,
+    "pos": 32,
+    "embed": 96,
+    "kv_heads": 12,
+    "group": 1,
+    "key": 8,
+    "vocab": 50257,
+}
 UNEVEN_LAYOUTS = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None, "fsdp+tp+sp": None}
-WIDE_LAYOUTS: dict[str, dict[str, int] | None] = {"dp": None, "tp": {"model": 8}, "dp+tp": None, "fsdp": None}
+WIDE_LAYOUTS: dict[str, dict[str, int] | None] = {
+    "dp": None,
+    "tp": {"model": 8},
+    "dp+tp": None,
+    "fsdp": None,
+}
 LAYER_ON_CPU = SMALL | {"batch": 2, "embed": 256, "kv_heads": 2, "key": 64, "hidden": 512}
-LAYER_ON_GPU = SMALL | {"batch": 4, "pos": 2048, "embed": 4096, "kv_heads": 8, "group": 4, "key": 128, "hidden": 14336}
+LAYER_ON_GPU = SMALL | {
+    "batch": 4,
+    "pos": 2048,
+    "embed": 4096,
+    "kv_heads": 8,
+    "group": 4,
+    "key": 128,
+    "hidden": 14336,
+}
 
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--layouts", nargs="*", choices=hand.LAYOUTS, default=None, help="default: all with enough devices")
-    parser.add_argument("--layer", action="store_true", help="only one layer in bfloat16; always timed on a GPU")
-    parser.add_argument("--wide", action="store_true", help="only a wider model without rematerialization")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--layouts",
+        nargs="*",
+        choices=hand.LAYOUTS,
+        default=None,
+        help="default: all with enough devices",
+    )
+    parser.add_argument(
+        "--layer", action="store_true", help="only one layer in bfloat16; always timed on a GPU"
+    )
+    parser.add_argument(
+        "--wide", action="store_true", help="only a wider model without rematerialization"
+    )
     parser.add_argument("--uneven", action="store_true", help="only uneven sizes")
-    parser.add_argument("--rounds", type=int, default=15, help="timing rounds of each step; 0: none")
-    parser.add_argument("--compile-rounds", type=int, default=3, help="timing rounds of compilation; 0: none")
+    parser.add_argument(
+        "--rounds", type=int, default=15, help="timing rounds of each step; 0: none"
+    )
+    parser.add_argument(
+        "--compile-rounds", type=int, default=3, help="timing rounds of compilation; 0: none"
+    )
     parser.add_argument("--markdown", action="store_true")
     for name in SMALL:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int)
@@ -481,7 +635,10 @@ def main() -> None:
     print(f"jax {jax.__version__}, {jax.device_count()} {jax.default_backend()} devices\n")
 
     def config(preset: Mapping[str, int]) -> tuple[model.Config, int]:
-        sizes = {name: preset[name] if getattr(options, name) is None else getattr(options, name) for name in preset}
+        sizes = {
+            name: preset[name] if getattr(options, name) is None else getattr(options, name)
+            for name in preset
+        }
         batch = sizes.pop("batch")
         return model.Config(**sizes, remat=preset is not WIDE), batch
 
@@ -500,7 +657,11 @@ def main() -> None:
         small, batch = config(SMALL)
         layouts = [name for name in hand.LAYOUTS if devices_of(name) <= jax.device_count()]
         chosen = layouts if options.layouts is None else options.layouts
-        rows = (row for layout in chosen for row in measure(layout, small, batch, options.rounds, options.compile_rounds))
+        rows = (
+            row
+            for layout in chosen
+            for row in measure(layout, small, batch, options.rounds, options.compile_rounds)
+        )
         print_table(HEADER, rows, options.markdown)
         if options.layouts is None and jax.device_count() >= 4:
             print()
@@ -508,7 +669,9 @@ def main() -> None:
         print()
     if options.layer or on_gpu:
         print_table(
-            LAYER_HEADER, layer_rows(*config(LAYER_ON_GPU if on_gpu else LAYER_ON_CPU), options.rounds), options.markdown
+            LAYER_HEADER,
+            layer_rows(*config(LAYER_ON_GPU if on_gpu else LAYER_ON_CPU), options.rounds),
+            options.markdown,
         )
 
 

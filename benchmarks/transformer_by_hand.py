@@ -1,23 +1,29 @@
 """The transformer of `examples/` hand-written by an expert: positional axes, `jax.shard_map`, explicit collectives.
 
-One program for all layouts, in plain `jnp` and `lax`. `Layout` has the function of each mesh axis; without any (`PLAIN`) it is
-the model on global arrays, for one device or for XLA's partitioner.
+One program for all layouts, in plain `jnp` and `lax`. `Layout` has the function of each mesh axis;
+without any (`PLAIN`) it is the model on global arrays, for one device or for XLA's partitioner.
 
-**Collectives.** Parameters are stored in blocks (`Layout.specs`) and cast to varying once, before the loop over the layers, so
-that each gradient is reduced once, after it.
+**Collectives.** Parameters are stored in blocks (`Layout.specs`) and cast to varying once, before
+the loop over the layers, so that each gradient is reduced once, after it.
 
-    tensor parallel     an activation is cast before the two matrices that read it (the transpose: one all-reduce), and the
+    tensor parallel     an activation is cast before the two matrices that read it (the transpose:
+    one all-reduce), and the
                         product with the next one is summed: one all-reduce
-    sequence parallel   the same two points, but all-gather and reduce-scatter along positions
-    FSDP                the weights of a layer are gathered within the checkpointed layer; the transpose scatters
-    vocabulary          every device looks up its own rows, and logits stay in blocks: all-reduces of the maximum, the sum and
+    sequence parallel   the same two points, but all-gather and reduce-scatter along positions FSDP
+    the weights of a layer are gathered within the checkpointed layer; the transpose scatters
+    vocabulary          every device looks up its own rows, and logits stay in blocks: all-reduces
+    of the maximum, the sum and
                         the logit of the target
-    experts             tokens go to their experts and back, one all-to-all each; sums over blocks of the hidden units are
+    experts             tokens go to their experts and back, one all-to-all each; sums over blocks
+    of the hidden units are
                         taken over tokens, which are fewer than slots
-    ring                keys and values go around the ring, with an online softmax; in the backward pass with their gradients
-    pipeline            every device has some of the layers; in a tick it applies them to one microbatch, and one collective-permute
-                        takes the result to the next device; the results of the last one are summed with zeros of the others
-    accumulation        gradients are summed over a loop, and reduced once after it; with FSDP each microbatch gathers and scatters
+    ring                keys and values go around the ring, with an online softmax; in the backward
+    pass with their gradients pipeline            every device has some of the layers; in a tick it
+    applies them to one microbatch, and one collective-permute
+                        takes the result to the next device; the results of the last one are summed
+                        with zeros of the others
+    accumulation        gradients are summed over a loop, and reduced once after it; with FSDP each
+    microbatch gathers and scatters
 """
 
 from __future__ import annotations
@@ -106,14 +112,19 @@ class Layout:
 
     def specs(self) -> Params:
         """The sharding of every parameter."""
-        place = {"embed": self.data if self.fsdp else None, "expert": self.data if self.spread else None}
+        place = {
+            "embed": self.data if self.fsdp else None,
+            "expert": self.data if self.spread else None,
+        }
         place |= dict.fromkeys(("heads", "hidden", "vocab"), self.model)
 
         def spec(path: Any, axes: tuple[str | None, ...]) -> P:
             first = self.pipe if path[0].key == "layers" else place.get(axes[0])
             return P(first, *(place.get(axis) for axis in axes[1:]))
 
-        return jax.tree.map_with_path(spec, self.axes(), is_leaf=lambda node: isinstance(node, tuple))
+        return jax.tree.map_with_path(
+            spec, self.axes(), is_leaf=lambda node: isinstance(node, tuple)
+        )
 
     def batch_spec(self) -> P:
         """The sharding of the tokens."""
@@ -136,7 +147,9 @@ LAYOUTS = {
     "accumulation": Layout(data="data", steps=4),
     "tp+accumulation": Layout(model="model", steps=4),
     "fsdp+accumulation": Layout(data="data", fsdp=True, steps=4),
-    "fsdp+tp+sp+accumulation": Layout(data="data", model="model", fsdp=True, sequence=True, steps=4),
+    "fsdp+tp+sp+accumulation": Layout(
+        data="data", model="model", fsdp=True, sequence=True, steps=4
+    ),
     "ring": Layout(data="data", context="context"),
     "pp": Layout(pipe="pipe"),
     "pp+dp": Layout(pipe="pipe", data="data"),
@@ -191,7 +204,11 @@ def gather(p: Params, axes: Params, layout: Layout) -> Params:
     if not layout.fsdp:
         return p
     return {
-        name: lax.all_gather(x, layout.data, axis=axes[name].index("embed"), tiled=True) if "embed" in axes[name] else x
+        name: (
+            lax.all_gather(x, layout.data, axis=axes[name].index("embed"), tiled=True)
+            if "embed" in axes[name]
+            else x
+        )
         for name, x in p.items()
     }
 
@@ -239,7 +256,11 @@ def rms_norm(x: Any, scale: Any) -> Any:
 
 @jax.custom_jvp
 def softmax(scores: Any) -> Any:
-    """Softmax over the last axis. `jax.nn.softmax` has the same derivative, but XLA allocates more memory for its order of operations."""
+    """Softmax over the last axis.
+
+    `jax.nn.softmax` has the same derivative, but XLA allocates more memory for its order of
+    operations.
+    """
     terms = jnp.exp(scores - scores.max(-1, keepdims=True))
     return terms / terms.sum(-1, keepdims=True)
 
@@ -257,13 +278,17 @@ def rotate(x: Any, position: Any) -> Any:
     angle = position[:, None] * jnp.exp(-math.log(10_000.0) * jnp.arange(half) / half)
     angle = angle.reshape(angle.shape[0], *(1,) * (x.ndim - 3), half)
     a, b = x[..., :half], x[..., half:]
-    return jnp.concatenate([a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1)
+    return jnp.concatenate(
+        [a * jnp.cos(angle) - b * jnp.sin(angle), a * jnp.sin(angle) + b * jnp.cos(angle)], -1
+    )
 
 
 def scores_of(query: Any, key: Any, first_query: Any = 0, first_key: Any = 0) -> Any:
     """Causal scores `[batch, heads, group, queries, keys]` in float32."""
     wide = jnp.promote_types(query.dtype, jnp.float32)
-    scores = jnp.einsum("bphgk,bqhk->bhgpq", query, key, preferred_element_type=wide) / math.sqrt(query.shape[-1])
+    scores = jnp.einsum("bphgk,bqhk->bhgpq", query, key, preferred_element_type=wide) / math.sqrt(
+        query.shape[-1]
+    )
     queries, keys = first_query + jnp.arange(query.shape[1]), first_key + jnp.arange(key.shape[1])
     return jnp.where(queries[:, None] >= keys, scores, -jnp.inf)
 
@@ -271,7 +296,8 @@ def scores_of(query: Any, key: Any, first_query: Any = 0, first_key: Any = 0) ->
 def attention(query: Any, key: Any, value: Any) -> Any:
     """Causal attention: `query[batch, positions, heads, group, key]`, the others without the group."""
     weights = softmax(scores_of(query, key)).astype(value.dtype)
-    # In the order of the scores, and transposed afterwards: in the other order XLA transposes the scores too, in the gradient.
+    # In the order of the scores, and transposed afterwards: in the other order XLA transposes the
+    # scores too, in the gradient.
     return jnp.moveaxis(jnp.einsum("bhgpq,bqhk->bhgpk", weights, value), 3, 1)
 
 
@@ -302,12 +328,17 @@ def mixture_of_experts(x: Any, p: Params, layout: Layout) -> tuple[Any, Any]:
     index = jnp.moveaxis(index, 2, 1).reshape(batch, count * positions)
     chosen = (index[..., None] == jnp.arange(experts)).astype(jnp.int32)
     rank = jnp.take_along_axis(jnp.cumsum(chosen, 1), index[..., None], 2)[..., 0] - 1
-    # Slots are ordered by experts, then sequences, so that all-to-alls and products need no transpose.
+    # Slots are ordered by experts, then sequences, so that all-to-alls and products need no
+    # transpose.
     size, rows = batch * mixture.capacity, jnp.arange(batch)[:, None]
-    place = jnp.where(rank < mixture.capacity, index * size + rows * mixture.capacity + rank, experts * size)
+    place = jnp.where(
+        rank < mixture.capacity, index * size + rows * mixture.capacity + rank, experts * size
+    )
     numbers = rows * positions + jnp.arange(count * positions) % positions
     token = jnp.full(experts * size, tokens).at[place].set(numbers, mode="drop")
-    filled = jnp.take(enter(h, layout).reshape(tokens, -1), token, axis=0, mode="fill", fill_value=0).reshape(experts, size, -1)
+    filled = jnp.take(
+        enter(h, layout).reshape(tokens, -1), token, axis=0, mode="fill", fill_value=0
+    ).reshape(experts, size, -1)
     if layout.spread:
         filled = lax.all_to_all(filled, layout.data, 0, 1, tiled=True)
     gate, up = (jnp.einsum("xse,xeh->xsh", filled, p[name]) for name in ("gate", "up"))
@@ -323,9 +354,17 @@ def layer(x: Any, p: Params, position: Any, layout: Layout) -> tuple[Any, Any]:
     """One layer, with weights optionally sharded over `data`; and its load-balancing loss, if there are experts."""
     p = gather(p, {name: axes[1:] for name, axes in layout.axes()["layers"].items()}, layout)
     query, key, value = project(x, p, position, layout)
-    attended = attention(query, key, value) if layout.context is None else ring_attention(layout.context, query, key, value)
+    attended = (
+        attention(query, key, value)
+        if layout.context is None
+        else ring_attention(layout.context, query, key, value)
+    )
     x = x + leave(jnp.einsum("bphgk,hgke->bpe", attended, p["out"]), layout)
-    y, uneven = (feed_forward(x, p, layout), None) if layout.mixture is None else mixture_of_experts(x, p, layout)
+    y, uneven = (
+        (feed_forward(x, p, layout), None)
+        if layout.mixture is None
+        else mixture_of_experts(x, p, layout)
+    )
     return x + y, uneven
 
 
@@ -340,7 +379,11 @@ def look_up(table: Any, tokens: Any, layout: Layout) -> Any:
 
 def pipeline(layout: Layout, step: Any, x: Any, layers: Params) -> tuple[Any, None]:
     """All layers, sharded over `pipe`, in the ticks of a pipeline."""
-    stages, stage, count = lax.axis_size(layout.pipe), lax.axis_index(layout.pipe), layout.microbatches
+    stages, stage, count = (
+        lax.axis_size(layout.pipe),
+        lax.axis_index(layout.pipe),
+        layout.microbatches,
+    )
     parts = vary(x.reshape(count, -1, *x.shape[1:]), layout.pipe)
 
     def tick(carry: Any, t: Any) -> tuple[Any, None]:
@@ -349,10 +392,14 @@ def pipeline(layout: Layout, step: Any, x: Any, layers: Params) -> tuple[Any, No
         h = jnp.where(stage == 0, lax.dynamic_index_in_dim(parts, number, keepdims=False), arrived)
         h, _ = lax.scan(step, h, layers)
         before = lax.dynamic_index_in_dim(done, number, keepdims=False)
-        done = lax.dynamic_update_index_in_dim(done, jnp.where(works & (stage == stages - 1), h, before), number, 0)
+        done = lax.dynamic_update_index_in_dim(
+            done, jnp.where(works & (stage == stages - 1), h, before), number, 0
+        )
         return (lax.ppermute(h, layout.pipe, [(i, i + 1) for i in range(stages - 1)]), done), None
 
-    (_, done), _ = lax.scan(tick, (jnp.zeros_like(parts[0]), jnp.zeros_like(parts)), jnp.arange(count + stages - 1))
+    (_, done), _ = lax.scan(
+        tick, (jnp.zeros_like(parts[0]), jnp.zeros_like(parts)), jnp.arange(count + stages - 1)
+    )
     return lax.psum(jnp.where(stage == stages - 1, done, 0), layout.pipe).reshape(x.shape), None
 
 
@@ -373,7 +420,9 @@ def cross_entropy(logits: Any, targets: Any, layout: Layout) -> Any:
 
 def loss_sum(params: Params, tokens: Any, targets: Any, layout: Layout) -> Any:
     """The sum of the cross-entropies of the local tokens, plus a fraction of the load-balancing loss if there are experts."""
-    table, unembed = (gather({name: params[name]}, layout.axes(), layout)[name] for name in ("embed", "unembed"))
+    table, unembed = (
+        gather({name: params[name]}, layout.axes(), layout)[name] for name in ("embed", "unembed")
+    )
     position = jnp.arange(tokens.shape[1])
     if layout.context is not None:
         position = position + lax.axis_index(layout.context) * tokens.shape[1]
@@ -422,7 +471,10 @@ def value_and_grad(params: Params, tokens: Any, targets: Any, layout: Layout) ->
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def ring_attention(axis: str, query: Any, key: Any, value: Any) -> Any:
-    """Causal attention with positions sharded over `axis`. Fully masked blocks are permuted, but not computed."""
+    """Causal attention with positions sharded over `axis`.
+
+    Fully masked blocks are permuted, but not computed.
+    """
     return _ring_forwards(axis, query, key, value)[0]
 
 
@@ -452,16 +504,23 @@ def _ring_forwards(axis: str, query: Any, key: Any, value: Any) -> tuple[Any, An
         def compute(state: Any) -> Any:
             largest, total, result = state
             scores = scores_of(query, key, first_query, first_key)
-            new = jnp.maximum(largest, scores.max(-1))  # finite, since a device begins with its own block
+            new = jnp.maximum(
+                largest, scores.max(-1)
+            )  # finite, since a device begins with its own block
             terms, shrink = jnp.exp(scores - new[..., None]), jnp.exp(largest - new)
-            here = jnp.einsum("bhgpq,bqhk->bphgk", terms.astype(value.dtype), value, preferred_element_type=wide)
+            here = jnp.einsum(
+                "bhgpq,bqhk->bphgk", terms.astype(value.dtype), value, preferred_element_type=wide
+            )
             return new, total * shrink + terms.sum(-1), result * _rows(shrink) + here
 
         return lax.cond(first_key <= first_query, compute, lambda state: state, state)
 
     def step(carry: Any, number: Any) -> tuple[Any, None]:
         block, state = carry
-        return (_pass_on(axis, *block), visit(state, *block, number)), None  # permuted during the computation with it
+        return (
+            _pass_on(axis, *block),
+            visit(state, *block, number),
+        ), None  # permuted during the computation with it
 
     batch, _, heads, group, _ = query.shape
     rows = jnp.zeros((batch, heads, group, size), wide)
@@ -495,7 +554,9 @@ def _ring_backwards(axis: str, saved: Any, cotangent: Any) -> tuple[Any, Any, An
             weights = jnp.exp(scores_of(query, key, first_query, first_key) - normaliser[..., None])
             of_value = contract("bhgpq,bphgk->bqhk", weights.astype(value.dtype), cotangent)
             of_weights = contract("bphgk,bqhk->bhgpq", cotangent, value)
-            of_scores = (weights * (of_weights - mean) / math.sqrt(query.shape[-1])).astype(query.dtype)
+            of_scores = (weights * (of_weights - mean) / math.sqrt(query.shape[-1])).astype(
+                query.dtype
+            )
             of_query = of_query + contract("bhgpq,bqhk->bphgk", of_scores, key)
             return of_query, contract("bhgpq,bphgk->bqhk", of_scores, query), of_value
 
@@ -514,7 +575,9 @@ def _ring_backwards(axis: str, saved: Any, cotangent: Any) -> tuple[Any, Any, An
     following = _pass_on(axis, key, value)
     of_query, *at_home = visit(jnp.zeros_like(query, wide), key, value, 0)
     # The gradients of a block follow it one step later, and end on its own device.
-    (block, of_query, travelling), _ = lax.scan(step, (following, of_query, nothing), jnp.arange(1, n - 1))
+    (block, of_query, travelling), _ = lax.scan(
+        step, (following, of_query, nothing), jnp.arange(1, n - 1)
+    )
     of_query, *added = visit(of_query, *block, n - 1)
     travelling = _pass_on(axis, *map(jnp.add, travelling, added))
     of_key, of_value = map(jnp.add, travelling, at_home)
@@ -536,17 +599,22 @@ def mapped(layout: Layout, mesh: Mesh | None) -> Any:
     if mesh is None:
         return jax.jit(step)
     specs, batch = layout.specs(), layout.batch_spec()
-    return jax.jit(jax.shard_map(step, mesh=mesh, in_specs=(specs, batch, batch), out_specs=(P(), specs)))
+    return jax.jit(
+        jax.shard_map(step, mesh=mesh, in_specs=(specs, batch, batch), out_specs=(P(), specs))
+    )
 
 
 def partitioned(layout: Layout, mesh: Mesh | None) -> Any:
     """The model on global arrays, partitioned by XLA from the shardings of arguments and results."""
-    plain = dataclasses.replace(PLAIN, steps=layout.steps, mixture=layout.mixture, remat=layout.remat)
+    plain = dataclasses.replace(
+        PLAIN, steps=layout.steps, mixture=layout.mixture, remat=layout.remat
+    )
 
     def step(params: Params, tokens: Any, targets: Any) -> tuple[Any, Params]:
         if plain.steps > 1:  # every microbatch has rows of every device
             tokens, targets = (
-                a.reshape(-1, plain.steps, a.shape[1]).swapaxes(0, 1).reshape(a.shape) for a in (tokens, targets)
+                a.reshape(-1, plain.steps, a.shape[1]).swapaxes(0, 1).reshape(a.shape)
+                for a in (tokens, targets)
             )
         return value_and_grad(params, tokens, targets, plain)
 
@@ -556,7 +624,9 @@ def partitioned(layout: Layout, mesh: Mesh | None) -> Any:
     return jax.jit(step, out_shardings=(NamedSharding(mesh, P()), shardings))
 
 
-def place(params: Params, tokens: Any, targets: Any, layout: Layout, mesh: Mesh | None) -> tuple[Params, Any, Any]:
+def place(
+    params: Params, tokens: Any, targets: Any, layout: Layout, mesh: Mesh | None
+) -> tuple[Params, Any, Any]:
     """Parameters, tokens and targets with the shardings of the layout."""
     if mesh is None:
         return params, tokens, targets

@@ -24,7 +24,9 @@ KERNELS = ROOT / "site" / ".ipython"
     "c = get_config()\nc.InteractiveShell.xmode = 'Minimal'\nc.InlineBackend.figure_formats = {'svg'}\n"
 )
 os.environ["IPYTHONDIR"] = str(KERNELS)
-os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
 
 import namedax  # noqa: E402 - after the devices are said
 

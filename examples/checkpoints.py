@@ -1,7 +1,8 @@
 """Continue training under another layout, from a checkpoint with axis names and without a mesh.
 
-A small network is trained under one layout for half of its steps and saved. Each other layout restores it on its own mesh and
-trains the other half. The losses equal those of an uninterrupted training. Eight devices, simulated on the CPU:
+A small network is trained under one layout for half of its steps and saved. Each other layout
+restores it on its own mesh and trains the other half. The losses equal those of an uninterrupted
+training. Eight devices, simulated on the CPU:
 
     python examples/checkpoints.py
 """
@@ -40,8 +41,18 @@ def init():
     """The state of a training: parameters, the optimizer state, and the key of the data."""
     key1, key2, data = jax.random.split(jax.random.key(0), 3)
     params = {
-        "w1": 0.3 * nx.random.normal(key1, named_shape={"inputs": SIZES["inputs"], "hidden": SIZES["hidden"]}),
-        "w2": 0.3 * nx.random.normal(key2, named_shape={"hidden": SIZES["hidden"], "classes": SIZES["classes"]}),
+        "w1": (
+            0.3
+            * nx.random.normal(
+                key1, named_shape={"inputs": SIZES["inputs"], "hidden": SIZES["hidden"]}
+            )
+        ),
+        "w2": (
+            0.3
+            * nx.random.normal(
+                key2, named_shape={"hidden": SIZES["hidden"], "classes": SIZES["classes"]}
+            )
+        ),
     }
     return {"params": params, "state": OPTIMIZER.init(params), "data": data}
 
@@ -60,7 +71,9 @@ def batch(key):
 
 def mesh_of(layout):
     shape, _ = LAYOUTS[layout]
-    return jax.make_mesh(shape, ("x", "y")[: len(shape)], axis_types=(jax.sharding.AxisType.Auto,) * len(shape))
+    return jax.make_mesh(
+        shape, ("x", "y")[: len(shape)], axis_types=(jax.sharding.AxisType.Auto,) * len(shape)
+    )
 
 
 def train(training, layout, steps):
@@ -72,7 +85,11 @@ def train(training, layout, steps):
         params, key = training["params"], jax.random.split(training["data"])
         value, grads = jax.value_and_grad(mapped)(params, *batch(key[0]))
         updates, state = OPTIMIZER.update(grads, training["state"], params)
-        return {"params": optax.apply_updates(params, updates), "state": state, "data": key[1]}, value
+        return {
+            "params": optax.apply_updates(params, updates),
+            "state": state,
+            "data": key[1],
+        }, value
 
     losses = []
     for _ in range(steps):
@@ -89,7 +106,9 @@ def resources(layout):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=12, help="of each training (%(default)s)")
-    parser.add_argument("--layout", default="data + model", choices=LAYOUTS, help="of the first half (%(default)s)")
+    parser.add_argument(
+        "--layout", default="data + model", choices=LAYOUTS, help="of the first half (%(default)s)"
+    )
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
@@ -106,15 +125,22 @@ def main():
         if path.startswith("params"):
             print(f"        {path} {sizes}")
 
-    types = jax.eval_shape(init)  # the structure and the axis names; independent of the layout of the first half
+    types = jax.eval_shape(
+        init
+    )  # the structure and the axis names; independent of the layout of the first half
     for layout in LAYOUTS:
         restored = nx.checkpoints.restore(folder, types, **resources(layout))
         _, more = train(restored, layout, options.steps - half)
         print(f"{layout}: {LAYOUTS[layout][1]}, w1 on {restored['params']['w1'].sharding.spec}")
         print("    goes on            " + " ".join(f"{value:.6f}" for value in losses + more))
-        np.testing.assert_allclose(losses + more, whole, rtol=1e-5)  # other layouts sum in another order
+        np.testing.assert_allclose(
+            losses + more, whole, rtol=1e-5
+        )  # other layouts sum in another order
 
-    wrong = {**types, "params": {**types["params"], "w1": nx.rename(init()["params"]["w1"], {"hidden": "hiden"})}}
+    wrong = {
+        **types,
+        "params": {**types["params"], "w1": nx.rename(init()["params"]["w1"], {"hidden": "hiden"})},
+    }
     try:
         nx.checkpoints.restore(folder, wrong, **resources("data"))
     except nx.errors.CheckpointError as error:

@@ -1,14 +1,17 @@
 """Train on one process or on many, with the same script and the same results.
 
-Every process loads its part of each batch. Together they train a small network under a layout, and a checkpoint of one layout
-continues under another. Eight devices in one process, and in two, simulated on the CPU:
+Every process loads its part of each batch. Together they train a small network under a layout, and
+a checkpoint of one layout continues under another. Eight devices in one process, and in two,
+simulated on the CPU:
 
     python examples/distributed.py
 
-    python examples/distributed.py --devices 4 --processes 2 --process 0 --coordinator 127.0.0.1:9911 &
-    python examples/distributed.py --devices 4 --processes 2 --process 1 --coordinator 127.0.0.1:9911
+    python examples/distributed.py --devices 4 --processes 2 --process 0 --coordinator
+    127.0.0.1:9911 & python examples/distributed.py --devices 4 --processes 2 --process 1
+    --coordinator 127.0.0.1:9911
 
-With `--cluster` JAX finds the processes through the scheduler of the cluster; see docs/guides/distributed.md.
+With `--cluster` JAX finds the processes through the scheduler of the cluster; see
+docs/guides/distributed.md.
 """
 
 import argparse
@@ -25,13 +28,16 @@ import namedax as nx
 
 SIZES = {"batch": 32, "inputs": 12, "hidden": 16, "classes": 4}
 
-# A mesh, and a map from axes of the model to mesh axes. The first mesh axis crosses processes. If it is "model",
-# every process needs the complete batch, and a part of each parameter.
+# A mesh, and a map from axes of the model to mesh axes. The first mesh axis crosses processes. If
+# it is "model", every process needs the complete batch, and a part of each parameter.
 ASSIGNMENTS = {
     "data": ({"data": 8}, {"batch": "data"}),
     "data + model": ({"data": 4, "model": 2}, {"batch": "data", "hidden": "model"}),
     "model across": ({"model": 4, "data": 2}, {"batch": "data", "hidden": "model"}),
-    "accumulated": ({"data": 4, "model": 2}, {"batch": ("data", nx.SerialLoop(2)), "hidden": "model"}),
+    "accumulated": (
+        {"data": 4, "model": 2},
+        {"batch": ("data", nx.SerialLoop(2)), "hidden": "model"},
+    ),
 }
 
 
@@ -57,7 +63,10 @@ def init():
 
 
 def read(step, entries):
-    """Read these elements of a batch, as if from a file. Each element has its own numbers, on any process."""
+    """Read these elements of a batch, as if from a file.
+
+    Each element has its own numbers, on any process.
+    """
     rows = [np.random.default_rng((step, int(entry))) for entry in entries]
     images = np.stack([row.normal(size=SIZES["inputs"]) for row in rows]).astype(np.float32)
     return images, (images[:, : SIZES["classes"]].argmax(1)).astype(np.int32)
@@ -66,7 +75,11 @@ def read(step, entries):
 def batch(step, axis_resources, mesh):
     mine = nx.process_entries("batch", SIZES["batch"], axis_resources, mesh)
     return nx.from_process_local(
-        read(step, mine), (["batch", "inputs"], ["batch"]), axis_resources, mesh, global_sizes={"batch": SIZES["batch"]}
+        read(step, mine),
+        (["batch", "inputs"], ["batch"]),
+        axis_resources,
+        mesh,
+        global_sizes={"batch": SIZES["batch"]},
     )
 
 
@@ -75,7 +88,9 @@ def batch(step, axis_resources, mesh):
 
 
 def make_mesh(sizes):
-    return jax.make_mesh(tuple(sizes.values()), tuple(sizes), axis_types=(jax.sharding.AxisType.Auto,) * len(sizes))
+    return jax.make_mesh(
+        tuple(sizes.values()), tuple(sizes), axis_types=(jax.sharding.AxisType.Auto,) * len(sizes)
+    )
 
 
 def train(title, params, state, optimizer, steps):
@@ -98,7 +113,10 @@ def train(title, params, state, optimizer, steps):
 
 
 def run(title, steps, folder=None):
-    """Train under one layout. Half-way, if there is a folder, a checkpoint passes to the next layout."""
+    """Train under one layout.
+
+    Half-way, if there is a folder, a checkpoint passes to the next layout.
+    """
     sizes, axis_resources = ASSIGNMENTS[title]
     optimizer = optax.adam(0.05)
     params = nx.shard(init(), axis_resources, make_mesh(sizes))
@@ -123,7 +141,9 @@ def move(folder, tree, title):
     """Save a tree and restore it under another layout. Every process writes and reads its part."""
     sizes, axis_resources = ASSIGNMENTS[title]
     nx.checkpoints.save(folder, tree)
-    return nx.checkpoints.restore(folder, tree, axis_resources=axis_resources, mesh=make_mesh(sizes))
+    return nx.checkpoints.restore(
+        folder, tree, axis_resources=axis_resources, mesh=make_mesh(sizes)
+    )
 
 
 def say(text):
@@ -132,7 +152,10 @@ def say(text):
 
 
 def connect(options):
-    """Join the other processes. Call this first: afterwards `jax.devices()` has the devices of all processes."""
+    """Join the other processes.
+
+    Call this first: afterwards `jax.devices()` has the devices of all processes.
+    """
     if options.cluster:
         jax.distributed.initialize()
         return
@@ -141,21 +164,42 @@ def connect(options):
     if options.processes > 1:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(
-            options.coordinator, options.processes, options.process, coordinator_bind_address=options.coordinator
+            options.coordinator,
+            options.processes,
+            options.process,
+            coordinator_bind_address=options.coordinator,
         )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cluster", action="store_true", help="use the processes that JAX finds, 8 devices in total")
-    parser.add_argument("--devices", type=int, default=8, help="simulated devices of each process (%(default)s)")
-    parser.add_argument("--processes", type=int, default=1, help="number of processes (%(default)s)")
-    parser.add_argument("--process", type=int, default=0, help="index of this process (%(default)s)")
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="use the processes that JAX finds, 8 devices in total",
+    )
+    parser.add_argument(
+        "--devices", type=int, default=8, help="simulated devices of each process (%(default)s)"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=1, help="number of processes (%(default)s)"
+    )
+    parser.add_argument(
+        "--process", type=int, default=0, help="index of this process (%(default)s)"
+    )
     parser.add_argument("--coordinator", help="address and port of process 0, the same for all")
-    parser.add_argument("--assignment", default="all", choices=["all", *ASSIGNMENTS], help="(%(default)s)")
+    parser.add_argument(
+        "--assignment", default="all", choices=["all", *ASSIGNMENTS], help="(%(default)s)"
+    )
     parser.add_argument("--steps", type=int, default=6, help="of each training (%(default)s)")
-    parser.add_argument("--checkpoint", type=Path, help="a new folder that all processes share: save and restore half-way")
-    parser.add_argument("--save", type=Path, help="an .npz file for the losses and parameters, written by process 0")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        help="a new folder that all processes share: save and restore half-way",
+    )
+    parser.add_argument(
+        "--save", type=Path, help="an .npz file for the losses and parameters, written by process 0"
+    )
     options = parser.parse_args()
 
     connect(options)
@@ -166,7 +210,9 @@ def main():
         params, losses = run(title, options.steps, folder)
         assert losses[-1] < losses[0], losses
         results[f"{title}/losses"] = losses
-        whole = nx.shard(params, {}, params["w1"].sharding.mesh)  # no process has a complete sharded array
+        whole = nx.shard(
+            params, {}, params["w1"].sharding.mesh
+        )  # no process has a complete sharded array
         results |= {f"{title}/{name}": np.asarray(array.data) for name, array in whole.items()}
     if options.save and jax.process_index() == 0:
         np.savez(options.save, **results)

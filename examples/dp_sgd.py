@@ -2,22 +2,29 @@
 
     python examples/dp_sgd.py
 
-Per-example gradients usually need a rewritten network. Here `nx.vmap` over `batch` turns `jax.grad` into one gradient per
-example. The norms, the clipping and the sum are over named axes. Each device stores the gradients of its own examples only; in
-steps (`SerialLoop`) it stores those of one step. The noise is the same under every layout. With noise multiplier 1 and clipping
-at 1 this is Abadi et al., "Deep learning with differential privacy", 2016. To compute the privacy budget of a run, use an
+Per-example gradients usually need a rewritten network. Here `nx.vmap` over `batch` turns `jax.grad`
+into one gradient per example. The norms, the clipping and the sum are over named axes. Each device
+stores the gradients of its own examples only; in steps (`SerialLoop`) it stores those of one step.
+The noise is the same under every layout. With noise multiplier 1 and clipping at 1 this is Abadi et
+al., "Deep learning with differential privacy", 2016. To compute the privacy budget of a run, use an
 accounting library.
 """
 
 from __future__ import annotations
-
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from gallery import (
+    check,
+    draw_curves,
+    options,
+    run_all,
+    save,
+    train,
+)  # isort: skip - sets the number of devices
 from matplotlib.figure import Figure
 from sklearn.datasets import load_digits
 
@@ -49,7 +56,9 @@ def initial() -> Params:
 def loss(params: Params, image: Any, label: Any) -> Any:
     """The loss of one example or of many, with the axis names of the arguments."""
     hidden = nx.tanh(nx.dot(image, params["up"], "pixel"))
-    return nx.nn.softmax_cross_entropy(nx.dot(hidden, params["down"], "hidden"), label, axis="class")
+    return nx.nn.softmax_cross_entropy(
+        nx.dot(hidden, params["down"], "hidden"), label, axis="class"
+    )
 
 
 def clipped(params: Params, image: Any, label: Any) -> tuple[Any, Params]:
@@ -67,9 +76,14 @@ def step(state: tuple[Params, Any], images: Any, labels: Any) -> tuple[tuple[Par
 
     def private(key: Any, name: str) -> Any:
         sizes = dict.fromkeys(AXES[name])  # None: the size of this axis
-        return nx.sum(gradients[name], "batch") + NOISE * CLIP * nx.random.normal(key, named_shape=sizes)
+        return nx.sum(gradients[name], "batch") + NOISE * CLIP * nx.random.normal(
+            key, named_shape=sizes
+        )
 
-    new = {name: params[name] - RATE / EXAMPLES * private(k, name) for k, name in zip(noise, AXES, strict=True)}
+    new = {
+        name: params[name] - RATE / EXAMPLES * private(k, name)
+        for k, name in zip(noise, AXES, strict=True)
+    }
     return (new, key), nx.mean(losses, "batch")
 
 
@@ -80,10 +94,17 @@ def main() -> None:
     images = nx.named(np.float32(digits.data / 16), ["example", "pixel"])
     labels = nx.named(digits.target, ["example"])
     drawn = np.random.default_rng(0).integers(0, len(digits.target), (chosen.steps, EXAMPLES))
-    batches = [tuple(nx.take(a, nx.named(rows, ["batch"]), "example") for a in (images, labels)) for rows in drawn]
+    batches = [
+        tuple(nx.take(a, nx.named(rows, ["batch"]), "example") for a in (images, labels))
+        for rows in drawn
+    ]
 
     def one(resources: Mapping[str, Any], mesh: Any) -> Any:
-        return train(nx.xmap(step, axis_resources=resources, mesh=mesh), (initial(), jax.random.key(1)), batches)
+        return train(
+            nx.xmap(step, axis_resources=resources, mesh=mesh),
+            (initial(), jax.random.key(1)),
+            batches,
+        )
 
     runs = run_all(ASSIGNMENTS, one)
     check(runs, 1e-4)

@@ -2,21 +2,28 @@
 
     python examples/experts.py
 
-Every token belongs to one of sixteen unlabeled kinds, and each kind has its own linear map to predict. A router assigns every
-token to two of sixteen experts. If experts and batch share a mesh axis, all-to-alls carry tokens to their experts and back (one
-in each direction, expert parallelism). On separate mesh axes, every device runs its experts on its tokens, and the results are
-summed.
+Every token belongs to one of sixteen unlabeled kinds, and each kind has its own linear map to
+predict. A router assigns every token to two of sixteen experts. If experts and batch share a mesh
+axis, all-to-alls carry tokens to their experts and back (one in each direction, expert
+parallelism). On separate mesh axes, every device runs its experts on its tokens, and the results
+are summed.
 """
 
 from __future__ import annotations
-
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from gallery import (
+    check,
+    draw_curves,
+    options,
+    run_all,
+    save,
+    train,
+)  # isort: skip - sets the number of devices
 from matplotlib.figure import Figure
 
 import namedax as nx
@@ -36,20 +43,31 @@ Params = dict[str, Any]
 
 def normal(key: Any, *names: str) -> Any:
     """Random numbers, scaled for a product over the second-last axis."""
-    return nx.random.normal(key, named_shape={name: SIZES[name] for name in names}) / SIZES[names[-2]] ** 0.5
+    return (
+        nx.random.normal(key, named_shape={name: SIZES[name] for name in names})
+        / SIZES[names[-2]] ** 0.5
+    )
 
 
 def initial() -> Params:
     """The router, and two matrices per expert."""
     keys = jax.random.split(jax.random.key(1), 3)
-    names = {"router": ("embed", "route"), "up": ("expert", "embed", "hidden"), "down": ("expert", "hidden", "embed")}
+    names = {
+        "router": ("embed", "route"),
+        "up": ("expert", "embed", "hidden"),
+        "down": ("expert", "hidden", "embed"),
+    }
     return {name: normal(key, *axes) for key, (name, axes) in zip(keys, names.items(), strict=True)}
 
 
 def expert(p: Params, x: Any) -> Any:
     """Apply every expert to its slots, by name."""
-    hidden = nx.nn.gelu(nx.einsum("{expert,slot,embed},{expert,embed,hidden}->{expert,slot,hidden}", x, p["up"]))
-    return nx.einsum("{expert,slot,hidden},{expert,hidden,embed}->{expert,slot,embed}", hidden, p["down"])
+    hidden = nx.nn.gelu(
+        nx.einsum("{expert,slot,embed},{expert,embed,hidden}->{expert,slot,hidden}", x, p["up"])
+    )
+    return nx.einsum(
+        "{expert,slot,hidden},{expert,hidden,embed}->{expert,slot,embed}", hidden, p["down"]
+    )
 
 
 def route(p: Params, x: Any) -> Any:
@@ -60,7 +78,9 @@ def route(p: Params, x: Any) -> Any:
 def loss(p: Params, x: Any, wanted: Any) -> Any:
     """The squared error, plus a small penalty for uneven routing."""
     chosen = route(p, x)
-    y = nx.nn.mixture_of_experts(expert, {"up": p["up"], "down": p["down"]}, x, chosen, tokens="pos", capacity=CAPACITY)
+    y = nx.nn.mixture_of_experts(
+        expert, {"up": p["up"], "down": p["down"]}, x, chosen, tokens="pos", capacity=CAPACITY
+    )
     uneven = nx.mean(nx.nn.load_balancing_loss(chosen, "pos"), "batch")
     return nx.mean(nx.square(y - wanted), ("batch", "pos", "embed")) + 0.01 * uneven
 
@@ -81,9 +101,17 @@ def data(steps: int) -> list[tuple[Any, Any, Any]]:
     out = []
     for _ in range(steps):
         kind = nx.named(rng.integers(0, 16, tuple(TOKENS.values())), list(TOKENS))
-        noise = nx.named(rng.normal(size=(*TOKENS.values(), 16)).astype(np.float32), [*TOKENS, "embed"])
+        noise = nx.named(
+            rng.normal(size=(*TOKENS.values(), 16)).astype(np.float32), [*TOKENS, "embed"]
+        )
         x = (nx.take(centres, kind, "kind") + noise) / 3
-        out.append((x, nx.dot(nx.rename(noise, {"embed": "from"}), nx.take(maps, kind, "kind"), "from"), kind))
+        out.append(
+            (
+                x,
+                nx.dot(nx.rename(noise, {"embed": "from"}), nx.take(maps, kind, "kind"), "from"),
+                kind,
+            )
+        )
     return out
 
 
@@ -95,20 +123,31 @@ def main() -> None:
     def one(resources: Mapping[str, Any], mesh: Any) -> Any:
         start = initial()
         state = (start, {name: 0.0 * w for name, w in start.items()})
-        return train(nx.xmap(step, axis_resources=resources, mesh=mesh), state, [(x, y) for x, y, _ in batches])
+        return train(
+            nx.xmap(step, axis_resources=resources, mesh=mesh),
+            state,
+            [(x, y) for x, y, _ in batches],
+        )
 
     runs = run_all(ASSIGNMENTS, one)
     check(runs, 1e-3)
     (p, _), (x, _, kind) = runs["one device"].result, batches[-1]
     scores = nx.argmax(nx.dot(x, p["router"], "embed"), "route")
     served = nx.sum(
-        nx.nn.one_hot(kind, axis="kind", num_classes=16) * nx.nn.one_hot(scores, axis="first", num_classes=16), ("batch", "pos")
+        nx.nn.one_hot(kind, axis="kind", num_classes=16)
+        * nx.nn.one_hot(scores, axis="first", num_classes=16),
+        ("batch", "pos"),
     )
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     draw_curves(left, runs)
     right.imshow(nx.positional(served, ["kind", "first"]), cmap="magma_r")
-    right.set(title="tokens of each kind by their first expert", xlabel="expert", ylabel="kind", xticks=range(0, 16, 3))
+    right.set(
+        title="tokens of each kind by their first expert",
+        xlabel="expert",
+        ylabel="kind",
+        xticks=range(0, 16, 3),
+    )
     save(figure, chosen.out)
 
 

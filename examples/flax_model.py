@@ -2,12 +2,11 @@
 
     python examples/flax_model.py
 
-Flax creates the parameters, with logical names on their axes. `nx.interop.from_flax` converts them to named arrays.
-`nx.interop.from_logical_rules` converts the rules of a Flax or MaxText program to `axis_resources`. The forward pass is written
-by name once. Under every list of rules, the loss curve and the final parameters equal those of the Flax module on one device.
+Flax creates the parameters, with logical names on their axes. `nx.interop.from_flax` converts them
+to named arrays. `nx.interop.from_logical_rules` converts the rules of a Flax or MaxText program to
+`axis_resources`. The forward pass is written by name once. Under every list of rules, the loss
+curve and the final parameters equal those of the Flax module on one device.
 """
-
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,13 +15,22 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gallery import (
+    check,
+    draw_curves,
+    options,
+    run_all,
+    save,
+    train,
+)  # isort: skip - sets the number of devices
 from matplotlib.figure import Figure
 
 import namedax as nx
 
 MESH = {"data": 4, "model": 2}
 TENSOR = [("mlp", "model"), ("vocab", "model")]
-RULES = {  # in order of precedence; the features of parameters are `embed_p`, those of activations `embed`
+# in order of precedence; the features of parameters are `embed_p`, those of activations `embed`
+RULES = {
     "one device": [],
     "data parallel": [("batch", ("data", "model"))],
     "data and tensor": [("batch", "data"), *TENSOR],
@@ -62,7 +70,9 @@ def named_loss(p, tokens, targets):
     """The same by name; `embed_p` is read as `embed`, with an all-gather if it is sharded."""
     x = nx.take(nx.rename(p["table"], {"embed_p": "embed"}), tokens, "vocab")
     x = x + nx.roll(x, 1, "pos")
-    hidden = nx.nn.gelu(nx.einsum("{embed},{embed:embed_p,mlp}->{mlp}", x, p["mlp"]["kernel"]) + p["mlp"]["bias"])
+    hidden = nx.nn.gelu(
+        nx.einsum("{embed},{embed:embed_p,mlp}->{mlp}", x, p["mlp"]["kernel"]) + p["mlp"]["bias"]
+    )
     logits = nx.dot(hidden, p["out"]["kernel"], "mlp") + p["out"]["bias"]
     return nx.mean(nx.nn.softmax_cross_entropy(logits, targets, "out"), ("batch", "pos"))
 
@@ -81,7 +91,9 @@ def main() -> None:
     """Train with Flax, and by name under every list of rules; compare and draw."""
     chosen = options(__doc__, "flax_model", steps=40)
     key = jax.random.key(0)
-    ids = jnp.cumsum(jax.random.randint(key, (32, 9), 0, 3), axis=1) % 12  # the next token depends on the previous one
+    ids = (
+        jnp.cumsum(jax.random.randint(key, (32, 9), 0, 3), axis=1) % 12
+    )  # the next token depends on the previous one
     data = ids[:, :-1], ids[:, 1:]
     named_data = nx.named(data, ["batch", "pos"])
     boxed = Model().init(key, data[0])["params"]
@@ -93,17 +105,23 @@ def main() -> None:
         placed = nx.shard(params, resources, mesh) if resources else params
         return train(step_of(mapped), placed, [named_data] * chosen.steps)
 
-    # The rules shard every array as in Flax; the last list has the axis names of an array that is created in the body.
+    # The rules shard every array as in Flax; the last list has the axis names of an array that is
+    # created in the body.
     placed_by = {
         title: nx.interop.from_logical_rules(rules, params, named_data, ["batch", "pos", "mlp"])
         for title, rules in RULES.items()
     }
-    runs = run_all({title: (MESH if places else {}, places) for title, places in placed_by.items()}, one)
+    runs = run_all(
+        {title: (MESH if places else {}, places) for title, places in placed_by.items()}, one
+    )
     check(runs, 1e-4)
     for title, run in runs.items():
-        back = jax.tree.leaves(nx.interop.to_flax(run.result, boxed))  # boxed parameters, for Flax's checkpoints and apply
+        back = jax.tree.leaves(
+            nx.interop.to_flax(run.result, boxed)
+        )  # boxed parameters, for Flax's checkpoints and apply
         apart = max(
-            float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in zip(back, jax.tree.leaves(flax.result), strict=True)
+            float(np.abs(np.asarray(a) - np.asarray(b)).max())
+            for a, b in zip(back, jax.tree.leaves(flax.result), strict=True)
         )
         assert apart < 1e-3, (title, apart)
         assert np.allclose(run.numbers, flax.numbers, rtol=1e-4), title

@@ -40,7 +40,11 @@ class Run(NamedTuple):
 def mesh_of(axes: Mapping[str, int]) -> jax.sharding.Mesh | None:
     """A mesh of these axes and sizes; None without axes."""
     count = int(np.prod(list(axes.values()), dtype=int))
-    return jax.make_mesh(tuple(axes.values()), tuple(axes), devices=jax.devices()[:count]) if axes else None
+    return (
+        jax.make_mesh(tuple(axes.values()), tuple(axes), devices=jax.devices()[:count])
+        if axes
+        else None
+    )
 
 
 def train(step: Callable[..., Any], state: Any, batches: Iterable[tuple[Any, ...]]) -> Run:
@@ -53,7 +57,9 @@ def train(step: Callable[..., Any], state: Any, batches: Iterable[tuple[Any, ...
         seconds.append(time.perf_counter() - start)
         losses.append(float(loss))
     assert compiled is not None, "there is no batch"
-    return Run(np.array(losses), 1000 * float(np.median(seconds)), str(nx.hlo.summary(compiled)), state)
+    return Run(
+        np.array(losses), 1000 * float(np.median(seconds)), str(nx.hlo.summary(compiled)), state
+    )
 
 
 def measure(function: Callable[..., Any], *args: Any, repeats: int = 5) -> Run:
@@ -65,11 +71,20 @@ def measure(function: Callable[..., Any], *args: Any, repeats: int = 5) -> Run:
         result = jax.block_until_ready(compiled(*args))
         seconds.append(time.perf_counter() - start)
     leaves = [np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(result)]
-    return Run(np.concatenate(leaves), 1000 * float(np.median(seconds)), str(nx.hlo.summary(compiled)), result)
+    return Run(
+        np.concatenate(leaves),
+        1000 * float(np.median(seconds)),
+        str(nx.hlo.summary(compiled)),
+        result,
+    )
 
 
 def simulate(
-    run: Callable[..., Any], args: tuple[Any, ...], step: Callable[..., Any], step_args: tuple[Any, ...], steps: int
+    run: Callable[..., Any],
+    args: tuple[Any, ...],
+    step: Callable[..., Any],
+    step_args: tuple[Any, ...],
+    steps: int,
 ) -> Run:
     """Run all steps of a simulation as one program, once; `nx.explain` reports the communication of one step without compiling it."""
     compiled = jax.jit(run).lower(*args).compile()
@@ -79,11 +94,15 @@ def simulate(
     result = jax.tree.map(np.asarray, result)  # gathered on the host, for pictures
     leaves = [np.ravel(leaf) for leaf in jax.tree.leaves(result)]
     sent = nx.explain(step, *step_args).summary()
-    sends = ", ".join(f"{count} {kind} ({nx.hlo.size_text(size)})" for kind, (count, size) in sent.items())
+    sends = ", ".join(
+        f"{count} {kind} ({nx.hlo.size_text(size)})" for kind, (count, size) in sent.items()
+    )
     return Run(np.concatenate(leaves), milliseconds, sends or "none", result)
 
 
-def run_all(assignments: Assignments, one: Callable[[Mapping[str, Any], Any], Run]) -> dict[str, Run]:
+def run_all(
+    assignments: Assignments, one: Callable[[Mapping[str, Any], Any], Run]
+) -> dict[str, Run]:
     """Run `one(axis_resources, mesh)` under every layout; print a line for each."""
     runs = {}
     row = "{:<22} {:>10}  {}".format
@@ -99,8 +118,13 @@ def check(runs: Mapping[str, Run], tolerance: float) -> None:
     first = next(iter(runs.values())).numbers
     scale = float(np.max(np.abs(first)))
     worst = max(float(np.max(np.abs(run.numbers - first))) for run in runs.values()) / scale
-    assert worst < tolerance, f"the assignments differ by a relative {worst:.1e}, which is more than rounding"
-    print(f"\nThe numbers of {len(runs)} assignments agree to a relative {worst:.1e} (rounding may cause {tolerance:.1e}).")
+    assert worst < tolerance, (
+        f"the assignments differ by a relative {worst:.1e}, which is more than rounding"
+    )
+    print(
+        f"\nThe numbers of {len(runs)} assignments agree to a relative {worst:.1e} (rounding may"
+        f" cause {tolerance:.1e})."
+    )
 
 
 def draw_curves(ax: Axes, runs: Mapping[str, Run], what: str = "loss") -> None:
@@ -116,7 +140,9 @@ def sheet(title: str, subtitle: str, width: float, height: float) -> Figure:
     """A figure in inches, with a title and room below it."""
     figure = Figure(figsize=(width, height), layout="constrained")
     figure.get_layout_engine().set(rect=(0, 0, 1, 1 - 0.75 / height))  # type: ignore[union-attr]
-    figure.text(0.15 / width, 1 - 0.15 / height, title, size=15, weight="bold", color="#22272E", va="top")
+    figure.text(
+        0.15 / width, 1 - 0.15 / height, title, size=15, weight="bold", color="#22272E", va="top"
+    )
     figure.text(0.15 / width, 1 - 0.45 / height, subtitle, size=9.5, color="#6B737D", va="top")
     return figure
 
@@ -130,7 +156,11 @@ def save(figure: Figure, out: pathlib.Path) -> None:
 
 def options(doc: str, name: str, steps: int) -> argparse.Namespace:
     """The options of every example: the number of steps, and the path of the picture."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--steps", type=int, default=steps, help="number of steps (%(default)s)")
-    parser.add_argument("--out", type=pathlib.Path, default=OUT / f"{name}.png", help="path of the picture")
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=OUT / f"{name}.png", help="path of the picture"
+    )
     return parser.parse_args()

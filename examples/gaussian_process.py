@@ -1,8 +1,9 @@
 """A Gaussian process on thousands of points, trained from several starts at once, with sharded points or starts.
 
-The process learns the height of a landscape from noisy measurements. It uses a few landmarks, so training solves a matrix over
-landmarks. Every point contributes to this matrix, by a contraction over the axis `point`. If the points are sharded, this is an
-all-reduce of the matrix. If the starts are sharded, there is no communication.
+The process learns the height of a landscape from noisy measurements. It uses a few landmarks, so
+training solves a matrix over landmarks. Every point contributes to this matrix, by a contraction
+over the axis `point`. If the points are sharded, this is an all-reduce of the matrix. If the starts
+are sharded, there is no communication.
 
     python examples/gaussian_process.py
 """
@@ -18,7 +19,8 @@ from gallery import check, options, run_all, save, sheet, simulate
 import namedax as nx
 
 # ------------------------------------------------------------------------------------------------
-# The model. Theta has the logarithms of the length, the amplitude and the noise, one of each for every `start`.
+# The model. Theta has the logarithms of the length, the amplitude and the noise, one of each for
+# every `start`.
 
 
 @nx.nmap
@@ -63,7 +65,9 @@ def predict(theta, places, heights, landmarks, new):
     inner, outer, seen, _ = factors(theta, places, heights, landmarks)
     across = nx.dot(inner, kernel(theta, landmarks, new), "landmark")
     through = nx.dot(outer, across, "white")
-    variance = nx.exp(2 * theta["amplitude"]) - nx.sum(across**2, "white") + nx.sum(through**2, "whiter")
+    variance = (
+        nx.exp(2 * theta["amplitude"]) - nx.sum(across**2, "white") + nx.sum(through**2, "whiter")
+    )
     return nx.dot(through, seen, "whiter"), nx.sqrt(variance)
 
 
@@ -80,7 +84,9 @@ LAYOUTS = {
 
 
 def landscape(x, y):
-    return np.sin(3 * x) * np.cos(2 * y) + 0.5 * np.exp(-4 * ((x - 1) ** 2 + (y - 1) ** 2)) - 0.3 * x
+    return (
+        np.sin(3 * x) * np.cos(2 * y) + 0.5 * np.exp(-4 * ((x - 1) ** 2 + (y - 1) ** 2)) - 0.3 * x
+    )
 
 
 def data(points, landmarks):
@@ -128,7 +134,9 @@ def training(theta, data, steps):
 
         def run(theta, data):
             state = theta, optimizer.init(theta)
-            (theta, _), values = jax.lax.scan(lambda state, _: step(state, _, data), state, length=steps)
+            (theta, _), values = jax.lax.scan(
+                lambda state, _: step(state, _, data), state, length=steps
+            )
             return theta, values
 
         args = nx.shard((theta, data), axis_resources, mesh)
@@ -139,7 +147,12 @@ def training(theta, data, steps):
 
 def draw(theta, values, data, path):
     """Draw the likelihood of each start, the landscape, the prediction of the best start, and its uncertainty."""
-    figure = sheet("A Gaussian process from eight starts", "Each start has one curve; the maps are from the best one.", 11, 3.9)
+    figure = sheet(
+        "A Gaussian process from eight starts",
+        "Each start has one curve; the maps are from the best one.",
+        11,
+        3.9,
+    )
     curves, *maps = figure.subplots(1, 4)
     curves.plot(values, linewidth=1.2)
     curves.set(xlabel="step", ylim=(-0.5, 4))
@@ -149,11 +162,21 @@ def draw(theta, values, data, path):
     side = np.linspace(0, 2, 40, dtype=np.float32)
     new = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
     predictor = nx.xmap(lambda *args: predict(*args[:1], **args[1], new=args[2]))
-    mean, deviation = (nx.positional(x, ["new"]) for x in predictor(best, data, nx.named(jnp.asarray(new), ["new", "d"])))
+    mean, deviation = (
+        nx.positional(x, ["new"])
+        for x in predictor(best, data, nx.named(jnp.asarray(new), ["new", "d"]))
+    )
     for ax, (field, title) in zip(
-        maps, ((landscape(*new.T), "the landscape"), (mean, "learned"), (deviation, "uncertainty")), strict=True
+        maps,
+        ((landscape(*new.T), "the landscape"), (mean, "learned"), (deviation, "uncertainty")),
+        strict=True,
     ):
-        ax.imshow(field.reshape(40, 40).T, origin="lower", extent=(0, 2, 0, 2), cmap="viridis" if ax is maps[2] else "terrain")
+        ax.imshow(
+            field.reshape(40, 40).T,
+            origin="lower",
+            extent=(0, 2, 0, 2),
+            cmap="viridis" if ax is maps[2] else "terrain",
+        )
         ax.set_title(title, size=9)
         ax.set_axis_off()
     x, y = nx.positional(data["places"], ["d", "point"])

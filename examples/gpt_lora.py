@@ -2,16 +2,14 @@
 
     python examples/gpt_lora.py
 
-Every adapted matrix has two thin matrices with an axis `rank` between them; the other parameters are frozen. The adapters are
-trained under several layouts. With tensor parallelism, the rank is replicated, and heads and hidden units are sharded. With
-FSDP, the parameters are stored in shards. The samples are the same under all layouts. LoRA is Hu et al., "LoRA: low-rank
-adaptation of large language models", 2021.
+Every adapted matrix has two thin matrices with an axis `rank` between them; the other parameters
+are frozen. The adapters are trained under several layouts. With tensor parallelism, the rank is
+replicated, and heads and hidden units are sharded. With FSDP, the parameters are stored in shards.
+The samples are the same under all layouts. LoRA is Hu et al., "LoRA: low-rank adaptation of large
+language models", 2021.
 """
 
 from __future__ import annotations
-
-from gallery import Run, check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
-
 
 import pathlib
 import sysconfig
@@ -21,11 +19,30 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+from gallery import (
+    Run,
+    check,
+    draw_curves,
+    options,
+    run_all,
+    save,
+    train,
+)  # isort: skip - sets the number of devices
 from matplotlib.figure import Figure
 
 import namedax as nx
 
-SIZES = {"vocab": 128, "embed": 64, "stored": 64, "head": 4, "key": 16, "hidden": 256, "pos": 48, "rank": 4, "layer": 2}
+SIZES = {
+    "vocab": 128,
+    "embed": 64,
+    "stored": 64,
+    "head": 4,
+    "key": 16,
+    "hidden": 256,
+    "pos": 48,
+    "rank": 4,
+    "layer": 2,
+}
 BATCH, PRETRAINING = 32, 150
 SPREAD = {"head": "model", "hidden": "model"}
 ASSIGNMENTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
@@ -60,7 +77,9 @@ def fan(names: tuple[str, ...]) -> float:
 def initial() -> Params:
     """The parameters of the model; layers are stacked along a named axis."""
     keys = iter(jax.random.split(jax.random.key(0), 9))
-    layers = {name: normal(next(keys), "layer", *a, *b, scale=fan(a)) for name, (a, b) in MATRICES.items()}
+    layers = {
+        name: normal(next(keys), "layer", *a, *b, scale=fan(a)) for name, (a, b) in MATRICES.items()
+    }
     return {
         "words": normal(next(keys), "vocab", "stored", scale=0.5),
         "positions": normal(next(keys), "pos", "stored", scale=0.5),
@@ -115,7 +134,9 @@ def logits(p: Params, lora: Params | None, tokens: Any) -> Any:
 
 def loss(p: Params, lora: Params | None, tokens: Any, following: Any) -> Any:
     """The mean cross-entropy, in nats per character."""
-    return nx.mean(nx.nn.softmax_cross_entropy(logits(p, lora, tokens), following, "vocab"), ("batch", "pos"))
+    return nx.mean(
+        nx.nn.softmax_cross_entropy(logits(p, lora, tokens), following, "vocab"), ("batch", "pos")
+    )
 
 
 def write(p: Params, lora: Params | None, prompt: Any, key: Any) -> Any:
@@ -123,7 +144,9 @@ def write(p: Params, lora: Params | None, prompt: Any, key: Any) -> Any:
 
     def one(i: Any, tokens: Any) -> Any:
         scores = logits(p, lora, tokens)["pos", i - 1]
-        return tokens.at["pos", i].set(nx.random.categorical(jax.random.fold_in(key, i), 1.5 * scores, "vocab"))
+        return tokens.at["pos", i].set(
+            nx.random.categorical(jax.random.fold_in(key, i), 1.5 * scores, "vocab")
+        )
 
     return nx.fori_loop(6, SIZES["pos"], one, prompt)
 
@@ -131,14 +154,19 @@ def write(p: Params, lora: Params | None, prompt: Any, key: Any) -> Any:
 def corpus() -> np.ndarray:
     """The standard library's sources as characters below 128."""
     folder = pathlib.Path(sysconfig.get_path("stdlib"))
-    return np.frombuffer(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))), np.uint8) % 128
+    return (
+        np.frombuffer(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py"))), np.uint8)
+        % 128
+    )
 
 
 def batches(text: np.ndarray, count: int, seed: int) -> list[tuple[Any, Any]]:
     """Sequences of the text, and the next characters."""
     starts = np.random.default_rng(seed).integers(0, len(text) - SIZES["pos"] - 1, (count, BATCH))
     rows = text[starts[..., None] + np.arange(SIZES["pos"] + 1)].astype(np.int32)
-    return [(nx.named(r[:, :-1], ["batch", "pos"]), nx.named(r[:, 1:], ["batch", "pos"])) for r in rows]
+    return [
+        (nx.named(r[:, :-1], ["batch", "pos"]), nx.named(r[:, 1:], ["batch", "pos"])) for r in rows
+    ]
 
 
 def shouting(text: np.ndarray) -> np.ndarray:
@@ -165,13 +193,22 @@ def main() -> None:
     start, pretraining = initial(), batches(text, max(PRETRAINING * chosen.steps // 60, 2), 0)
     base, _ = train(step, (start, optimizer.init(start)), pretraining).result
     count = sum(w.size for w in jax.tree.leaves(adapters()))
-    print(f"The model has learned the sources of the standard library. Now {count:,} numbers learn uppercase text:\n")
-    prompt = nx.named(np.resize(np.frombuffer(b"def __", np.uint8), SIZES["pos"]).astype(np.int32), ["pos"])
-    written: dict[str, str] = {"before": readable(jax.jit(lambda p: write(p, None, prompt, jax.random.key(3)))(base))}
+    print(
+        f"The model has learned the sources of the standard library. Now {count:,} numbers learn"
+        " uppercase text:\n"
+    )
+    prompt = nx.named(
+        np.resize(np.frombuffer(b"def __", np.uint8), SIZES["pos"]).astype(np.int32), ["pos"]
+    )
+    written: dict[str, str] = {
+        "before": readable(jax.jit(lambda p: write(p, None, prompt, jax.random.key(3)))(base))
+    }
 
     def one(resources: Mapping[str, Any], mesh: Any) -> Run:
         gradient = nx.xmap(
-            lambda lora, p, *batch: jax.value_and_grad(loss, 1)(p, lora, *batch), axis_resources=resources, mesh=mesh
+            lambda lora, p, *batch: jax.value_and_grad(loss, 1)(p, lora, *batch),
+            axis_resources=resources,
+            mesh=mesh,
         )
 
         def adapt(state: Any, tokens: Any, following: Any) -> Any:
@@ -182,7 +219,11 @@ def main() -> None:
 
         lora = adapters()
         run = train(adapt, (lora, optimizer.init(lora)), batches(shouting(text), chosen.steps, 1))
-        sample = nx.xmap(write, axis_resources={name: axes for name, axes in resources.items() if name != "batch"}, mesh=mesh)
+        sample = nx.xmap(
+            write,
+            axis_resources={name: axes for name, axes in resources.items() if name != "batch"},
+            mesh=mesh,
+        )
         written[str(resources)] = readable(sample(base, run.result[0], prompt, jax.random.key(3)))
         return run
 
@@ -195,7 +236,12 @@ def main() -> None:
     ax = figure.subplots()
     draw_curves(ax, runs, "loss of shouted text")
     ax.text(
-        0.02, -0.3, f"before: {written['before']}\nafter:   {after}", transform=ax.transAxes, family="monospace", fontsize=8
+        0.02,
+        -0.3,
+        f"before: {written['before']}\nafter:   {after}",
+        transform=ax.transAxes,
+        family="monospace",
+        fontsize=8,
     )
     save(figure, chosen.out)
 

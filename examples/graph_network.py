@@ -1,9 +1,10 @@
 """A graph network with nodes and edges on one mesh axis, by one renaming.
 
-Nodes pass messages along edges and sum the incoming messages. Messages have the axis `edge` and node features the axis `node`.
-No array has both, so both can be sharded over the same mesh axis. To look up remote nodes for its edges, `nx.rename` reads
-`node` as the replicated axis `any node`, by one all-gather. `nx.segment_sum` sums the messages onto `node` by one
-reduce-scatter. Under other layouts the same code has other communication, or none.
+Nodes pass messages along edges and sum the incoming messages. Messages have the axis `edge` and
+node features the axis `node`. No array has both, so both can be sharded over the same mesh axis. To
+look up remote nodes for its edges, `nx.rename` reads `node` as the replicated axis `any node`, by
+one all-gather. `nx.segment_sum` sums the messages onto `node` by one reduce-scatter. Under other
+layouts the same code has other communication, or none.
 
     python examples/graph_network.py
 """
@@ -25,7 +26,9 @@ def convolve(layer, x, graph):
     """New features of every node: from its own features, and from the mean of its neighbors' messages."""
     near = nx.take(nx.rename(x, {"node": "any node"}), graph["sender"], "any node")
     sent = nx.nn.relu(nx.dot(near, layer["send"], "feature"))
-    arrived = nx.segment_sum(sent, graph["receiver"], axis="edge", out_axis="node", num_segments=x.named_shape["node"])
+    arrived = nx.segment_sum(
+        sent, graph["receiver"], axis="edge", out_axis="node", num_segments=x.named_shape["node"]
+    )
     mean = nx.dot(arrived / graph["degree"], layer["receive"], "message")
     return nx.rename(nx.nn.relu(nx.dot(x, layer["own"], "feature") + mean), {"out": "feature"})
 
@@ -70,14 +73,19 @@ def communities(nodes, edges):
     places = np.stack([np.cos(angle), np.sin(angle)], -1) + 0.45 * rng.standard_normal((nodes, 2))
     sender = rng.integers(0, nodes, edges // 2)
     partners = rng.integers(0, nodes // CLASSES, edges // 2) * CLASSES + community[sender]
-    receiver = np.where(rng.uniform(size=edges // 2) < 0.8, partners, rng.integers(0, nodes, edges // 2))
+    receiver = np.where(
+        rng.uniform(size=edges // 2) < 0.8, partners, rng.integers(0, nodes, edges // 2)
+    )
     sender, receiver = np.concatenate([sender, receiver]), np.concatenate([receiver, sender])
     x = np.concatenate([0.5 * rng.standard_normal((nodes, 6)), 0.5 * places], 1)
     graph = {
         "x": nx.named(jnp.asarray(x, jnp.float32), ["node", "feature"]),
         "community": nx.named(jnp.asarray(community), ["node"]),
         "known": nx.named(jnp.asarray(rng.uniform(size=nodes) < 0.15, jnp.float32), ["node"]),
-        "degree": nx.named(jnp.asarray(np.maximum(np.bincount(receiver, minlength=nodes), 1.0), jnp.float32), ["node"]),
+        "degree": nx.named(
+            jnp.asarray(np.maximum(np.bincount(receiver, minlength=nodes), 1.0), jnp.float32),
+            ["node"],
+        ),
         "sender": nx.named(jnp.asarray(sender), ["edge"]),
         "receiver": nx.named(jnp.asarray(receiver), ["edge"]),
     }
@@ -134,7 +142,10 @@ def training(params, graph, steps):
 def draw(places, graph, result, path):
     """Draw the nodes with their labels and with the predictions of the network."""
     figure = sheet(
-        "Communities in a graph", "Nodes and edges on one mesh axis. Filled: the known or predicted community.", 11, 4.6
+        "Communities in a graph",
+        "Nodes and edges on one mesh axis. Filled: the known or predicted community.",
+        11,
+        4.6,
     )
     left, middle, curve = figure.subplots(1, 3)
     sender, receiver = (nx.positional(graph[name], ["edge"]) for name in ("sender", "receiver"))
@@ -147,7 +158,9 @@ def draw(places, graph, result, path):
         (middle, f"found: {float(result['right']):.0%} right", found >= 0),
     ):
         ends = np.stack([places[sender], places[receiver]], 1)
-        ax.add_collection(LineCollection(ends[: len(ends) // 2 : 4], colors="#D5DAE0", linewidths=0.3, zorder=0))
+        ax.add_collection(
+            LineCollection(ends[: len(ends) // 2 : 4], colors="#D5DAE0", linewidths=0.3, zorder=0)
+        )
         ax.scatter(*places.T, s=7, color="#B0B7BF")
         ax.scatter(*places[shown].T, s=14, color=colors[(true if shown is known else found)[shown]])
         ax.set_title(title, size=9)

@@ -1,7 +1,8 @@
 """The heat equation and shallow water: grids over named axes, in strips, in blocks, and as ensembles.
 
-A device needs the boundary of its neighbor's block. `nx.shift` and `nx.roll` permute it along a sharded axis, and do not
-communicate along other axes. The sharding of each grid is one item of the layout.
+A device needs the boundary of its neighbor's block. `nx.shift` and `nx.roll` permute it along a
+sharded axis, and do not communicate along other axes. The sharding of each grid is one item of the
+layout.
 
     python examples/heat_and_shallow_water.py
 """
@@ -36,7 +37,8 @@ def plate(n):
 
 
 # ------------------------------------------------------------------------------------------------
-# Shallow water on a rotating planet: heights at the centers of cells, velocities on their sides. The grid is periodic.
+# Shallow water on a rotating planet: heights at the centers of cells, velocities on their sides.
+# The grid is periodic.
 
 GRAVITY, ROTATION, STEP = 1.0, 0.05, 0.3
 
@@ -100,7 +102,9 @@ def simulation(step, state, steps):
 
     def build(axis_resources, mesh):
         where = {"axis_resources": axis_resources, "mesh": mesh}
-        run = nx.xmap(lambda state: nx.fori_loop(0, steps, lambda i, state: step(state), state), **where)
+        run = nx.xmap(
+            lambda state: nx.fori_loop(0, steps, lambda i, state: step(state), state), **where
+        )
         placed = nx.shard(state, axis_resources, mesh) if axis_resources else state
         return simulate(run, (placed,), nx.xmap(step, **where), (placed,), steps)
 
@@ -109,10 +113,19 @@ def simulation(step, state, steps):
 
 def draw(before, after, sea, later, path):
     """Draw the plate with its strips, and the first members of the ensemble at the beginning and at the end."""
-    figure = sheet("Heat equation and shallow water", "One program each, with the same result under every layout.", 11, 6.2)
+    figure = sheet(
+        "Heat equation and shallow water",
+        "One program each, with the same result under every layout.",
+        11,
+        6.2,
+    )
     axes = figure.subplots(2, 4)
     fields = [(before, "a plate"), (after, "the plate later")]
-    fields += [field for i in range(3) for field in ((sea[i], f"sea {i + 1}"), (later[i], f"sea {i + 1} later"))]
+    fields += [
+        field
+        for i in range(3)
+        for field in ((sea[i], f"sea {i + 1}"), (later[i], f"sea {i + 1} later"))
+    ]
     for ax, (field, title) in zip(axes.flat, fields, strict=True):
         water = "sea" in title
         limits = {"vmin": -0.15, "vmax": 0.15} if water else {}
@@ -137,7 +150,12 @@ def main():
     check(waves, 1e-4)
     axes = ["member", "row", "column"]
     heights = nx.positional(sea["h"], axes), nx.positional(waves["blocks"].result["h"], axes)
-    draw(nx.positional(hot, axes[1:]), nx.positional(cooled["strips of rows"].result, axes[1:]), *heights, chosen.out)
+    draw(
+        nx.positional(hot, axes[1:]),
+        nx.positional(cooled["strips of rows"].result, axes[1:]),
+        *heights,
+        chosen.out,
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """64 Markov chains that sample the posterior of a logistic regression, with sharded chains or observations.
 
-This is Hamiltonian Monte Carlo over named axes. The chains are one more axis on the coefficients, and random numbers do not
-depend on the layout. Sharded chains need no communication; sharded observations need an all-reduce in every step.
+This is Hamiltonian Monte Carlo over named axes. The chains are one more axis on the coefficients,
+and random numbers do not depend on the layout. Sharded chains need no communication; sharded
+observations need an all-reduce in every step.
 
     python examples/mcmc.py
 """
@@ -29,7 +30,10 @@ def potential(coefficients, features, outcomes):
 
 
 def force(coefficients, data):
-    """The gradient of the potential. Chains are independent, so the gradient of their sum has the gradient of each."""
+    """The gradient of the potential.
+
+    Chains are independent, so the gradient of their sum has the gradient of each.
+    """
     return -jax.grad(lambda c: nx.sum(potential(c, **data), "chain"))(coefficients)
 
 
@@ -69,8 +73,18 @@ def sample(start, key, data, draws):
     kept = nx.slice(samples, {"draw": slice(draws // 4, draws)}, out_axis="kept")
     within = nx.mean(nx.var(kept, "kept"), "chain")
     between = nx.var(nx.mean(kept, "kept"), "chain")
-    posterior = {"mean": nx.mean(kept, ("kept", "chain")), "deviation": nx.std(kept, ("kept", "chain"))}
-    return posterior | {"R-hat": nx.sqrt((within + between) / within), "accepted": nx.mean(taken, ("draw", "chain"))}, samples
+    posterior = {
+        "mean": nx.mean(kept, ("kept", "chain")),
+        "deviation": nx.std(kept, ("kept", "chain")),
+    }
+    return (
+        posterior
+        | {
+            "R-hat": nx.sqrt((within + between) / within),
+            "accepted": nx.mean(taken, ("draw", "chain")),
+        },
+        samples,
+    )
 
 
 LAYOUTS = {
@@ -97,18 +111,31 @@ def observe(count, features):
 
 def draw(posterior, samples, truth, path):
     """Draw the traces of one coefficient, and the posterior of all coefficients."""
-    figure = sheet("64 chains under any layout", "A logistic regression by Hamiltonian Monte Carlo over named axes.", 11, 3.9)
+    figure = sheet(
+        "64 chains under any layout",
+        "A logistic regression by Hamiltonian Monte Carlo over named axes.",
+        11,
+        3.9,
+    )
     left, right = figure.subplots(1, 2)
-    left.plot(nx.positional(samples["feature", 0], ["draw", "chain"])[:, ::4], linewidth=0.6, alpha=0.7)
+    left.plot(
+        nx.positional(samples["feature", 0], ["draw", "chain"])[:, ::4], linewidth=0.6, alpha=0.7
+    )
     left.axhline(truth[0], color="black", linewidth=1, linestyle=(0, (4, 3)))
     left.set_title("the first coefficient in 16 of the chains; dashed: the true value", size=9)
     left.set_xlabel("draw", size=9)
     at = np.arange(len(truth))
-    mean, deviation = (nx.positional(posterior[name], ["feature"]) for name in ("mean", "deviation"))
-    right.errorbar(at, mean, 2 * deviation, fmt="o", capsize=3, color="#4e79a7", label="mean, two deviations")
+    mean, deviation = (
+        nx.positional(posterior[name], ["feature"]) for name in ("mean", "deviation")
+    )
+    right.errorbar(
+        at, mean, 2 * deviation, fmt="o", capsize=3, color="#4e79a7", label="mean, two deviations"
+    )
     right.plot(at, truth, "_", markersize=14, color="black", label="the truth")
     right.set_title(
-        f"all coefficients; the largest R-hat is {np.max(nx.positional(posterior['R-hat'], ['feature'])):.3f}", size=9
+        "all coefficients; the largest R-hat is"
+        f" {np.max(nx.positional(posterior['R-hat'], ['feature'])):.3f}",
+        size=9,
     )
     right.legend(frameon=False, fontsize=8)
     for ax in left, right:
@@ -128,14 +155,21 @@ def main():
         run = nx.xmap(lambda start, key, data: sample(start, key, data, chosen.steps)[0], **where)
         return simulate(run, args, nx.xmap(draw_one, **where), args, chosen.steps)
 
-    # Rounding can decide whether a path is accepted, so the comparison uses the posterior and not every draw.
+    # Rounding can decide whether a path is accepted, so the comparison uses the posterior and not
+    # every draw.
     print(f"64 chains, {chosen.steps} draws, 512 observations")
     runs = run_all(LAYOUTS, one)
     check(runs, 0.02)
     posterior = runs["chains, observations"].result
-    print(f"\n{float(posterior['accepted']):.0%} of the paths were accepted. The posterior mean, and the true coefficients:")
+    print(
+        f"\n{float(posterior['accepted']):.0%} of the paths were accepted. The posterior mean, and"
+        " the true coefficients:"
+    )
     mean = nx.positional(posterior["mean"], ["feature"])
-    print(" ".join(f"{value:6.2f}" for value in mean), "\n" + " ".join(f"{value:6.2f}" for value in truth))
+    print(
+        " ".join(f"{value:6.2f}" for value in mean),
+        "\n" + " ".join(f"{value:6.2f}" for value in truth),
+    )
     samples = nx.xmap(sample, static_argnums=3)(start, key, data, chosen.steps)[1]
     draw(posterior, samples, truth, chosen.out)
 

@@ -2,11 +2,12 @@
 
     python examples/packing.py
 
-The same small language model is trained on the same documents in two ways. In one, every document is a row of a padded array
-with a mask. In the other, `nx.Ragged` packs several documents into each of a few buffers, and attention stays within documents.
-The losses per token agree to rounding. The table has the number of computed elements, and the real tokens per second. On eight
-simulated devices the documents, the buffers, or the tokens of the buffers are sharded. In the last case documents cross
-devices, and attention runs in a ring.
+The same small language model is trained on the same documents in two ways. In one, every document
+is a row of a padded array with a mask. In the other, `nx.Ragged` packs several documents into each
+of a few buffers, and attention stays within documents. The losses per token agree to rounding. The
+table has the number of computed elements, and the real tokens per second. On eight simulated
+devices the documents, the buffers, or the tokens of the buffers are sharded. In the last case
+documents cross devices, and attention runs in a ring.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def initial() -> Params:
     keys = jax.random.split(jax.random.key(0), len(PARAMETERS))
     scales = {"table": 0.5, "positions": 0.5}
     return {
-        name: scales.get(name, 0.12) * nx.random.normal(key, named_shape={axis: SIZES[axis] for axis in axes})
+        name: (
+            scales.get(name, 0.12)
+            * nx.random.normal(key, named_shape={axis: SIZES[axis] for axis in axes})
+        )
         for key, (name, axes) in zip(keys, PARAMETERS.items(), strict=True)
     }
 
@@ -58,7 +62,9 @@ def model(p: Params, tokens: Any, positions: Any, attend: Callable[..., Any]) ->
     query, key, value = (nx.dot(normal, p[name], "embed") for name in ("query", "keys", "values"))
     x = x + nx.dot(attend(query, key, value), p["out"], ("head", "key"))
     hidden = nx.nn.gelu(nx.dot(nx.nn.rms_norm(x, "embed"), p["up"], "embed"))
-    return nx.dot(nx.nn.rms_norm(x + nx.dot(hidden, p["down"], "hidden"), "embed"), p["logits"], "embed")
+    return nx.dot(
+        nx.nn.rms_norm(x + nx.dot(hidden, p["down"], "hidden"), "embed"), p["logits"], "embed"
+    )
 
 
 def packed_loss(p: Params, tokens: nx.Ragged, following: Any) -> Any:
@@ -66,7 +72,10 @@ def packed_loss(p: Params, tokens: nx.Ragged, following: Any) -> Any:
 
     def attend(query: Any, key: Any, value: Any) -> Any:
         value = nx.rename(value, key="feature")
-        return nx.rename(tokens.attention(query, key, value, features="key", is_causal=True).values, feature="key")
+        return nx.rename(
+            tokens.attention(query, key, value, features="key", is_causal=True).values,
+            feature="key",
+        )
 
     logits = model(p, tokens.values, tokens.positions, attend)
     losses = tokens.replace(nx.nn.softmax_cross_entropy(logits, following, "vocab"))
@@ -78,12 +87,16 @@ def padded_loss(p: Params, tokens: Any, following: Any, lengths: Any) -> Any:
 
     def attend(query: Any, key: Any, value: Any) -> Any:
         value = nx.rename(value, key="feature")
-        seen = nx.nn.dot_product_attention(query, key, value, axis="column", features="key", is_causal=True)
+        seen = nx.nn.dot_product_attention(
+            query, key, value, axis="column", features="key", is_causal=True
+        )
         return nx.rename(seen, feature="key")
 
     column = nx.arange(LONGEST, axis="column")
     logits = model(p, tokens, column, attend)
-    losses = nx.where(column < lengths, nx.nn.softmax_cross_entropy(logits, following, "vocab"), 0.0)
+    losses = nx.where(
+        column < lengths, nx.nn.softmax_cross_entropy(logits, following, "vocab"), 0.0
+    )
     return nx.sum(losses, ("doc", "column")) / nx.sum(lengths, "doc")
 
 
@@ -91,14 +104,20 @@ def padded_loss(p: Params, tokens: Any, following: Any, lengths: Any) -> Any:
 
 
 def batches(steps: int) -> Iterator[list[np.ndarray]]:
-    """Documents with a constant stride between tokens, which the first two tokens reveal. Most are short."""
+    """Documents with a constant stride between tokens, which the first two tokens reveal.
+
+    Most are short.
+    """
     rng = np.random.default_rng(0)
     for _ in range(steps):
         lengths = np.clip(rng.lognormal(3.0, 0.8, DOCUMENTS).astype(int), 2, LONGEST)
         while first_fit(lengths) is None:
             lengths[lengths.argmax()] //= 2
         first, stride = rng.integers(0, VOCAB, DOCUMENTS), rng.integers(1, 8, DOCUMENTS)
-        yield [(a + d * np.arange(n + 1)) % VOCAB for a, d, n in zip(first, stride, lengths, strict=True)]
+        yield [
+            (a + d * np.arange(n + 1)) % VOCAB
+            for a, d, n in zip(first, stride, lengths, strict=True)
+        ]
 
 
 def first_fit(lengths: np.ndarray) -> list[list[int]] | None:
@@ -125,7 +144,9 @@ def as_packed(documents: list[np.ndarray]) -> tuple[Any, Any]:
             tokens[pack, place], following[pack, place] = documents[i][:-1], documents[i][1:]
             begin += sizes[i]
     axes = ["pack", "token"]
-    packed = nx.Ragged(nx.named(tokens, axes), nx.named(lengths, ["pack", "doc"]), tokens="token", rows="doc")
+    packed = nx.Ragged(
+        nx.named(tokens, axes), nx.named(lengths, ["pack", "doc"]), tokens="token", rows="doc"
+    )
     return packed, nx.named(following, axes)
 
 
@@ -133,7 +154,10 @@ def as_padded(documents: list[np.ndarray]) -> tuple[Any, Any, Any]:
     """One zero-padded row per document, and the lengths."""
     tokens, following = (np.zeros((DOCUMENTS, LONGEST), np.int32) for _ in range(2))
     for i, document in enumerate(documents):
-        tokens[i, : len(document) - 1], following[i, : len(document) - 1] = document[:-1], document[1:]
+        tokens[i, : len(document) - 1], following[i, : len(document) - 1] = (
+            document[:-1],
+            document[1:],
+        )
     lengths = np.array([len(document) - 1 for document in documents], np.int32)
     axes = ["doc", "column"]
     return nx.named(tokens, axes), nx.named(following, axes), nx.named(lengths, ["doc"])
@@ -175,7 +199,9 @@ def train(way: Way, steps: int) -> tuple[list[float], float]:
 
     params = initial()
     state = optimizer.init(params)
-    arranged = [(way.arrange(documents), sum(len(d) - 1 for d in documents)) for documents in batches(steps)]
+    arranged = [
+        (way.arrange(documents), sum(len(d) - 1 for d in documents)) for documents in batches(steps)
+    ]
     jax.block_until_ready(step(params, state, *arranged[0][0]))
     losses, tokens, begin = [], 0, time.perf_counter()
     for batch, count in arranged:
@@ -189,7 +215,9 @@ def main() -> None:
     """Train in every way, print the table, and stop if losses differ."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=120)
-    parser.add_argument("--ways", type=int, nargs="+", default=range(len(WAYS)), help="indices of the ways to run")
+    parser.add_argument(
+        "--ways", type=int, nargs="+", default=range(len(WAYS)), help="indices of the ways to run"
+    )
     given = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
@@ -200,7 +228,9 @@ def main() -> None:
     curves = []
     for way in ways:
         losses, speed = train(way, steps)
-        print(f"{way.label:24}{way.entries:9}{real / way.entries:7.0%}{speed:11,.0f}{losses[0]:12.4f}{losses[-1]:11.4f}")
+        print(
+            f"{way.label:24}{way.entries:9}{real / way.entries:7.0%}{speed:11,.0f}{losses[0]:12.4f}{losses[-1]:11.4f}"
+        )
         curves.append(losses)
     for way, losses in zip(ways, curves, strict=True):
         np.testing.assert_allclose(losses, curves[0], rtol=2e-2, err_msg=way.label)

@@ -1,8 +1,9 @@
 """Two separating liquids in a periodic box: Fourier transforms of a sharded cube.
 
-A Fourier transform needs complete lines along its axis. Each device transforms its local lines, and a renaming reshards the
-cube: one axis becomes replicated, another sharded. If the two names have different shardings, this is an all-to-all. The layout
-selects slabs, with one all-to-all per transform, or pencils, with two.
+A Fourier transform needs complete lines along its axis. Each device transforms its local lines, and
+a renaming reshards the cube: one axis becomes replicated, another sharded. If the two names have
+different shardings, this is an all-to-all. The layout selects slabs, with one all-to-all per
+transform, or pencils, with two.
 
     python examples/pencil_fft.py
 """
@@ -36,8 +37,8 @@ def back(a):
 
 
 # ------------------------------------------------------------------------------------------------
-# Cahn and Hilliard: c is the excess of one liquid, and dc/dt = laplacian(c^3 - c - g laplacian(c)). The linear stiff
-# terms are implicit, which is a division in Fourier space.
+# Cahn and Hilliard: c is the excess of one liquid, and dc/dt = laplacian(c^3 - c - g laplacian(c)).
+# The linear stiff terms are implicit, which is a division in Fourier space.
 
 STEP, GRADIENT = 1.0, 0.5
 
@@ -85,12 +86,20 @@ def main():
         where = {"axis_resources": axis_resources, "mesh": mesh}
         placed = nx.shard((c,), **where)
         waves = nx.zeros(named_shape=dict.fromkeys(WAVES, n), dtype=complex)
-        return simulate(nx.xmap(lambda c: evolve(c, steps), **where), placed, nx.xmap(separate, **where), (waves,), steps)
+        return simulate(
+            nx.xmap(lambda c: evolve(c, steps), **where),
+            placed,
+            nx.xmap(separate, **where),
+            (waves,),
+            steps,
+        )
 
     print(f"A box of {n} x {n} x {n}, {steps} steps")
     runs = run_all(LAYOUTS, one)
     check(runs, 1e-3)
-    pictures = {0: c} | {earlier: one({}, None, earlier).result for earlier in (steps // 6, steps // 2) if earlier}
+    pictures = {0: c} | {
+        earlier: one({}, None, earlier).result for earlier in (steps // 6, steps // 2) if earlier
+    }
     pictures[steps] = runs["pencils, 4 x 2"].result
     draw({at: nx.positional(c, SPACE) for at, c in pictures.items()}, chosen.out)
 

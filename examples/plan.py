@@ -1,13 +1,16 @@
 """Plan a layout for a model, without devices: a table, and a picture of time against memory.
 
-    python examples/plan.py                                                     # the small transformer on eight chips
-    python examples/plan.py examples/transformer_model.py:loss --mesh x=32,y=16,z=8 --batch 1024 --set \\
-        layers=80,embed=8192,kv_heads=8,group=8,key=128,hidden=28672,vocab=128256,pos=4096     # 70 billion parameters on 4,096
-    python examples/plan.py --mesh data=8 --set experts=8 --machine h100
-    python examples/plan.py --mesh 8                                            # also plan the shape of the mesh
+    python examples/plan.py                                                     # the small
+    transformer on eight chips python examples/plan.py examples/transformer_model.py:loss --mesh
+    x=32,y=16,z=8 --batch 1024 --set \\
+        layers=80,embed=8192,kv_heads=8,group=8,key=128,hidden=28672,vocab=128256,pos=4096     # 70
+        billion parameters on 4,096
+    python examples/plan.py --mesh data=8 --set experts=8 --machine h100 python examples/plan.py
+    --mesh 8                                            # also plan the shape of the mesh
 
-The file has a `Config` (a data class of sizes), a function `init(config, key)` that creates parameters, and the function to
-plan. This function takes parameters, tokens, targets and `config=`. Nothing is computed: parameters are types only.
+The file has a `Config` (a data class of sizes), a function `init(config, key)` that creates
+parameters, and the function to plan. This function takes parameters, tokens, targets and `config=`.
+Nothing is computed: parameters are types only.
 """
 
 from __future__ import annotations
@@ -54,22 +57,45 @@ def load(target: str) -> tuple[Any, Any]:
 
 def main() -> None:
     """Plan, print and save."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", nargs="?", default=f"{HERE / 'transformer_model.py'}:loss", help="file.py:function")
-    parser.add_argument("--mesh", default="x=4,y=2", help="mesh axes and their sizes, x=4,y=2; or 8: the plan chooses")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "target",
+        nargs="?",
+        default=f"{HERE / 'transformer_model.py'}:loss",
+        help="file.py:function",
+    )
+    parser.add_argument(
+        "--mesh",
+        default="x=4,y=2",
+        help="mesh axes and their sizes, x=4,y=2; or 8: the plan chooses",
+    )
     parser.add_argument("--machine", choices=["v5e", "v5p", "v6e", "h100", "h200"], default="v5p")
-    parser.add_argument("--memory", type=float, help="memory limit per device in bytes; default: all of it")
+    parser.add_argument(
+        "--memory", type=float, help="memory limit per device in bytes; default: all of it"
+    )
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--set", type=pairs, default={}, metavar="NAME=SIZE,...", help="fields of the model's Config")
+    parser.add_argument(
+        "--set",
+        type=pairs,
+        default={},
+        metavar="NAME=SIZE,...",
+        help="fields of the model's Config",
+    )
     parser.add_argument("--names", help="the axis names to map, batch,hidden; default: all")
     parser.add_argument("--tries", type=int, help="maximum number of traced layouts")
-    parser.add_argument("--forward", action="store_true", help="plan the function without its gradient")
+    parser.add_argument(
+        "--forward", action="store_true", help="plan the function without its gradient"
+    )
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "out")
     options = parser.parse_args()
     module, function = load(options.target)
     config = dataclasses.replace(module.Config(), **options.set)
     params = jax.eval_shape(functools.partial(module.init, config), jax.random.key(0))
-    tokens = jax.eval_shape(lambda: nx.named(jnp.zeros((options.batch, config.pos), jnp.int32), ["batch", "pos"]))
+    tokens = jax.eval_shape(
+        lambda: nx.named(jnp.zeros((options.batch, config.pos), jnp.int32), ["batch", "pos"])
+    )
     body = functools.partial(function, config=config)
     count = sum(leaf.size for leaf in jax.tree.leaves(params))
     print(f"{count:,} parameters, {options.batch * config.pos:,} tokens a step\n")
@@ -88,7 +114,8 @@ def main() -> None:
     (options.out / "plan.txt").write_text(f"{plan}\n")
     plan.draw().savefig(options.out / "plan.png", dpi=120)
     print(
-        f"\n{plan.traces} traces in {time.perf_counter() - began:.0f} s; {options.out / 'plan.txt'}, {options.out / 'plan.png'}"
+        f"\n{plan.traces} traces in {time.perf_counter() - began:.0f} s;"
+        f" {options.out / 'plan.txt'}, {options.out / 'plan.png'}"
     )
 
 

@@ -1,9 +1,10 @@
 """A decoder-only language model over axis names: RMSNorm, rotary positions, grouped-query attention, SwiGLU or a mixture of
 experts.
 
-The model has no mesh and no axis number. An axis that is stored with one sharding and used with another has two names:
-parameters are stored over `embed_fsdp` and read as `embed`, and positions are named `pos_sp` between the layers. Without
-`axis_resources` this is only a renaming. In a pipeline, the layers have a named axis too, `layers`.
+The model has no mesh and no axis number. An axis that is stored with one sharding and used with
+another has two names: parameters are stored over `embed_fsdp` and read as `embed`, and positions
+are named `pos_sp` between the layers. Without `axis_resources` this is only a renaming. In a
+pipeline, the layers have a named axis too, `layers`.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ import namedax as nx
 class Config:
     """Sizes of the model.
 
-    With `experts` each layer has that many feed-forward networks, and every token chooses `top_k` of them. `capacity` is
-    the number of tokens of a sequence that an expert accepts; None accepts all that choose it. With `remat` a layer is
-    recomputed in the backward pass, and only its input is a residual. With `microbatches` the layers are a pipeline.
+    With `experts` each layer has that many feed-forward networks, and every token chooses `top_k`
+    of them. `capacity` is the number of tokens of a sequence that an expert accepts; None accepts
+    all that choose it. With `remat` a layer is recomputed in the backward pass, and only its input
+    is a residual. With `microbatches` the layers are a pipeline.
     """
 
     layers: int = 4
@@ -70,12 +72,16 @@ def init(config: Config, key: jax.Array) -> Params:
     def weight(names: str, fan_in: int, layers: int | None = None) -> nx.NamedArray:
         named = names.split()
         shape = {name: sizes[name] for name in named}
-        array = nx.random.normal(next(keys), () if layers is None else (layers,), named_shape=shape) / math.sqrt(fan_in)
+        array = nx.random.normal(
+            next(keys), () if layers is None else (layers,), named_shape=shape
+        ) / math.sqrt(fan_in)
         order = named if layers is None else [None, *named]
         return placed(nx.positional(array, order), order)  # storage order
 
     def ones(*names: str | None) -> nx.NamedArray:
-        return placed(jnp.ones([config.layers if name is None else sizes[name] for name in names]), names)
+        return placed(
+            jnp.ones([config.layers if name is None else sizes[name] for name in names]), names
+        )
 
     n, attended = config.layers, config.kv_heads * config.group * config.key
     expert = "expert " if config.experts else ""
@@ -103,7 +109,9 @@ def rotate(x: nx.NamedArray, position: Any, size: int) -> nx.NamedArray:
     """Rotary positions (Su et al., 2021): rotate pairs of features by an angle that grows with the position."""
     half = size // 2
     angle = position * nx.exp(-math.log(10_000.0) * nx.arange(half, axis="pair") / half)
-    a, b = (nx.slice(x, {"key": part}, out_axis="pair") for part in (slice(half), slice(half, None)))
+    a, b = (
+        nx.slice(x, {"key": part}, out_axis="pair") for part in (slice(half), slice(half, None))
+    )
     turned = [a * nx.cos(angle) - b * nx.sin(angle), a * nx.sin(angle) + b * nx.cos(angle)]
     return nx.concatenate(turned, "pair", out_axis="key")
 
@@ -130,9 +138,14 @@ def mixture(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedArray,
     """A mixture of experts, and the load-balancing loss of each sequence."""
     h = nx.rename(nx.nn.rms_norm(x, "embed", scale=p["norm2"]), {"pos_sp": "pos"})
     # Gather sharded weights here, not in every round of the mixture.
-    weights = {name: nx.rename(p[name], {"embed_fsdp": "embed"}) for name in ("router", "gate", "up", "down")}
+    weights = {
+        name: nx.rename(p[name], {"embed_fsdp": "embed"})
+        for name in ("router", "gate", "up", "down")
+    }
     routing = nx.nn.top_k_routing(nx.dot(h, weights["router"], "embed"), "route", config.top_k)
-    y = nx.nn.mixture_of_experts(expert, weights, h, routing, tokens="pos", capacity=config.capacity)
+    y = nx.nn.mixture_of_experts(
+        expert, weights, h, routing, tokens="pos", capacity=config.capacity
+    )
     return nx.rename(y, {"pos": "pos_sp"}), nx.nn.load_balancing_loss(routing, "pos")
 
 
@@ -142,7 +155,9 @@ def second_half(x: nx.NamedArray, p: Params, config: Config) -> tuple[nx.NamedAr
     return x + y, uneven
 
 
-def project(x: nx.NamedArray, p: Params, position: Any, config: Config) -> tuple[nx.NamedArray, ...]:
+def project(
+    x: nx.NamedArray, p: Params, position: Any, config: Config
+) -> tuple[nx.NamedArray, ...]:
     """Queries, keys and values."""
     h = nx.nn.rms_norm(x, "embed", scale=p["norm1"])
     query = nx.einsum(READ.format("kv_heads,group,key"), h, p["query"])
@@ -150,13 +165,17 @@ def project(x: nx.NamedArray, p: Params, position: Any, config: Config) -> tuple
     return rotate(query, position, config.key), rotate(key, position, config.key), value
 
 
-def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tuple[nx.NamedArray, Any]:
+def hidden_states(
+    params: Params, tokens: nx.NamedArray, config: Config
+) -> tuple[nx.NamedArray, Any]:
     """The output of the last layer for every token, and the load-balancing loss of every layer, if there are experts."""
     position = nx.arange(config.pos, axis="pos")
 
     def layer(x: nx.NamedArray, p: Params) -> tuple[nx.NamedArray, Any]:
         query, key, value = project(x, p, position, config)
-        attended = nx.nn.dot_product_attention(query, key, value, axis="pos", features="key", is_causal=True)
+        attended = nx.nn.dot_product_attention(
+            query, key, value, axis="pos", features="key", is_causal=True
+        )
         x = x + nx.einsum(WRITE.format("kv_heads,group,key"), attended, p["out"])
         return second_half(x, p, config)
 
@@ -164,18 +183,24 @@ def hidden_states(params: Params, tokens: nx.NamedArray, config: Config) -> tupl
     step = jax.checkpoint(layer) if config.remat else layer
     x = nx.rename(x, {"pos": "pos_sp"})
     if config.microbatches:
-        x, uneven = nx.pipeline(step, x, params["layers"], axis="layers", microbatches=config.microbatches, outputs=True)
+        x, uneven = nx.pipeline(
+            step, x, params["layers"], axis="layers", microbatches=config.microbatches, outputs=True
+        )
     else:
         x, uneven = nx.scan(step, x, params["layers"])
     return nx.nn.rms_norm(x, "embed", scale=params["norm"]), uneven
 
 
-def loss(params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: Config) -> jax.Array:
+def loss(
+    params: Params, tokens: nx.NamedArray, targets: nx.NamedArray, config: Config
+) -> jax.Array:
     """Mean cross-entropy, in nats per token, plus a fraction of the load-balancing loss, if there are experts."""
     x, uneven = hidden_states(params, tokens, config)
     logits = nx.einsum(READ.format("vocab"), x, params["unembed"])
     entropy = nx.mean(nx.nn.softmax_cross_entropy(logits, targets, "vocab"), ("batch", "pos"))
-    return entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (config.stack, "batch"))
+    return (
+        entropy if uneven is None else entropy + BALANCE * nx.mean(uneven, (config.stack, "batch"))
+    )
 
 
 # --- one token after the other ------------------------------------------------------------------------------------------
@@ -189,7 +214,9 @@ def empty_cache(config: Config, batch: int) -> tuple[nx.NamedArray, nx.NamedArra
     return cache, cache
 
 
-def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array, config: Config) -> tuple[nx.NamedArray, Any]:
+def decode(
+    params: Params, cache: Any, token: nx.NamedArray, position: jax.Array, config: Config
+) -> tuple[nx.NamedArray, Any]:
     """The logits of the next token, and the cache with this token."""
 
     def layer(x: nx.NamedArray, part: Any) -> Any:
@@ -197,11 +224,17 @@ def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array
         # A sequence of one token.
         query, key, value = (v["pos", 0] for v in project(x, p, position, config))
         keys, values = keys.at["past", position].set(key), values.at["past", position].set(value)
-        scores = nx.einsum("{batch,kv_heads,group,key},{batch,past,kv_heads,key}->{batch,kv_heads,group,past}", query, keys)
+        scores = nx.einsum(
+            "{batch,kv_heads,group,key},{batch,past,kv_heads,key}->{batch,kv_heads,group,past}",
+            query,
+            keys,
+        )
         seen = nx.arange(config.pos, axis="past") <= position
         weights = nx.nn.softmax(scores / math.sqrt(config.key), "past", where=seen)
         attended = nx.einsum(
-            "{batch,kv_heads,group,past},{batch,past,kv_heads,key}->{batch,kv_heads,group,key}", weights, values
+            "{batch,kv_heads,group,past},{batch,past,kv_heads,key}->{batch,kv_heads,group,key}",
+            weights,
+            values,
         )
         attended = nx.expand_dims(attended, 0)
         attended = nx.named(attended, ["pos"])
@@ -215,15 +248,23 @@ def decode(params: Params, cache: Any, token: nx.NamedArray, position: jax.Array
     return nx.einsum(READ.format("vocab"), x, params["unembed"])["pos", 0], cache
 
 
-def sample(params: Params, prompt: jax.Array, key: jax.Array, config: Config, temperature: float = 0.8) -> jax.Array:
+def sample(
+    params: Params, prompt: jax.Array, key: jax.Array, config: Config, temperature: float = 0.8
+) -> jax.Array:
     """Continue a prompt (`i32[length]`) up to `config.pos` tokens."""
 
     def step(carry: Any, position: jax.Array) -> Any:
         cache, token, key = carry
-        logits, cache = decode(params, cache, nx.named(token[None, None], ["batch", "pos"]), position, config)
+        logits, cache = decode(
+            params, cache, nx.named(token[None, None], ["batch", "pos"]), position, config
+        )
         key, now = jax.random.split(key)
-        drawn = jax.random.categorical(now, nx.positional(logits["batch", 0], ["vocab"]) / temperature)
-        following = jnp.where(position + 1 < len(prompt), prompt[jnp.minimum(position + 1, len(prompt) - 1)], drawn)
+        drawn = jax.random.categorical(
+            now, nx.positional(logits["batch", 0], ["vocab"]) / temperature
+        )
+        following = jnp.where(
+            position + 1 < len(prompt), prompt[jnp.minimum(position + 1, len(prompt) - 1)], drawn
+        )
         return (cache, following, key), following
 
     start = (empty_cache(config, 1), prompt[0], key)

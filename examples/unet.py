@@ -2,26 +2,34 @@
 
     python examples/unet.py
 
-A convolution along a sharded axis permutes the boundary rows (a halo) and needs no other communication. Batch normalization
-uses the mean and variance of the complete batch under every layout. The layout alone selects data parallelism, spatial
-parallelism, or both. Images of half the size have the axes `row_2` and `column_2`, because an axis name has one size.
+A convolution along a sharded axis permutes the boundary rows (a halo) and needs no other
+communication. Batch normalization uses the mean and variance of the complete batch under every
+layout. The layout alone selects data parallelism, spatial parallelism, or both. Images of half the
+size have the axes `row_2` and `column_2`, because an axis name has one size.
 """
 
 from __future__ import annotations
-
-from gallery import check, draw_curves, options, run_all, save, train  # isort: skip - sets the number of devices
 
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from gallery import (
+    check,
+    draw_curves,
+    options,
+    run_all,
+    save,
+    train,
+)  # isort: skip - sets the number of devices
 from matplotlib.figure import Figure
 
 import namedax as nx
 
 SIZE, BATCH, RATE, DECAY = 32, 16, 1.0, 0.9
-# The channels before and after each convolution; an axis name has one size, so each number of channels has a name.
+# The channels before and after each convolution; an axis name has one size, so each number of
+# channels has a name.
 CHANNELS = {"grey": 1, "few": 8, "many": 16, "both": 16}
 CONVOLUTIONS = {
     "in": ("grey", "few"),
@@ -37,7 +45,10 @@ ASSIGNMENTS: dict[str, tuple[dict[str, int], dict[str, Any]]] = {
     "batch": ({"x": 8}, {"batch": "x"}),
     "rows": ({"x": 4}, dict.fromkeys(ROWS, "x")),
     "batch + rows": ({"x": 4, "y": 2}, {"batch": "x", **dict.fromkeys(ROWS, "y")}),
-    "rows + columns": ({"x": 2, "y": 4}, {**dict.fromkeys(ROWS, "x"), **dict.fromkeys(COLUMNS, "y")}),
+    "rows + columns": (
+        {"x": 2, "y": 4},
+        {**dict.fromkeys(ROWS, "x"), **dict.fromkeys(COLUMNS, "y")},
+    ),
 }
 Params = dict[str, Any]
 
@@ -45,10 +56,18 @@ Params = dict[str, Any]
 def initial() -> tuple[Params, Params]:
     """Kernels of three by three pixels, the scale and offset of each normalization, and the running moments."""
     params, kept = {}, {}
-    for key, (name, (before, after)) in zip(jax.random.split(jax.random.key(0), 6), CONVOLUTIONS.items(), strict=False):
-        kernel = nx.random.normal(key, (3, 3), named_shape={before: CHANNELS[before], f"{after}_out": CHANNELS[after]})
+    for key, (name, (before, after)) in zip(
+        jax.random.split(jax.random.key(0), 6), CONVOLUTIONS.items(), strict=False
+    ):
+        kernel = nx.random.normal(
+            key, (3, 3), named_shape={before: CHANNELS[before], f"{after}_out": CHANNELS[after]}
+        )
         zeros = nx.zeros(named_shape={after: CHANNELS[after]})
-        params[name] = {"kernel": kernel * (2 / 9 / CHANNELS[before]) ** 0.5, "scale": zeros + 1, "bias": zeros}
+        params[name] = {
+            "kernel": kernel * (2 / 9 / CHANNELS[before]) ** 0.5,
+            "scale": zeros + 1,
+            "bias": zeros,
+        }
         kept[name] = nx.nn.Moments(zeros, zeros + 1)
     params["last"] = nx.ones(named_shape={"few": CHANNELS["few"]}) / CHANNELS["few"]
     return params, kept
@@ -63,11 +82,15 @@ def network(p: Params, x: Any, kept: Params | None = None) -> tuple[Any, Params]
         y = nx.conv(x, p[name]["kernel"], space, features_in=before, features_out=f"{after}_out")
         y = nx.rename(y, {f"{after}_out": after})
         given = {"mean": kept[name].mean, "var": kept[name].var} if kept else {}
-        y, moments[name] = nx.nn.batch_norm(y, ("batch", *space), scale=p[name]["scale"], bias=p[name]["bias"], **given)
+        y, moments[name] = nx.nn.batch_norm(
+            y, ("batch", *space), scale=p[name]["scale"], bias=p[name]["bias"], **given
+        )
         return nx.nn.relu(y)
 
     fine = block("in", x, FINE)
-    coarse = nx.nn.max_pool(fine, dict.fromkeys(FINE, 2), out_axis=dict(zip(FINE, COARSE, strict=True)))
+    coarse = nx.nn.max_pool(
+        fine, dict.fromkeys(FINE, 2), out_axis=dict(zip(FINE, COARSE, strict=True))
+    )
     for name in ("down", "middle", "up"):
         coarse = block(name, coarse, COARSE)
     for small, large in zip(COARSE, FINE, strict=True):
@@ -125,7 +148,13 @@ def main() -> None:
     draw_curves(left.subplots(), runs)
     for column, entry in zip(right_part.subplots(3, 3).T, range(3), strict=True):
         for ax, shown in zip(
-            column, (x["batch", entry]["grey", 0], nx.nn.sigmoid(logit)["batch", entry], disc["batch", entry]), strict=True
+            column,
+            (
+                x["batch", entry]["grey", 0],
+                nx.nn.sigmoid(logit)["batch", entry],
+                disc["batch", entry],
+            ),
+            strict=True,
         ):
             ax.imshow(nx.positional(shown, list(FINE)), cmap="Greys")
             ax.set(xticks=[], yticks=[])

@@ -1,10 +1,12 @@
 """namedax: named-axis arrays for JAX.
 
-Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which hardware each axis is sharded.
+Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which
+hardware each axis is sharded.
 
-The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its methods and `xmap` are imported with the
-package, other names on first access. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from
-JAX. Stubs beside the modules describe all names to editors and type checkers; `make stubs` writes them.
+The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its
+methods and `xmap` are imported with the package, other names on first access. The namespaces that
+mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from JAX. Stubs
+beside the modules describe all names to editors and type checkers; `make stubs` writes them.
 """
 
 import importlib as _importlib
@@ -23,7 +25,9 @@ from namedax.public_names import ALIASES as _ALIASES
 from namedax.public_names import homes as _homes
 from namedax.xmap.wrapper import xmap as xmap
 
-if _TYPE_CHECKING:  # for "go to definition" in editors; `make stubs` writes this module from the table
+if (
+    _TYPE_CHECKING
+):  # for "go to definition" in editors; `make stubs` writes this module from the table
     from namedax.definitions import *  # noqa: F403
 
 __version__ = "0.1.0"
@@ -34,7 +38,11 @@ __all__ = list(_HOMES)
 
 def _elsewhere(name: str) -> str:
     """Return what to write for a name that is not public: its path in a namespace, or the replacement for a word of another library."""
-    spaces = [] if name.startswith("_") else [f"{__name__}.{space}" for space in ("numpy", "lax", "nn", "random")]
+    spaces = (
+        []
+        if name.startswith("_")
+        else [f"{__name__}.{space}" for space in ("numpy", "lax", "nn", "random")]
+    )
     found = [space for space in spaces if hasattr(_importlib.import_module(space), name)]
     there = f"; there is {' and '.join(f'{space}.{name}' for space in found)}" if found else ""
     instead = _importlib.import_module("namedax.hints.migration").at_face(name)
@@ -44,7 +52,9 @@ def _elsewhere(name: str) -> str:
 def __getattr__(name: str) -> _Any:
     if name not in _HOMES:
         raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}", name=name, obj=_sys.modules[__name__]
+            f"module {__name__!r} has no attribute {name!r}{_elsewhere(name)}",
+            name=name,
+            obj=_sys.modules[__name__],
         )
     if _HOMES[name] == __name__:
         value = _importlib.import_module(f"{__name__}.{name}")
@@ -59,7 +69,10 @@ def __dir__() -> list[str]:
 
 _install()
 _install_explicit_axes()
-_install_hints(lambda: _importlib.import_module("namedax.hints.provider").hints_of(_sys.modules[__name__]))
+_install_hints(
+    lambda: _importlib.import_module("namedax.hints.provider").hints_of(_sys.modules[__name__])
+)
 
-# A compiled program, a profile and JAX's own messages say the line of the model, not that of the library.
+# A compiled program, a profile and JAX's own messages say the line of the model, not that of the
+# library.
 _source_info_util.register_exclusion(_os.path.dirname(__file__) + _os.sep)

@@ -1,11 +1,13 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """namedax: named-axis arrays for JAX.
 
-Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which hardware each axis is sharded.
+Write a model over axis names. Decide afterwards, in one dictionary (`axis_resources`), over which
+hardware each axis is sharded.
 
-The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its methods and `xmap` are imported with the
-package, other names on first access. The namespaces that mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from
-JAX. Stubs beside the modules describe all names to editors and type checkers; `make stubs` writes them.
+The table `namedax.public_names.NAMES` has every public name of this module. `NamedArray` with its
+methods and `xmap` are imported with the package, other names on first access. The namespaces that
+mirror JAX (`numpy`, `scipy`, `lax`, `nn`, `random`, `image`) take their names from JAX. Stubs
+beside the modules describe all names to editors and type checkers; `make stubs` writes them.
 """
 
 import builtins
@@ -267,15 +269,17 @@ def where(
     Args:
       condition: a boolean array, named or not.
       x: an array or a number.
-      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
-        batch axes.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the
+        positional axes, as in `jnp.where`; names are batch axes.
       size: how many indices the form with one argument returns; needed if the array has names.
       fill_value: what stands behind the last index found.
-      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the
+        positional axes.
       out_axis: the name of the axis of the indices then.
 
     Raises:
-      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
       ArgumentError: `size` or `fill_value` with `x` and `y`.
     """
 def logsumexp(
@@ -580,12 +584,12 @@ def named(array: Any, axes: Any) -> Any:
 
     Args:
       array: an array, or a pytree of arrays.
-      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional axes to names, a list with
-        one element per axis, or a list that ends with `...`.
+      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional
+        axes to names, a list with one element per axis, or a list that ends with `...`.
 
     Returns:
-      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array is the same on every
-      device, and each device keeps its block of a mapped axis.
+      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array
+      is the same on every device, and each device keeps its block of a mapped axis.
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
@@ -600,13 +604,14 @@ def positional(x: Any, axes: Any) -> Any:
 
     Args:
       x: a named array, or a pytree of them.
-      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count in the result.
+      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count
+        in the result.
 
     Returns:
       Plain `jax.Array`s.
 
-    Communication: in a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
-    all-gather).
+    Communication: in a mapped body a positional array is the same on every device, so a sharded
+    axis is gathered (one all-gather).
 
     Raises:
       NamedAxesLeftError: a name is not placed.
@@ -621,14 +626,15 @@ def untag(x: Any, axes: Any) -> Any:
 
     Args:
       x: a named array, or a pytree of them.
-      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings. Positions count
-        among the positional axes of the result.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of
+        mappings. Positions count among the positional axes of the result.
 
     Returns:
       Arrays with the remaining named axes in front.
 
-    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis is gathered (one
-    all-gather). The gradient is a reduce-scatter if the result was combined with values that vary over the same mesh axes.
+    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis
+    is gathered (one all-gather). The gradient is a reduce-scatter if the result was combined with
+    values that vary over the same mesh axes.
 
     Raises:
       AxisNotFoundError: an array lacks a name that the mapping places.
@@ -740,25 +746,27 @@ def repeat(
 ) -> Array:
     """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
-    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops. The array is repeated
-    along the axes that appear on the right only. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`, like the method
-    `x.repeat`.
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.
+    The array is repeated along the axes that appear on the right only. With a number, `repeat(x, 2,
+    "k")`, it is `nx.numpy.repeat`, like the method `x.repeat`.
 
     Args:
       x: an array, named or not.
-      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w 2)"`. Otherwise the number
-        of repetitions of each element: a number, or an integer array with one for each.
-      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional axes. Required if every
-        axis is named.
+      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w
+        2)"`. Otherwise the number of repetitions of each element: a number, or an integer array
+        with one for each.
+      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional
+        axes. Required if every axis is named.
       total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
       out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
-      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped function by default.
+      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped
+        function by default.
 
     Returns:
       The repeated array.
 
-    Communication: along a sharded new axis, none; every device makes its own block. For elements along an axis, see
-    `nx.numpy.repeat`.
+    Communication: along a sharded new axis, none; every device makes its own block. For elements
+    along an axis, see `nx.numpy.repeat`.
 
     Raises:
       RearrangeError: as in `rearrange`, or a new axis has no size.
@@ -1092,18 +1100,21 @@ def plan(
 def checked(fun: Any) -> Any:
     """Check the arguments and results of a function against its annotations, on every call.
 
-    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no additional operation. Within the call, a function of leaves (`jax.tree.map`) that gives a named axis another size is an
-    error. Within one call a size variable has one size, in arguments and results. Annotations without array types (`int`,
-    classes) are not checked. Decorate the function itself, under other decorators: `checked(jax.vmap(f))` would compare the
-    annotations of `f` with the arguments of `vmap`.
+    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
+    traced, and the traced program has no additional operation. Within the call, a function of
+    leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one call a size
+    variable has one size, in arguments and results. Annotations without array types (`int`,
+    classes) are not checked. Decorate the function itself, under other decorators:
+    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 
     Args:
       fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
 
     Returns:
-      A function with the same name, signature and docstring. It is `fun` itself if no annotation has an array type.
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation
+      has an array type.
 
     Raises, when called:
-      ArrayTypeError: an argument or a result has another type, or an annotation cannot be evaluated.
+      ArrayTypeError: an argument or a result has another type, or an annotation cannot be
+      evaluated.
     """

@@ -22,9 +22,21 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import check_numbers
 from namedax.core.region import Region, ambient
-from namedax.errors import AxisMappingError, AxisResourceError, AxisSizeError, MeshError, did_you_mean, show_names
+from namedax.errors import (
+    AxisMappingError,
+    AxisResourceError,
+    AxisSizeError,
+    MeshError,
+    did_you_mean,
+    show_names,
+)
 from namedax.ops.shape.conversion import attach_names, map_with_mappings
-from namedax.resources.assignment import Assignment, check_mesh_axes, parse_resources, partition_spec
+from namedax.resources.assignment import (
+    Assignment,
+    check_mesh_axes,
+    parse_resources,
+    partition_spec,
+)
 from namedax.resources.mesh import mesh_with_devices
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 from namedax.resources.serial import on_devices, with_loops
@@ -36,14 +48,19 @@ def __dir__() -> list[str]:
     return __all__
 
 
-def placement(axis_resources: Mapping[Hashable, Any], mesh: Any, op: str) -> tuple[Assignment, Mesh]:
+def placement(
+    axis_resources: Mapping[Hashable, Any], mesh: Any, op: str
+) -> tuple[Assignment, Mesh]:
     """Return parsed `axis_resources` and a mesh with devices, to shard arrays outside of mapped functions."""
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
-            f"{op}: this function cannot be called inside a mapped function. Call it before the mapped function."
+            f"{op}: this function cannot be called inside a mapped function. Call it before the"
+            " mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))  # loops do not affect the sharding
+    assignment = on_devices(
+        with_loops(parse_resources(axis_resources, op))
+    )  # loops do not affect the sharding
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found
@@ -68,7 +85,9 @@ def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], boo
 
 
 @checks_signature
-def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> np.ndarray:
+def process_entries(
+    name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None
+) -> np.ndarray:
     """Return the indices along an axis that this process must pass to `from_process_local`.
 
     The result is all indices if the axis is not sharded, or if each process has all devices along its mesh axes. Processes that hold the
@@ -99,7 +118,11 @@ def process_entries(name: Hashable, size: int, axis_resources: Mapping[Hashable,
         return np.arange(size)
     Region({}, assignment, mesh, "manual", None).block_size(name, size, "process_entries")
     blocks, _ = _own_blocks(mesh, axes)
-    entries: np.ndarray = np.arange(size).reshape(math.prod(mesh.shape[axis] for axis in axes), -1)[list(blocks)].ravel()
+    entries: np.ndarray = (
+        np.arange(size)
+        .reshape(math.prod(mesh.shape[axis] for axis in axes), -1)[list(blocks)]
+        .ravel()
+    )
     return entries
 
 
@@ -159,8 +182,8 @@ def from_process_local(
         block, dims = attach_names(leaf, mapping, op, what)
         if isinstance(block, jax.Array) and not block.is_fully_addressable:
             raise AxisMappingError(
-                f"{op}: {what}, is a multi-process array already. Pass the local data of this process; to reshard a global array, use "
-                "nx.shard."
+                f"{op}: {what}, is a multi-process array already. Pass the local data of this"
+                " process; to reshard a global array, use nx.shard."
             )
         region.check_placement(op, (dim for dim in dims if dim is not None))
         seen.update(dim for dim in dims if dim is not None)
@@ -168,21 +191,32 @@ def from_process_local(
             n if dim is None else _global_size(dim, n, wanted.get(dim), region, what)
             for dim, n in zip(dims, np.shape(block), strict=True)
         )
-        types[jax.tree_util.keystr(path)] = (str(np.dtype(block.dtype)) if hasattr(block, "dtype") else "", shape, dims)
+        types[jax.tree_util.keystr(path)] = (
+            str(np.dtype(block.dtype)) if hasattr(block, "dtype") else "",
+            shape,
+            dims,
+        )
         sharding = NamedSharding(mesh, partition_spec(dims, assignment))
         # In a single process JAX accepts only the shape of the data.
-        whole = jax.make_array_from_process_local_data(sharding, block, None if jax.process_count() == 1 else shape)
+        whole = jax.make_array_from_process_local_data(
+            sharding, block, None if jax.process_count() == 1 else shape
+        )
         return make(whole, dims) if any(dim is not None for dim in dims) else whole
 
     result = map_with_mappings(one, data, axes, op)
     if spans_processes(mesh):
-        call = {"global arrays": stable_text(types), "axis_resources": stable_text(assignment), "mesh": mesh_text(mesh)}
+        call = {
+            "global arrays": stable_text(types),
+            "axis_resources": stable_text(assignment),
+            "mesh": mesh_text(mesh),
+        }
         compare(op, call, mesh, AxisSizeError, once=True)
     for name in wanted:
         if name not in seen:
             raise AxisMappingError(
-                f"{op}: global_sizes gives {name!r} the size {wanted[name]}, but no array has that axis; the axes are "
-                f"{show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)}"
+                f"{op}: global_sizes gives {name!r} the size {wanted[name]}, but no array has that"
+                " axis; the axes are"
+                f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)}"
             )
     return result
 
@@ -196,23 +230,28 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
     if wanted is None:
         if not uniform:
             raise MeshError(
-                f"{op}: axis {name!r} of {what}, is sharded over mesh axes {axes}, and some processes share only a part of its {count} "
-                "blocks; the local size does not determine the global size. Pass its size in global_sizes, and the full axis as data."
+                f"{op}: axis {name!r} of {what}, is sharded over mesh axes {axes}, and some"
+                f" processes share only a part of its {count} blocks; the local size does not"
+                " determine the global size. Pass its size in global_sizes, and the full axis as"
+                " data."
             )
         if part % len(own):
             raise AxisSizeError(
-                f"{op}: axis {name!r} of {what}, has local size {part} on this process, which holds {len(own)} of its {count} blocks "
-                f"over mesh axes {axes}; the local size must be a multiple of {len(own)}. See nx.process_entries."
+                f"{op}: axis {name!r} of {what}, has local size {part} on this process, which holds"
+                f" {len(own)} of its {count} blocks over mesh axes {axes}; the local size must be a"
+                f" multiple of {len(own)}. See nx.process_entries."
             )
         return part // len(own) * count
     block = region.block_size(name, wanted, op)
     if part != wanted and (not uniform or part != block * len(own)):
         share = "all"
         if axes and uniform:
-            share = f"{block * len(own)} ({len(own)} of {count} blocks over mesh axes {axes}), or all"
+            share = (
+                f"{block * len(own)} ({len(own)} of {count} blocks over mesh axes {axes}), or all"
+            )
         raise AxisSizeError(
-            f"{op}: axis {name!r} of {what}, has local size {part}; of the size {wanted} in global_sizes, this process must pass {share}. See "
-            "nx.process_entries."
+            f"{op}: axis {name!r} of {what}, has local size {part}; of the size {wanted} in"
+            f" global_sizes, this process must pass {share}. See nx.process_entries."
         )
     return wanted
 

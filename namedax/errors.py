@@ -1,8 +1,9 @@
 """Exception classes, and helpers for their messages.
 
-Every error of namedax derives from `NamedaxError` and from `ValueError`, `TypeError` or `AttributeError`, so code that catches the
-built-in classes keeps working. A message contains, in this order, the operation, the axes with their sizes, the violated rule, and the
-remedy. It ends with the code of its class. The meaning of a code never changes.
+Every error of namedax derives from `NamedaxError` and from `ValueError`, `TypeError` or
+`AttributeError`, so code that catches the built-in classes keeps working. A message contains, in
+this order, the operation, the axes with their sizes, the violated rule, and the remedy. It ends
+with the code of its class. The meaning of a code never changes.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class NamedaxError(Exception):
 
     Attributes:
       code: the code of the class on the page docs/errors.md. Every message ends with it.
-      explains: the error of Python or JAX that this error explains, if a wrong argument has caused it.
+      explains: the error of Python or JAX that this error explains, if a wrong argument has caused
+        it.
 
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
@@ -61,16 +63,24 @@ class NamedaxError(Exception):
     explains: Exception | None = None
 
     def __str__(self) -> str:
-        """Return the message with the code. After a message of several lines the code is on its own line, so that carets stay aligned."""
+        """Return the message with the code.
+
+        After a message of several lines the code is on its own line, so that carets stay aligned.
+        """
         message = super().__str__()
         if not (message and self.code):
             return message
-        return "\n".join([message, f"[{self.code}]"]) if "\n" in message else f"{message} [{self.code}]"
+        return (
+            "\n".join([message, f"[{self.code}]"])
+            if "\n" in message
+            else f"{message} [{self.code}]"
+        )
 
     def about(self, **attributes: Any) -> Self:
         """Set attributes and return the error, for use in a `raise` statement.
 
-        A local variable for the error would create a reference cycle with its frame, which only garbage collection removes.
+        A local variable for the error would create a reference cycle with its frame, which only
+        garbage collection removes.
         """
         vars(self).update(attributes)
         return self
@@ -227,7 +237,10 @@ class ArgumentTypeError(NamedaxError, TypeError):
 
 
 class UnsupportedArgumentError(ArgumentError, NotImplementedError):
-    """An argument of JAX's function that named arrays do not support. Also a `NotImplementedError`, as in JAX."""
+    """An argument of JAX's function that named arrays do not support.
+
+    Also a `NotImplementedError`, as in JAX.
+    """
 
     code = "NX020"
 
@@ -239,7 +252,10 @@ class ArrayTypeError(NamedaxError, TypeError):
 
 
 class ArrayAttributeError(NamedaxError, AttributeError):
-    """A missing or read-only attribute of a named array. Also an `AttributeError`, so that `hasattr` returns False."""
+    """A missing or read-only attribute of a named array.
+
+    Also an `AttributeError`, so that `hasattr` returns False.
+    """
 
     code = "NX022"
 
@@ -285,7 +301,9 @@ def format_value(value: Any) -> str:
         text = "..." if value is ... else repr(value)
     except Exception:  # the `repr` of a user's object may fail; the message about it must not
         return f"a value of type {kind.__name__}"
-    return text if len(text) <= _MOST_TEXT and "\n" not in text else f"a value of type {kind.__name__}"
+    return (
+        text if len(text) <= _MOST_TEXT and "\n" not in text else f"a value of type {kind.__name__}"
+    )
 
 
 def shape_of(value: Any) -> tuple[Any, ...] | None:
@@ -321,14 +339,17 @@ def _no_hint(*about: Any) -> str:
 class Hints(NamedTuple):
     """Functions that return hints about public functions, for messages.
 
-    The package `namedax.hints` defines them. Modules that raise errors cannot import it, so namedax installs its functions here on import. A
-    function without a hint returns an empty string or `None`. Without installed hints, there is no hint.
+    The package `namedax.hints` defines them. Modules that raise errors cannot import it, so namedax
+    installs its functions here on import. A function without a hint returns an empty string or
+    `None`. Without installed hints, there is no hint.
 
     Attributes:
       usage: a sentence with a typical call of the public function `op`.
-      attribute: code that replaces an attribute `word` of other libraries' arrays, for an array with the given axis names.
+      attribute: code that replaces an attribute `word` of other libraries' arrays, for an array
+        with the given axis names.
       namesake: the public function with the same name as a function of JAX or NumPy.
-      numpy_function: the start of a sentence with a replacement for a NumPy function, given its name, its module and the axis names.
+      numpy_function: the start of a sentence with a replacement for a NumPy function, given its
+        name, its module and the axis names.
     """
 
     usage: Callable[[str], str] = _no_hint
@@ -341,7 +362,10 @@ _load_hints: list[Callable[[], Hints]] = [Hints]
 
 
 def install_hints(load: Callable[[], Hints]) -> None:
-    """Install `load`, a function that returns the hints. The first message with a hint calls it, and not the import of the package."""
+    """Install `load`, a function that returns the hints.
+
+    The first message with a hint calls it, and not the import of the package.
+    """
     _load_hints[:] = [functools.cache(load)]
 
 
@@ -371,18 +395,23 @@ def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
       ArgumentTypeError: `value` is a string, or a list or tuple of strings.
     """
     if isinstance(value, str) or (
-        isinstance(value, (list, tuple)) and value and all(isinstance(entry, str) for entry in value)
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(entry, str) for entry in value)
     ):
         raise ArgumentTypeError(f"{op}: expected {wanted}, got {format_value(value)}.{usage(op)}")
 
 
 def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
-    """Convert an argument to a Python integer. It must be static, which means known when the function is traced.
+    """Convert an argument to a Python integer.
+
+    It must be static, which means known when the function is traced.
 
     Args:
       op: the operation, as the user calls it.
       what: the argument, as the user writes it.
-      value: an integer of Python or NumPy, or an integer array without axes. Booleans and floats are rejected.
+      value: an integer of Python or NumPy, or an integer array without axes. Booleans and floats
+        are rejected.
       least: the minimum value. Default: none.
 
     Raises:
@@ -400,7 +429,8 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
         number = operator.index(value)
     except TypeError:
         raise ArgumentTypeError(
-            f"{op}: {what} {wanted} {format_value(value)}.{usage(op) if isinstance(value, str) else ''}"
+            f"{op}: {what} {wanted}"
+            f" {format_value(value)}.{usage(op) if isinstance(value, str) else ''}"
         ) from None
     if least is not None and number < least:
         raise ArgumentError(f"{op}: {what} {wanted} {format_value(value)}.")
@@ -420,7 +450,8 @@ def check_options(op: str, **options: Any) -> None:
             hash(value)
         except TypeError:
             raise ArgumentTypeError(
-                f"{op}: the option {what} must be static, got {format_value(value)}. Pass a Python value instead of an array or a list."
+                f"{op}: the option {what} must be static, got {format_value(value)}. Pass a Python"
+                " value instead of an array or a list."
             ) from None
 
 
@@ -445,8 +476,9 @@ def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = 
     Args:
       name: the name that the user wrote.
       candidates: the valid names.
-      read_as: a template for code that renames the axis `{1}` to `{0}`. Default: none. An axis that is stored with one sharding and used
-        with another has two names, such as `embed_fsdp` and `embed`. The user may then mean the renamed axis.
+      read_as: a template for code that renames the axis `{1}` to `{0}`. Default: none. An axis that
+        is stored with one sharding and used with another has two names, such as `embed_fsdp` and
+        `embed`. The user may then mean the renamed axis.
 
     >>> did_you_mean("bacth", ["batch", "hidden"]), did_you_mean("pos", ["pos_sp"], "{{{0}:{1}}}")
     (" Did you mean 'batch'?", " Did you mean 'pos_sp', or that axis read as 'pos', {pos:pos_sp}?")
@@ -455,7 +487,9 @@ def did_you_mean(name: Hashable, candidates: Iterable[Hashable], read_as: str = 
     if close is None:
         return ""
     or_read = (
-        f", or that axis read as {name!r}, {read_as.format(name, close)}" if read_as and _have_one_stem(name, close) else ""
+        f", or that axis read as {name!r}, {read_as.format(name, close)}"
+        if read_as and _have_one_stem(name, close)
+        else ""
     )
     return f" Did you mean {close!r}{or_read}?"
 
@@ -497,11 +531,20 @@ def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> 
     if not candidates:
         return naming(argument, (0,) * rank, {name: None})
     axes = format_value([name, *[None] * (rank - 1)])
-    return f" Name its positional axes first, nx.named({argument}, {axes}), or those of an index array, nx.named(ids, {format_value([name])})."
+    return (
+        f" Name its positional axes first, nx.named({argument}, {axes}), or those of an index"
+        f" array, nx.named(ids, {format_value([name])})."
+    )
 
 
 def raise_not_found(
-    op: str, name: Hashable, type_text: str, candidates: Iterable[Hashable], extra: str = "", *, read_as: str | None = None
+    op: str,
+    name: Hashable,
+    type_text: str,
+    candidates: Iterable[Hashable],
+    extra: str = "",
+    *,
+    read_as: str | None = None,
 ) -> NoReturn:
     """Raise the error for an axis name that an array does not have.
 
@@ -520,7 +563,10 @@ def raise_not_found(
     if read_as is None:
         read_as = "" if op.split(",")[0] in _NOT_READING else "nx.rename(x, {{{1!r}: {0!r}}})"
     has = f"its named axes are {show_names(candidates)}" if candidates else "it has no named axis"
-    meant = did_you_mean(name, candidates, read_as) or ("" if "nx.named(" in extra else _to_name(name, type_text, candidates))
+    meant = did_you_mean(name, candidates, read_as) or (
+        "" if "nx.named(" in extra else _to_name(name, type_text, candidates)
+    )
     raise AxisNotFoundError(
-        f"{op}: no axis {format_value(name)} in {type_text}; {has}.{meant}{' ' + extra if extra else ''}"
+        f"{op}: no axis {format_value(name)} in {type_text};"
+        f" {has}.{meant}{' ' + extra if extra else ''}"
     ).about(axis=name)

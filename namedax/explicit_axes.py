@@ -1,20 +1,23 @@
 """Operations on arrays that are sharded over Explicit mesh axes: where JAX has no rule for one, it runs as a mapped function.
 
-`axis_resources` of that function are read from the types of the operands: each name keeps the mesh axes over which it is sharded. So sorts,
-gathers and contractions are those of mapped functions, which move blocks, and a result is cut as its names say. Three things are
-different outside:
+`axis_resources` of that function are read from the types of the operands: each name keeps the mesh
+axes over which it is sharded. So sorts, gathers and contractions are those of mapped functions,
+which move blocks, and a result is cut as its names say. Three things are different outside:
 
-- A name may change its size there (a slice, a padding), which it may not in a mapped function. Then each operand comes under names of its own,
-  and gets the names of the operation in the body. A name whose new size does not divide over its mesh axes is whole in the operation, and
-  in the result.
-- What needs values, since the shape of its result depends on them (a read at a mask), gathers its operands. So does what calls functions of the
-  user (a scan): these have been written for whole arrays, and may look at their data.
+- A name may change its size there (a slice, a padding), which it may not in a mapped function. Then
+  each operand comes under names of its own, and gets the names of the operation in the body. A name
+  whose new size does not divide over its mesh axes is whole in the operation, and in the result.
+- What needs values, since the shape of its result depends on them (a read at a mask), gathers its
+  operands. So does what calls functions of the user (a scan): these have been written for whole
+  arrays, and may look at their data.
 - Positional axes that are cut are gathered.
 
-In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map. Where JAX has no rule for an operation on
-them, each name gets one sharding in all operands, and the names that the operation goes over are gathered.
+In a body, results of inner mapped functions are sharded over Explicit axes that the body does not
+map. Where JAX has no rule for an operation on them, each name gets one sharding in all operands,
+and the names that the operation goes over are gathered.
 
-The program of an operation is kept for the types of its operands, so the next call compiles nothing.
+The program of an operation is kept for the types of its operands, so the next call compiles
+nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +41,14 @@ from namedax.core.explicit_fallback import Explicit
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, MeshError, PlacementConflictError, PositionalAxisError, UnevenAxisError, show_name
+from namedax.errors import (
+    AxisSizeError,
+    MeshError,
+    PlacementConflictError,
+    PositionalAxisError,
+    UnevenAxisError,
+    show_name,
+)
 from namedax.operands.kernels import type_key
 from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
 from namedax.ops.shape.rename import rename
@@ -106,11 +116,20 @@ def run_mapped(
     in_body = region is not None and region.mode == "manual"
     if not in_body and _is_elsewhere():
         return None
-    given = ([_flattenable(arg) for arg in args], {name: _flattenable(arg) for name, arg in kwargs.items()})
+    given = (
+        [_flattenable(arg) for arg in args],
+        {name: _flattenable(arg) for name, arg in kwargs.items()},
+    )
     leaves, tree = jax.tree.flatten(given, is_leaf=lambda node: is_named(node) or _is_called(node))
-    call = _Call(op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)])
+    call = _Call(
+        op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
+    )
     if not explicit_fallback.needs_fallback(rule, axes, call.operands):
-        return None if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED) else _in_mesh(function, args, kwargs, call)
+        return (
+            None
+            if in_body or rule in (Explicit.AS_JAX, Explicit.ALIGNED)
+            else _in_mesh(function, args, kwargs, call)
+        )
     if in_body:
         return (_in_body(call, rule, axes),)
     places_of_names, mesh = _read_off(call)
@@ -126,7 +145,9 @@ def run_mapped(
     return (result,)
 
 
-def _in_mesh(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call) -> tuple[Any] | None:
+def _in_mesh(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], call: _Call
+) -> tuple[Any] | None:
     """Run an operation as JAX has it; the constants that it creates are on the mesh of its operands."""
     mesh = _read_off(call)[1]
     if mesh is None:
@@ -143,13 +164,22 @@ def _is_elsewhere() -> bool:
 def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
     """Run an operation in a body on results of inner mapped functions, which are sharded over mesh axes that the body does not map.
 
-    Each name is sharded alike in all operands, and a name that JAX cannot handle sharded is replicated.
+    Each name is sharded alike in all operands, and a name that JAX cannot handle sharded is
+    replicated.
     """
     places: Assignment = {}
     taken: dict[str, Hashable] = {}
-    touched: Any = axes() if rule is Explicit.KEPT else () if rule in (Explicit.AS_JAX, Explicit.ALIGNED) else None
+    touched: Any = (
+        axes()
+        if rule is Explicit.KEPT
+        else ()
+        if rule in (Explicit.AS_JAX, Explicit.ALIGNED)
+        else None
+    )
     for x in call.operands if touched is not None and touched is not ... else ():
-        for name, mesh_axes in explicit_fallback.sharding_by_name(x) if isinstance(x, NamedArray) else ():
+        for name, mesh_axes in (
+            explicit_fallback.sharding_by_name(x) if isinstance(x, NamedArray) else ()
+        ):
             is_free = all(taken.setdefault(axis, name) == name for axis in mesh_axes)
             if name is not None and name not in touched and is_free:
                 places.setdefault(name, mesh_axes)
@@ -157,13 +187,20 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
     def aligned(x: Any) -> Any:
         if not isinstance(x, NamedArray):
             return replicated(x) if is_tracked(x) else x
-        return make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims) if is_tracked(x._data) else x
+        return (
+            make_in_region(jax.reshard(x._data, partition_spec(x._dims, places)), x._dims)
+            if is_tracked(x._data)
+            else x
+        )
 
     return call.of([aligned(x) for x in call.operands])
 
 
 class _ByAxis(dict[Hashable, Any]):
-    """A dict by names and positions, whose order counts, and by which JAX could not sort them. It is flattened to its values, and becomes a dict."""
+    """A dict by names and positions, whose order counts, and by which JAX could not sort them.
+
+    It is flattened to its values, and becomes a dict.
+    """
 
 
 def _values(by_axis: Any) -> tuple[tuple[Any, ...], tuple[Hashable, ...]]:
@@ -182,7 +219,9 @@ def _flattenable(argument: Any) -> Any:
 
 
 def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, (NamedArray, jax.Array)) or (isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "OUS")
+    return isinstance(leaf, (NamedArray, jax.Array)) or (
+        isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "OUS"
+    )
 
 
 def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
@@ -200,18 +239,28 @@ def _read_off(call: _Call) -> tuple[list[tuple[Any, Assignment]], Any]:
         if not isinstance(operand, NamedArray) or not isinstance(operand._data, jax.Array):
             continue
         sharding = jax.typeof(operand._data).sharding
-        if not isinstance(sharding, NamedSharding) or AxisType.Explicit not in sharding.mesh.axis_types:
+        if (
+            not isinstance(sharding, NamedSharding)
+            or AxisType.Explicit not in sharding.mesh.axis_types
+        ):
             continue
         abstract = abstract or sharding.mesh
         if sharding.mesh != abstract:
             raise MeshError(
-                f"{call.op}: {type_text(operand)} is on the mesh {dict(sharding.mesh.shape)}, and another operand on the mesh "
-                f"{dict(abstract.shape)}; an operation runs on one mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
+                f"{call.op}: {type_text(operand)} is on the mesh {dict(sharding.mesh.shape)}, and"
+                f" another operand on the mesh {dict(abstract.shape)}; an operation runs on one"
+                " mesh. Place both on one mesh: nx.shard(x, axis_resources, mesh)."
             )
         if not isinstance(mesh, Mesh):  # concrete arrays say which devices it has
-            lies = sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
+            lies = (
+                sharding if isinstance(operand._data, jax.core.Tracer) else operand._data.sharding
+            )
             mesh = lies.mesh if isinstance(lies, NamedSharding) else sharding.mesh
-        places = {dim: axes for i, dim in enumerate(operand._dims) if dim is not None and (axes := entry_of(sharding.spec, i))}
+        places = {
+            dim: axes
+            for i, dim in enumerate(operand._dims)
+            if dim is not None and (axes := entry_of(sharding.spec, i))
+        }
         if places:
             found.append((operand, places))
     return found, mesh
@@ -229,9 +278,11 @@ def _resources(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]]) -
         for name, axes in places.items():
             if resources.setdefault(name, axes) != axes:
                 raise PlacementConflictError(
-                    f"{call.op}: axis {show_name(name)} is sharded over {_axes_text(resources[name])} in {type_text(owner[name])}, and over "
-                    f"{_axes_text(axes)} in {type_text(operand)}; in one operation a name has one sharding. Place one of the arrays as the "
-                    f"other one is first: nx.shard(x, {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
+                    f"{call.op}: axis {show_name(name)} is sharded over"
+                    f" {_axes_text(resources[name])} in {type_text(owner[name])}, and over"
+                    f" {_axes_text(axes)} in {type_text(operand)}; in one operation a name has one"
+                    " sharding. Place one of the arrays as the other one is first: nx.shard(x,"
+                    f" {{{show_name(name)}: {_entry_text(resources[name])}}}, mesh)."
                 ).about(axes=(name,))
             owner.setdefault(name, operand)
     return resources
@@ -265,10 +316,15 @@ def _keep(key: Hashable, program: _Program) -> None:
 def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Any) -> Hashable:
     """Return the key of a program; `None` if a later call may differ."""
     operands = set(call.places)
-    known = [_identity(call.function), *(_identity(value) for i, value in enumerate(call.leaves) if i not in operands)]
+    known = [
+        _identity(call.function),
+        *(_identity(value) for i, value in enumerate(call.leaves) if i not in operands),
+    ]
     if None in known:
         return None
-    types = [(dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)) for x in call.operands]
+    types = [
+        (dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)) for x in call.operands
+    ]
     cut = [tuple(places.items()) for _, places in places_of_names]
     key = (tuple(known), tuple(types), tuple(cut), call.tree, tuple(call.places), mesh)
     try:
@@ -286,12 +342,16 @@ def _identity(value: Any) -> Any:
         return _identity(value.lifted)
     if isinstance(value, (Lifted, functools.partial)):
         parts = (
-            (value.__wrapped__, value._op) if isinstance(value, Lifted) else (value.func, value.args, *value.keywords.items())
+            (value.__wrapped__, value._op)
+            if isinstance(value, Lifted)
+            else (value.func, value.args, *value.keywords.items())
         )
         inner = [_identity(part) for part in parts]
         return None if None in inner else (type(value), *inner)
     if (
-        _is_called(value) and not hasattr(value, "_operation") and "<" in getattr(value, "__qualname__", "<")
+        _is_called(value)
+        and not hasattr(value, "_operation")
+        and "<" in getattr(value, "__qualname__", "<")
     ):  # <locals>, <lambda>
         return None
     if _is_called(value) and _is_of_user(value):
@@ -305,14 +365,20 @@ def _is_called(value: Any) -> bool:
 
 
 def _is_of_user(function: Any) -> bool:
-    """Return True if a function is not from JAX, NumPy or this package. Only functions have a module; other objects may hold any."""
+    """Return True if a function is not from JAX, NumPy or this package.
+
+    Only functions have a module; other objects may hold any.
+    """
     if isinstance(function, (Lifted, np.ufunc)) or belongs_to_jax(function):
         return False
     if not isinstance(function, (FunctionType, BuiltinFunctionType)):
         return True
     # A wrapper has the module of what it wraps.
     modules = (function.__module__, getattr(function, "__globals__", {}).get("__name__"))
-    return any((module or "numpy").partition(".")[0] not in ("jax", "jaxlib", "numpy", "namedax") for module in modules)
+    return any(
+        (module or "numpy").partition(".")[0] not in ("jax", "jaxlib", "numpy", "namedax")
+        for module in modules
+    )
 
 
 # --- the ways -----------------------------------------------------------------------------------------------------------
@@ -352,7 +418,9 @@ def _needs_values(error: BaseException) -> bool:
     """Return True if an operation cannot be part of a program because it reads values."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _OF_VALUES) or (isinstance(cause, PositionalAxisError) and cause.depends_on_data):
+        if isinstance(cause, _OF_VALUES) or (
+            isinstance(cause, PositionalAxisError) and cause.depends_on_data
+        ):
             return True
         cause = cause.__cause__
     return False
@@ -366,13 +434,15 @@ def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementCon
     if error.operation is not None and not error.operation.startswith("xmap"):
         op = error.operation
     return PlacementConflictError(
-        f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis "
-        f"{error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere first, such as "
-        f"nx.shard(x, {{{one}: None}}, mesh), which gathers it."
+        f"{op}: axes {one} and {other} would be in one value, but both are sharded over mesh axis"
+        f" {error.mesh_axis!r}, which can hold only one of them. Place one of the arrays elsewhere"
+        f" first, such as nx.shard(x, {{{one}: None}}, mesh), which gathers it."
     ).about(axes=error.axes, mesh_axis=error.mesh_axis, operation=op)
 
 
-def _mapped(call: _Call, resources: Assignment, mesh: Any, body: Callable[..., Any] | None = None) -> _Program:
+def _mapped(
+    call: _Call, resources: Assignment, mesh: Any, body: Callable[..., Any] | None = None
+) -> _Program:
     """The operation as a mapped function."""
 
     def operation(operands: list[Any]) -> Any:
@@ -381,13 +451,15 @@ def _mapped(call: _Call, resources: Assignment, mesh: Any, body: Callable[..., A
     body = operation if body is None else body
     body.__name__ = body.__qualname__ = call.op
     mapped = xmap(body, axis_resources=resources, mesh=mesh)
-    # Under a trace nothing can be moved from other devices, and nobody knows which devices there are.
+    # Under a trace nothing can be moved from other devices, and nobody knows which devices there
+    # are.
     run = mapped if isinstance(mesh, Mesh) else mapped._compiled_form()
 
     def program(operands: list[Any]) -> Any:
         return run(operands)
 
-    program.mapped = mapped  # type: ignore[attr-defined]  # compiled programs live as long as this does
+    # compiled programs live as long as this does
+    program.mapped = mapped  # type: ignore[attr-defined]
     return program
 
 
@@ -404,11 +476,15 @@ class _Own(Record):
         return str(self.name)
 
 
-def _with_own_names(call: _Call, operands: list[Any], resources: Assignment, mesh: Any) -> tuple[_Program, Any]:
+def _with_own_names(
+    call: _Call, operands: list[Any], resources: Assignment, mesh: Any
+) -> tuple[_Program, Any]:
     """The same where a name has several sizes: the operands come under names of their own."""
 
     def operation(own: list[Any]) -> Any:
-        names: list[dict[Hashable, Hashable]] = [{dim: dim.name for dim in dims_of(x) if isinstance(dim, _Own)} for x in own]
+        names: list[dict[Hashable, Hashable]] = [
+            {dim: dim.name for dim in dims_of(x) if isinstance(dim, _Own)} for x in own
+        ]
         return call.of([rename(x, new) if new else x for x, new in zip(own, names, strict=True)])
 
     def arriving(operands: Sequence[Any]) -> list[Any]:
@@ -426,7 +502,9 @@ def _with_own_names(call: _Call, operands: list[Any], resources: Assignment, mes
                 raise
             del kept[error.axis]
         except AxisSizeError:
-            jax.eval_shape(call.of, [_unplaced(x) for x in operands])  # which raises the same in words of whole arrays
+            jax.eval_shape(
+                call.of, [_unplaced(x) for x in operands]
+            )  # which raises the same in words of whole arrays
             raise
         except PlacementConflictError as error:
             raise _in_words_of_outside(error, call.op) from None
@@ -446,12 +524,17 @@ def _then(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Progr
 def _under_own_names(operand: Any, index: int) -> Any:
     if not isinstance(operand, NamedArray):
         return operand
-    return make(operand._data, tuple(None if dim is None else _Own(dim, index) for dim in operand._dims))
+    return make(
+        operand._data, tuple(None if dim is None else _Own(dim, index) for dim in operand._dims)
+    )
 
 
 def _gathered(call: _Call, resources: Assignment, mesh: Any, operands: list[Any]) -> Any:
     """The operation on whole operands; its result is cut where its names and sizes allow it."""
-    whole = [make(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x) for x in operands]
+    whole = [
+        make(replicated(x._data), x._dims) if isinstance(x, NamedArray) else replicated(x)
+        for x in operands
+    ]
 
     def cut(leaf: Any) -> Any:
         if not isinstance(leaf, NamedArray):
@@ -468,7 +551,11 @@ def _set(mesh: Any) -> Any:
     if not jax.sharding.get_abstract_mesh().empty:
         return contextlib.nullcontext()
     try:
-        return jax.set_mesh(mesh) if isinstance(mesh, Mesh) and jax.sharding.get_mesh().empty else _abstract(mesh)
+        return (
+            jax.set_mesh(mesh)
+            if isinstance(mesh, Mesh) and jax.sharding.get_mesh().empty
+            else _abstract(mesh)
+        )
     except ValueError:  # "can only be used outside of jax.jit"
         return _abstract(mesh)
 
@@ -480,4 +567,7 @@ def _abstract(mesh: Any) -> Any:
 def _fitting(dims: Dims, shape: tuple[int, ...], resources: Assignment, mesh: Any) -> Any:
     """The partition spec of an array, without the names that do not divide."""
     blocks = [math.prod(mesh.shape[axis] for axis in resources.get(dim, ())) for dim in dims]
-    return partition_spec([dim if n % k == 0 else None for dim, n, k in zip(dims, shape, blocks, strict=True)], resources)
+    return partition_spec(
+        [dim if n % k == 0 else None for dim, n, k in zip(dims, shape, blocks, strict=True)],
+        resources,
+    )

@@ -1,14 +1,15 @@
 """The collectives in the HLO text of a compiled program, with their bytes.
 
-XLA merges, splits and removes collectives, and makes them asynchronous. Only the compiled program shows the actual communication, so
-this module reads its text:
+XLA merges, splits and removes collectives, and makes them asynchronous. Only the compiled program
+shows the actual communication, so this module reads its text:
 
     collectives(jax.jit(f).lower(*args).compile())   # every collective, in the order of the text
     summary(jax.jit(f).lower(*args).compile())       # the number and bytes of each kind
 
-**Bytes are the payload of one device.** For an all-reduce, reduce-scatter, all-to-all or permute, `Collective.bytes` is the size of one
-device's operands. For an all-gather it is the size of the result. It is always the larger side, so an all-gather and its transpose, a
-reduce-scatter, have the same bytes. `Collective.wire_bytes` is the minimum that one device sends, on a ring of n devices:
+**Bytes are the payload of one device.** For an all-reduce, reduce-scatter, all-to-all or permute,
+`Collective.bytes` is the size of one device's operands. For an all-gather it is the size of the
+result. It is always the larger side, so an all-gather and its transpose, a reduce-scatter, have the
+same bytes. `Collective.wire_bytes` is the minimum that one device sends, on a ring of n devices:
 
     all-reduce            2 (n - 1) / n * bytes    a reduce-scatter, then an all-gather
     all-gather              (n - 1) / n * bytes
@@ -18,15 +19,17 @@ reduce-scatter, have the same bytes. `Collective.wire_bytes` is the minimum that
     collective-permute                    bytes
     collective-broadcast                  bytes
 
-**Origin.** JAX passes the source line of each operation to XLA, and namedax passes the operation and its axis names. Both are in the text as
-far as XLA keeps them: `Collective.operation`, `names` and `source`.
+**Origin.** JAX passes the source line of each operation to XLA, and namedax passes the operation
+and its axis names. Both are in the text as far as XLA keeps them: `Collective.operation`, `names`
+and `source`.
 
-**Asynchronous collectives** are instructions of XLA (`all-reduce-start`, `async-start`), or custom calls that JAX emits for
-`jax.lax.psum_scatter_start` and similar functions (`custom_call_target="reduce-scatter-start"`). Each counts once, together with its end.
-Other custom calls are opaque: communication within a kernel, such as a remote copy in Pallas, is not counted.
+**Asynchronous collectives** are instructions of XLA (`all-reduce-start`, `async-start`), or custom
+calls that JAX emits for `jax.lax.psum_scatter_start` and similar functions
+(`custom_call_target="reduce-scatter-start"`). Each counts once, together with its end. Other custom
+calls are opaque: communication within a kernel, such as a remote copy in Pallas, is not counted.
 
-A backend may widen the data: XLA's CPU backend reduces and exchanges bfloat16 as float32. All bytes are of the compiled program, not of the
-source.
+A backend may widen the data: XLA's CPU backend reduces and exchanges bfloat16 as float32. All bytes
+are of the compiled program, not of the source.
 """
 
 from __future__ import annotations
@@ -70,18 +73,25 @@ class Collective:
 
     Attributes:
       kind: one of `KINDS`.
-      bytes: the payload of one device: the size of its operands, or of its result for an all-gather.
+      bytes: the payload of one device: the size of its operands, or of its result for an
+        all-gather.
       group_size: the number of devices in a group.
-      count_of_operands: the number of operands. It is more than one if several arrays share one collective, as in a combined all-reduce.
-        An all-to-all may have one operand for each device of the group. Default: 1.
-      dtype: the dtype by XLA's name, such as `"f32"` or `"pred"`; different ones are joined, as in `"f32+s32"`. Default: `"f32"`.
-      in_loop: True if it is in the body of a loop, and so runs once per step. `bytes` is the payload of one step. Default: False.
-      operation: the operation on named axes that it belongs to, such as `"nx.einsum"`; empty if unknown. For psums that XLA combines into
-        one all-reduce, the operation of one of them. Default: empty.
-      names: the axis names of the operation, as text; `"new:old"` for an axis that it renames. Default: none.
-      source: the line of the user's file, such as `"model.py:12"`; in a notebook `"cell:3"` (`"cell A:3"` if several cells communicate).
-        Default: empty, for an unknown line.
-      trips: the number of executions by the surrounding loops. A loop with an unknown number of steps counts as one step. Default: 1.
+      count_of_operands: the number of operands. It is more than one if several arrays share one
+        collective, as in a combined all-reduce. An all-to-all may have one operand for each device
+        of the group. Default: 1.
+      dtype: the dtype by XLA's name, such as `"f32"` or `"pred"`; different ones are joined, as in
+        `"f32+s32"`. Default: `"f32"`.
+      in_loop: True if it is in the body of a loop, and so runs once per step. `bytes` is the
+        payload of one step. Default: False.
+      operation: the operation on named axes that it belongs to, such as `"nx.einsum"`; empty if
+        unknown. For psums that XLA combines into one all-reduce, the operation of one of them.
+        Default: empty.
+      names: the axis names of the operation, as text; `"new:old"` for an axis that it renames.
+        Default: none.
+      source: the line of the user's file, such as `"model.py:12"`; in a notebook `"cell:3"` (`"cell
+        A:3"` if several cells communicate). Default: empty, for an unknown line.
+      trips: the number of executions by the surrounding loops. A loop with an unknown number of
+        steps counts as one step. Default: 1.
 
     >>> Collective("all-reduce", bytes=4096, group_size=8).wire_bytes
     7168
@@ -115,8 +125,9 @@ class Collective:
 class Summary(dict[str, tuple[int, int]]):
     """The number and bytes of the collectives of a program, by kind: `{kind: (count, bytes)}`.
 
-    A collective in a loop sends its bytes again in every step. Such collectives have a separate key, such as `"all-reduce in a loop"`, with
-    the bytes of one step. Compare a summary with a plain dict, and print it with `str`.
+    A collective in a loop sends its bytes again in every step. Such collectives have a separate
+    key, such as `"all-reduce in a loop"`, with the bytes of one step. Compare a summary with a
+    plain dict, and print it with `str`.
 
     Args:
       of: the collectives.
@@ -133,12 +144,14 @@ class Summary(dict[str, tuple[int, int]]):
             of = list(of)
         except TypeError:
             raise ArgumentTypeError(
-                f"Summary: {format_value(of)} is not a list of collectives. Write nx.hlo.summary(compiled)."
+                f"Summary: {format_value(of)} is not a list of collectives. Write"
+                " nx.hlo.summary(compiled)."
             ) from None
         for c in of:
             if not isinstance(c, Collective):
                 raise ArgumentTypeError(
-                    f"Summary: {format_value(c)} is not an nx.hlo.Collective. Write nx.hlo.summary(compiled)."
+                    f"Summary: {format_value(c)} is not an nx.hlo.Collective. Write"
+                    " nx.hlo.summary(compiled)."
                 )
         for c in sorted(of, key=lambda c: (KINDS.index(c.kind), c.in_loop)):
             key = f"{c.kind} in a loop" if c.in_loop else c.kind
@@ -179,8 +192,9 @@ def summary(compiled: jax.stages.Compiled | str) -> Summary:
 def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     """List the collectives of a compiled program.
 
-    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`, also as custom calls) counts once. Several arrays in one
-    operation are one `Collective`. A collective within groups of one device does not communicate and is omitted.
+    An asynchronous collective (`all-reduce-start` with its `all-reduce-done`, also as custom calls)
+    counts once. Several arrays in one operation are one `Collective`. A collective within groups of
+    one device does not communicate and is omitted.
 
     Args:
       compiled: the result of `jax.jit(f).lower(...).compile()`, or its text.
@@ -211,11 +225,17 @@ def collectives(compiled: jax.stages.Compiled | str) -> tuple[Collective, ...]:
     sources = {i.line: _source(i.line, lines) for i in instructions if i.kind}
     cells = cell_names(path for path, _ in sources.values())
     looped, executions = _looped_computations(instructions), _executions(instructions)
-    # The short form of an asynchronous collective has a wrapped computation that contains the collective again.
+    # The short form of an asynchronous collective has a wrapped computation that contains the
+    # collective again.
     wrapped = {name for i in instructions if i.kind for key, name in i.calls if key == "calls"}
     return tuple(
         _collective(
-            i, types, i.computation in looped, executions.get(i.computation, 1), devices, _place_text(*sources[i.line], cells)
+            i,
+            types,
+            i.computation in looped,
+            executions.get(i.computation, 1),
+            devices,
+            _place_text(*sources[i.line], cells),
         )
         for i in instructions
         if i.kind and i.computation not in wrapped and _group_size(i, devices) > 1
@@ -231,8 +251,8 @@ def _text(compiled: jax.stages.Compiled | str) -> str:
         )
     if re.search(r"^\s*module\b.*\{", text, re.MULTILINE):
         raise ArgumentError(
-            "hlo.collectives: expected the HLO text of a compiled program, got the StableHLO of a lowered one. Compile "
-            "it first: jax.jit(f).lower(...).compile().as_text()."
+            "hlo.collectives: expected the HLO text of a compiled program, got the StableHLO of a"
+            " lowered one. Compile it first: jax.jit(f).lower(...).compile().as_text()."
         )
     return text
 
@@ -244,7 +264,8 @@ def _text(compiled: jax.stages.Compiled | str) -> str:
 #       [ROOT ]%name = type opcode(%operand, ...), attribute=value, ...
 #     }
 #
-# In older XLA an operand has its type before its name. Names are local to a computation. `re` compiles these patterns on first use.
+# In older XLA an operand has its type before its name. Names are local to a computation. `re`
+# compiles these patterns on first use.
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _COMMENT = r"/\*.*?\*/"
@@ -261,7 +282,11 @@ _STEPS = r'"known_trip_count":\{"n":"(\d+)"\}'
 
 
 class _Instruction(Record):
-    """One instruction. `kind` and `line` (its text) are empty unless it starts a collective. `steps` is the number of steps of a loop."""
+    """One instruction.
+
+    `kind` and `line` (its text) are empty unless it starts a collective. `steps` is the number of
+    steps of a loop.
+    """
 
     computation: str
     name: str
@@ -302,10 +327,14 @@ def _instructions(text: str) -> Iterator[_Instruction]:
                 operands=_split(rest[opcode.end() + 1 : closing - 1]) if kind in KINDS else (),
                 attributes=attributes,
                 calls=tuple(
-                    (key, called) for key, value in re.findall(_CALLS, attributes) for called in re.findall(r"[\w.\-]+", value)
+                    (key, called)
+                    for key, value in re.findall(_CALLS, attributes)
+                    for called in re.findall(r"[\w.\-]+", value)
                 ),
                 line=whole if kind in KINDS else "",
-                steps=int(match[1]) if kind == "while" and (match := re.search(_STEPS, whole)) else 1,
+                steps=(
+                    int(match[1]) if kind == "while" and (match := re.search(_STEPS, whole)) else 1
+                ),
             )
 
 
@@ -326,10 +355,15 @@ def _custom_groups(line: str) -> str:
     config, _ = json.JSONDecoder().raw_decode(text)
     config = json.loads(config) if isinstance(config, str) else config
     found = ""
-    for key, attribute in (("replica_groups", "replica_groups"), ("permutation", "source_target_pairs")):
+    for key, attribute in (
+        ("replica_groups", "replica_groups"),
+        ("permutation", "source_target_pairs"),
+    ):
         if key in config:
             # Shorter groups are padded with -1.
-            groups = (",".join(str(device) for device in group if device >= 0) for group in config[key])
+            groups = (
+                ",".join(str(device) for device in group if device >= 0) for group in config[key]
+            )
             found += f", {attribute}={{{','.join(f'{{{group}}}' for group in groups)}}}"
     return found
 
@@ -382,7 +416,9 @@ def _executions(instructions: list[_Instruction]) -> dict[str, int]:
 
     @functools.cache
     def count(name: str) -> int:
-        return sum(steps * count(caller) for caller, steps in callers[name]) if name in callers else 1
+        return (
+            sum(steps * count(caller) for caller, steps in callers[name]) if name in callers else 1
+        )
 
     return {name: count(name) for name in callers}
 
@@ -391,7 +427,12 @@ def _executions(instructions: list[_Instruction]) -> dict[str, int]:
 
 
 def _collective(
-    i: _Instruction, types: dict[tuple[str, str], str], in_loop: bool, trips: int, devices: int, source: str
+    i: _Instruction,
+    types: dict[tuple[str, str], str],
+    in_loop: bool,
+    trips: int,
+    devices: int,
+    source: str,
 ) -> Collective:
     operands = i.operands
     if i.kind == "ragged-all-to-all":
@@ -402,8 +443,8 @@ def _collective(
         type_ = before or types.get((i.computation, name.lstrip("%")))
         if type_ is None:
             raise ArgumentError(
-                f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined in its computation. Pass the "
-                "complete text of the compiled module."
+                f"hlo.collectives: the operand {operand!r} of {i.kind} {i.name!r} is not defined in"
+                " its computation. Pass the complete text of the compiled module."
             )
         operand_types.append(type_)
     arrays = [array for type_ in operand_types for array in re.findall(_ARRAY, type_)]
@@ -431,8 +472,9 @@ def _array_bytes(dtype: str, shape: str) -> int:
 
 
 # --- The origin of an instruction ------------------------------------------------------------------------
-# `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, with tables of stack frames before the first
-# computation. Older texts contain the file and the line: `source_file="/home/me/model.py" source_line=12`.
+# `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, with
+# tables of stack frames before the first computation. Older texts contain the file and the line:
+# `source_file="/home/me/model.py" source_line=12`.
 
 _Place = tuple[str, str]
 _NOWHERE: _Place = "", ""
@@ -447,7 +489,11 @@ def _operation(line: str) -> tuple[str, tuple[str, ...]]:
     """Return the operation on named axes that a line belongs to, and its axis names."""
     found = re.search(_OP_NAME, line)
     # The scope of the mapped function encloses all others, and does not identify the operation.
-    scopes = [scope for scope in re.findall(_SCOPE, _unescaped(found[1])) if scope[0] != "xmap"] if found else []
+    scopes = (
+        [scope for scope in re.findall(_SCOPE, _unescaped(found[1])) if scope[0] != "xmap"]
+        if found
+        else []
+    )
     if not scopes:
         return "", ()
     operation, names = scopes[-1]
@@ -506,8 +552,8 @@ def _lines(text: str) -> dict[str, _Place]:
 #
 #     {{0,2},{1,3}}    [2,2]<=[2,2]T(1,0)    mesh['x'=2,'y'=2] {'x'}
 #
-# The last format may have `device_ids=(...)` after the mesh, and may use a part of an axis: 'x':(1)2 is the
-# major two of x.
+# The last format may have `device_ids=(...)` after the mesh, and may use a part of an axis:
+# 'x':(1)2 is the major two of x.
 
 _IOTA_GROUPS = r"replica_groups=\[\d+,(\d+)\]<="
 _LISTED_GROUPS = r"replica_groups=\{((?:\s*\{[\d,\s]*\}\s*,?)+)\}"
@@ -542,7 +588,8 @@ def _group_size(i: _Instruction, devices: int) -> int:
     if re.search(_ALL_DEVICES, i.attributes) or "replica_groups=" not in i.attributes:
         return devices
     raise ArgumentError(
-        f"hlo.collectives: cannot parse the device groups of {i.kind} {i.name!r} from {i.attributes.lstrip(', ')!r}."
+        f"hlo.collectives: cannot parse the device groups of {i.kind} {i.name!r} from"
+        f" {i.attributes.lstrip(', ')!r}."
     )
 
 

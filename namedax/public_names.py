@@ -1,6 +1,7 @@
 """The public names of the package, in one table.
 
-The rest is derived from the table: the lazy imports of `namedax/__init__.py`, `__all__`, the stubs (`make stubs`) and the reference.
+The rest is derived from the table: the lazy imports of `namedax/__init__.py`, `__all__`, the stubs
+(`make stubs`) and the reference.
 """
 
 from __future__ import annotations
@@ -9,25 +10,32 @@ __all__ = ["ALIASES", "NAMES", "homes"]
 
 #: The public names of each module. Public modules of the package are listed under "".
 NAMES: dict[str, str] = {
-    "": "checkpoints distributed errors hlo image interop lax machines nn numpy random scipy testing typing",
+    "": (
+        "checkpoints distributed errors hlo image interop lax machines nn numpy random scipy"
+        " testing typing"
+    ),
     "analysis.explain": "explain",
     "core.array": "NamedArray",
     "distributed": "from_process_local process_entries",
     "drawing.arrays": "draw",
     "interop": "from_xarray to_xarray",
     "namespaces.extended_signatures": "cumulative_prod cumulative_sum diff take_along_axis where",
-    "namespaces.reduction_forms": ("logsumexp nanpercentile nanquantile nanstd nanvar percentile quantile std var"),
+    "namespaces.reduction_forms": (
+        "logsumexp nanpercentile nanquantile nanstd nanvar percentile quantile std var"
+    ),
     "namespaces.spellings": "diagonal moveaxis permute_dims tensordot trace transpose vecdot",
     "numpy": (
-        "abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh around asin asinh "
-        "atan atan2 atanh bitwise_and bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_or "
-        "bitwise_right_shift bitwise_xor cbrt ceil clip conj conjugate copysign cos cosh deg2rad degrees divide "
-        "empty_like equal exp exp2 expm1 fabs float_power floor floor_divide fmax fmin fmod full_like gcd greater "
-        "greater_equal heaviside hypot i0 imag invert isclose iscomplex isfinite isinf isnan isneginf isposinf isreal "
-        "lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not "
-        "logical_or logical_xor maximum minimum mod multiply nan_to_num negative nextafter not_equal ones_like "
-        "positive pow power rad2deg radians real reciprocal remainder right_shift rint round sign signbit sin sinc "
-        "sinh spacing sqrt square subtract tan tanh true_divide trunc zeros_like"
+        "abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh"
+        " around asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert"
+        " bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt ceil clip"
+        " conj conjugate copysign cos cosh deg2rad degrees divide empty_like equal exp exp2 expm1"
+        " fabs float_power floor floor_divide fmax fmin fmod full_like gcd greater greater_equal"
+        " heaviside hypot i0 imag invert isclose iscomplex isfinite isinf isnan isneginf isposinf"
+        " isreal lcm ldexp left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2"
+        " logical_and logical_not logical_or logical_xor maximum minimum mod multiply nan_to_num"
+        " negative nextafter not_equal ones_like positive pow power rad2deg radians real reciprocal"
+        " remainder right_shift rint round sign signbit sin sinc sinh spacing sqrt square subtract"
+        " tan tanh true_divide trunc zeros_like"
     ),
     "operands.nmap": "nmap",
     "ops.collectives.reducing": "axis_size",
@@ -50,7 +58,9 @@ NAMES: dict[str, str] = {
     "ops.shape.conversion": "named order_like positional shard untag",
     "ops.shape.creation": "arange array asarray empty full ones zeros",
     "ops.shape.grids": "linspace",
-    "ops.shape.inspection": ("array_repr array_str iscomplexobj isrealobj isscalar ndim result_type shape size"),
+    "ops.shape.inspection": (
+        "array_repr array_str iscomplexobj isrealobj isscalar ndim result_type shape size"
+    ),
     "ops.shape.joining": "append concatenate stack",
     "ops.shape.rearrange": "merge_axes rearrange reduce repeat split_axis",
     "ops.shape.rename": "rename",
@@ -88,6 +98,10 @@ def homes() -> dict[str, str]:
     >>> homes()["sum"], homes()["amax"], homes()["hlo"]
     ('namedax.ops.reduction.reductions', 'namedax.ops.reduction.extrema', 'namedax')
     """
-    found = {name: f"namedax.{module}".rstrip(".") for module, names in NAMES.items() for name in names.split()}
+    found = {
+        name: f"namedax.{module}".rstrip(".")
+        for module, names in NAMES.items()
+        for name in names.split()
+    }
     found |= {alias: found[name] for alias, name in ALIASES.items()}
     return dict(sorted(found.items()))

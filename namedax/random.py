@@ -1,8 +1,9 @@
 """The namespace `nx.random`: `jax.random` for named arrays.
 
-In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In a mapped function, a size of `None`
-means the size of that axis in the function. Keys and parameters can be named arrays. The random numbers depend neither on the mesh nor on
-`axis_resources`. `namedax.ops.random.drawing` documents the numbers and the cost of a draw.
+In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In
+a mapped function, a size of `None` means the size of that axis in the function. Keys and parameters
+can be named arrays. The random numbers depend neither on the mesh nor on `axis_resources`.
+`namedax.ops.random.drawing` documents the numbers and the cost of a draw.
 """
 
 from namedax.namespaces.lifting import Namespace as _Namespace
@@ -17,5 +18,12 @@ _OWN = {
     "split": _samplers.split,
 }
 
-_space = _Namespace(__name__, "jax.random", _OWN, untouched=("key_dtype",), lift=_samplers.named_version, mirrored=False)
+_space = _Namespace(
+    __name__,
+    "jax.random",
+    _OWN,
+    untouched=("key_dtype",),
+    lift=_samplers.named_version,
+    mirrored=False,
+)
 __getattr__, __dir__ = _space.get, _space.names

@@ -1,9 +1,10 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.random`: `jax.random` for named arrays.
 
-In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In a mapped function, a size of `None`
-means the size of that axis in the function. Keys and parameters can be named arrays. The random numbers depend neither on the mesh nor on
-`axis_resources`. `namedax.ops.random.drawing` documents the numbers and the cost of a draw.
+In addition to its shape, every sampler takes the keyword argument `named_shape={"batch": 128}`. In
+a mapped function, a size of `None` means the size of that axis in the function. Keys and parameters
+can be named arrays. The random numbers depend neither on the mesh nor on `axis_resources`.
+`namedax.ops.random.drawing` documents the numbers and the cost of a draw.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -144,21 +145,23 @@ def categorical(
       key: a key, or a named array of keys.
       logits: unnormalized log probabilities, named or not.
       axis: the axis of the categories, named or positional; by default -1.
-      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with the shape of `logits` without
-        `axis`; by default that shape.
+      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with the
+        shape of `logits` without `axis`; by default that shape.
       replace: if `True` (default), one instance can draw a category several times.
       mode: as in `jax.random.categorical`; by default `None`.
       named_shape: the sizes of additional axes to draw along; by default none.
-      out_sharding: as in `jax.random.categorical`, for arrays without named axes; by default `None`.
+      out_sharding: as in `jax.random.categorical`, for arrays without named axes; by default
+        `None`.
 
     Returns:
-      Integers with the axes of `named_shape` and of `logits`. The numbers equal `jax.random.categorical` for an array with
-      the named axes in front and, if `axis` is a name, the categories last. The names of `named_shape` come first in the
-      given order, then the others, sorted.
+      Integers with the axes of `named_shape` and of `logits`. The numbers equal
+      `jax.random.categorical` for an array with the named axes in front and, if `axis` is a name,
+      the categories last. The names of `named_shape` come first in the given order, then the
+      others, sorted.
 
-    Communication: every device adds its block of the noise to its block of the logits, and offers its best category. Over
-    sharded categories this costs two all-reduces of the result, otherwise nothing. Without replacement the logits are
-    gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and offers
+    its best category. Over sharded categories this costs two all-reduces of the result, otherwise
+    nothing. Without replacement the logits are gathered.
     """
 @overload
 def cauchy(
@@ -224,20 +227,22 @@ def choice(
     Args:
       key: a key, or a named array of keys.
       a: an array, named or not, or an integer.
-      shape: the positional shape to draw, by default `()`. It replaces a positional `axis`, or precedes the positional axes
-        of `a` if `axis` is a name.
+      shape: the positional shape to draw, by default `()`. It replaces a positional `axis`, or
+        precedes the positional axes of `a` if `axis` is a name.
       replace: if `True` (default), an element can be drawn several times.
       p: probabilities along `axis`, with that name or one positional axis; by default all equal.
       axis: a positional or named axis, by default 0.
       mode: as in `jax.random.choice`; by default `None`.
-      named_shape: the sizes of the named axes to draw along, by default none. It may contain `axis`: a resampled axis.
+      named_shape: the sizes of the named axes to draw along, by default none. It may contain
+        `axis`: a resampled axis.
 
     Returns:
-      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Axes of `a` in `named_shape` are batch
-      axes.
+      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Axes of `a` in
+      `named_shape` are batch axes.
 
-    Communication: along a sharded axis every device reads its own elements, and one all-reduce of the result combines them.
-    It is one reduce-scatter if `named_shape` contains the axis itself. `a` is not gathered, but `p` is.
+    Communication: along a sharded axis every device reads its own elements, and one all-reduce of
+    the result combines them. It is one reduce-scatter if `named_shape` contains the axis itself.
+    `a` is not gathered, but `p` is.
     """
 def clone(key: Any) -> Any:
     """Clone a key for reuse"""
@@ -603,17 +608,20 @@ def permutation(key: Any, x: Any, axis: Axis = 0, independent: bool = False, *, 
     Args:
       key: a key, or a named array of keys: one permutation for each.
       x: an array, named or not, or an integer `n` for the numbers below `n`.
-      axis: a positional or named axis, by default 0. For an integer `x`, a name becomes the axis of the result.
-      independent: if `True`, every slice along `axis` is permuted independently, as in `jax.random.permutation`. The permuted
-        array then has the named axes in front, sorted. By default `False`.
-      out_sharding: as in `jax.random.permutation`, for arrays without named axes; by default `None`.
+      axis: a positional or named axis, by default 0. For an integer `x`, a name becomes the axis of
+        the result.
+      independent: if `True`, every slice along `axis` is permuted independently, as in
+        `jax.random.permutation`. The permuted array then has the named axes in front, sorted. By
+        default `False`.
+      out_sharding: as in `jax.random.permutation`, for arrays without named axes; by default
+        `None`.
 
     Returns:
-      An array of the same type. Unless `independent`, all instances have the same permutation, `jax.random.permutation(key,
-      size)`.
+      An array of the same type. Unless `independent`, all instances have the same permutation,
+      `jax.random.permutation(key, size)`.
 
-    Communication: along a sharded axis the permutation is not known at compile time, so it costs one reduce-scatter of the
-    complete axis. With `independent` the array is gathered.
+    Communication: along a sharded axis the permutation is not known at compile time, so it costs
+    one reduce-scatter of the complete axis. With `independent` the array is gathered.
     """
 @overload
 def poisson(

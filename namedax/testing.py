@@ -1,10 +1,13 @@
 """Assertions for tests of programs with named axes.
 
-`assert_collectives` and `assert_no_gather` check the communication of a program, so that a change that adds communication fails a test.
+`assert_collectives` and `assert_no_gather` check the communication of a program, so that a change
+that adds communication fails a test.
 
-In namedax, `axis_resources` never change the results of its own operations. A function of raw leaves gives no such guarantee (`x.data`,
-`jax.tree.map` with `jnp` functions, an optimizer that computes a norm). In a body it computes with the block of one device.
-`assert_resources_do_not_matter` finds such functions: it runs a program in three ways and compares the results.
+In namedax, `axis_resources` never change the results of its own operations. A function of raw
+leaves gives no such guarantee (`x.data`, `jax.tree.map` with `jnp` functions, an optimizer that
+computes a norm). In a body it computes with the block of one device.
+`assert_resources_do_not_matter` finds such functions: it runs a program in three ways and compares
+the results.
 """
 
 from __future__ import annotations
@@ -60,31 +63,38 @@ def assert_resources_do_not_matter(
 ) -> None:
     """Check that a program has equal values and gradients unmapped, mapped by `axis_resources`, and under XLA's partitioner.
 
-    It finds errors that namedax cannot detect. One example is a function of raw leaves that combines the elements of a block (a norm of
-    `x.data`, `optax.clip_by_global_norm` in a body). Another is a random key that depends on the device. It also finds bugs of XLA and of
-    namedax.
+    It finds errors that namedax cannot detect. One example is a function of raw leaves that
+    combines the elements of a block (a norm of `x.data`, `optax.clip_by_global_norm` in a body).
+    Another is a random key that depends on the device. It also finds bugs of XLA and of namedax.
 
     Args:
-      fun: a function of named arrays, as for `nx.xmap`. Or a mapped function from `nx.xmap`, whose options are the defaults here.
-      *args: the arguments of `fun`. Small arrays suffice: an error for a batch of 8,000 also shows for a batch of 8.
+      fun: a function of named arrays, as for `nx.xmap`. Or a mapped function from `nx.xmap`, whose
+        options are the defaults here.
+      *args: the arguments of `fun`. Small arrays suffice: an error for a batch of 8,000 also shows
+        for a batch of 8.
       in_axes: as in `nx.xmap`. Default: the option of a mapped function, else `None`.
       out_axes: as in `nx.xmap`. Default: the option of a mapped function, else `None`.
       axis_sizes: as in `nx.xmap`. Default: the option of a mapped function, else none.
-      axis_resources: the layout to check. Default: the option of a mapped function. Required for other functions.
+      axis_resources: the layout to check. Default: the option of a mapped function. Required for
+        other functions.
       mesh: as in `nx.xmap`. Default: the mesh of the mapped function, or of `jax.set_mesh`.
       static_argnums: as in `nx.xmap`. Default: the option of a mapped function, else none.
-      grad: if True, also compare gradients, taken outside of the body. They are gradients of the sum of all results with fixed random
-        weights, with respect to all floating-point arguments. Pass `False` if `fun` is not differentiable. Default: `True`.
-      rtol: the tolerance relative to the unmapped value. Default: the square root of the dtype's precision. Integers and booleans must be
-        equal.
-      atol: the additional absolute tolerance. Default: the same square root, times the root mean square of the array. It is too small
-        for an array of rounding errors, such as a gradient at a tie of all elements or a sum of deviations from the mean. In this case the
-        function measures the effect of rounding. It repeats the computation with arguments that differ by a few units in the last place, and
-        with other gradient weights. A wrong result stays equally wrong; a rounding error changes.
+      grad: if True, also compare gradients, taken outside of the body. They are gradients of the
+        sum of all results with fixed random weights, with respect to all floating-point arguments.
+        Pass `False` if `fun` is not differentiable. Default: `True`.
+      rtol: the tolerance relative to the unmapped value. Default: the square root of the dtype's
+        precision. Integers and booleans must be equal.
+      atol: the additional absolute tolerance. Default: the same square root, times the root mean
+        square of the array. It is too small for an array of rounding errors, such as a gradient at
+        a tie of all elements or a sum of deviations from the mean. In this case the function
+        measures the effect of rounding. It repeats the computation with arguments that differ by a
+        few units in the last place, and with other gradient weights. A wrong result stays equally
+        wrong; a rounding error changes.
       **kwargs: keyword arguments of `fun`.
 
     Raises:
-      AssertionError: results or gradients differ. The message lists the arrays (by path and type), the differences, and likely causes.
+      AssertionError: results or gradients differ. The message lists the arrays (by path and type),
+        the differences, and likely causes.
       ArgumentError: `axis_resources` are missing.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -103,8 +113,8 @@ def assert_resources_do_not_matter(
     name = str(getattr(fun, "__name__", type(fun).__name__))
     if not options["axis_resources"]:
         raise ArgumentError(
-            f"{_OP}: axis_resources are missing. Pass axis_resources={{...}}, a dict from axis names to mesh axes, or a function that "
-            "nx.xmap has mapped with them."
+            f"{_OP}: axis_resources are missing. Pass axis_resources={{...}}, a dict from axis"
+            " names to mesh axes, or a function that nx.xmap has mapped with them."
         )
     forms = {
         _UNMAPPED: xmap(body, **{**options, "axis_resources": {}, "mesh": None}),
@@ -116,13 +126,19 @@ def assert_resources_do_not_matter(
     def findings(rounding: Mapping[str, Sequence[float]]) -> list[_Finding]:
         parameters = forms[_MAPPED]._parameters
         pairs = compared.items()
-        return [one for what, trees in pairs for one in _compare(what, trees, rtol, atol, parameters, rounding.get(what, ()))]
+        return [
+            one
+            for what, trees in pairs
+            for one in _compare(what, trees, rtol, atol, parameters, rounding.get(what, ()))
+        ]
 
     found = findings({})
     if found and atol is None:
         found = findings(_rounding(compared, forms, args, kwargs, grad))
     if found:
-        raise AssertionError(_report(name, _as_written(options["axis_resources"]), found, options["mesh"]))
+        raise AssertionError(
+            _report(name, _as_written(options["axis_resources"]), found, options["mesh"])
+        )
 
 
 def _outcomes(
@@ -130,19 +146,43 @@ def _outcomes(
 ) -> dict[str, dict[str, Any]]:
     """Compute the results and gradients of each variant of the function."""
     static = forms[_MAPPED]._options.static_argnums
-    values = {label: _run(label, functools.partial(form, *args, **kwargs)) for label, form in forms.items()}
+    values = {
+        label: _run(label, functools.partial(form, *args, **kwargs))
+        for label, form in forms.items()
+    }
     compared = {_RESULT: values}
     if grad:
-        gradient = functools.partial(_gradient, args=args, kwargs=kwargs, static=static, like=values[_UNMAPPED], weight=weight)
-        compared[_GRADIENT] = {label: _run(label, functools.partial(gradient, form)) for label, form in forms.items()}
+        gradient = functools.partial(
+            _gradient,
+            args=args,
+            kwargs=kwargs,
+            static=static,
+            like=values[_UNMAPPED],
+            weight=weight,
+        )
+        compared[_GRADIENT] = {
+            label: _run(label, functools.partial(gradient, form)) for label, form in forms.items()
+        }
     return compared
 
 
 def _options(
-    fun: Any, in_axes: Any, out_axes: Any, axis_sizes: Any, axis_resources: Any, mesh: Any, static: Any
+    fun: Any,
+    in_axes: Any,
+    out_axes: Any,
+    axis_sizes: Any,
+    axis_resources: Any,
+    mesh: Any,
+    static: Any,
 ) -> dict[str, Any]:
     """Return the options of `xmap`: the given ones, else the options of a mapped function."""
-    given = {"in_axes": in_axes, "out_axes": out_axes, "axis_sizes": axis_sizes, "axis_resources": axis_resources, "mesh": mesh}
+    given = {
+        "in_axes": in_axes,
+        "out_axes": out_axes,
+        "axis_sizes": axis_sizes,
+        "axis_resources": axis_resources,
+        "mesh": mesh,
+    }
     given["static_argnums"] = static if static != () else None
     own: dict[str, Any] = {"static_argnums": ()}
     if isinstance(fun, Xmapped):
@@ -156,7 +196,10 @@ def _options(
             "overlap": fun._options.overlap,
             "passes": fun._passes,
         }
-    return {**own, **{key: value for key, value in given.items() if value is not None or key not in own}}
+    return {
+        **own,
+        **{key: value for key, value in given.items() if value is not None or key not in own},
+    }
 
 
 def _as_written(axis_resources: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
@@ -184,7 +227,11 @@ def _fetch(leaf: Any) -> Any:
         dims = (*dims_of(leaf), *(None,) * (data.ndim - len(dims_of(leaf))))
     else:
         dims = dims_of(leaf)
-    data = jax.device_put(np.asarray(data), jax.local_devices()[0]) if isinstance(data, (jax.Array, np.ndarray)) else data
+    data = (
+        jax.device_put(np.asarray(data), jax.local_devices()[0])
+        if isinstance(data, (jax.Array, np.ndarray))
+        else data
+    )
     return NamedArray(data, dims) if isinstance(leaf, NamedArray) else data
 
 
@@ -196,7 +243,15 @@ def _is_float(leaf: Any) -> bool:
     return hasattr(data, "dtype") and bool(jnp.issubdtype(data.dtype, jnp.inexact))
 
 
-def _gradient(form: Callable[..., Any], *, args: Any, kwargs: Any, static: Sequence[int], like: Any, weight: float) -> Any:
+def _gradient(
+    form: Callable[..., Any],
+    *,
+    args: Any,
+    kwargs: Any,
+    static: Sequence[int],
+    like: Any,
+    weight: float,
+) -> Any:
     """Compute the gradient of a random projection of the results, as a tree like `(args, kwargs)` with `None` for other leaves.
 
     The projection is multiplied by `weight`, and the gradient divided by it.
@@ -237,28 +292,43 @@ def _projection(tree: Any, weight: float) -> Any:
     for i, leaf in enumerate(jax.tree.leaves(tree, is_leaf=is_named)):
         if _is_float(leaf):
             data = data_of(leaf)
-            weights = jnp.asarray(weight * np.random.default_rng(i).uniform(0.5, 1.5, data.shape), jnp.finfo(data.dtype).dtype)
+            weights = jnp.asarray(
+                weight * np.random.default_rng(i).uniform(0.5, 1.5, data.shape),
+                jnp.finfo(data.dtype).dtype,
+            )
             parts = (data.real, data.imag) if jnp.iscomplexobj(data) else (data,)
-            total = total + sum(jnp.sum(part.astype(common_type(part.dtype, jnp.float32)) * weights) for part in parts)
+            total = total + sum(
+                jnp.sum(part.astype(common_type(part.dtype, jnp.float32)) * weights)
+                for part in parts
+            )
     return total
 
 
 # --- rounding -----------------------------------------------------------------------------------------------------------
 
-# The change of the arguments in units in the last place, and the weights of the gradient. Powers of two would not change the rounding.
+# The change of the arguments in units in the last place, and the weights of the gradient. Powers of
+# two would not change the rounding.
 _NUDGES = ((3, 1.37), (-5, 0.71), (7, 1.93), (-11, 0.59))
 _ROUNDING = 16.0  # the tolerance, as a multiple of the measured change
 
 
 def _rounding(
-    compared: Mapping[str, Mapping[str, Any]], forms: Mapping[str, Xmapped], args: Any, kwargs: Any, grad: bool
+    compared: Mapping[str, Mapping[str, Any]],
+    forms: Mapping[str, Xmapped],
+    args: Any,
+    kwargs: Any,
+    grad: bool,
 ) -> dict[str, list[float]]:
     """Measure how much rounding changes the elements of each floating-point array.
 
-    All arguments are multiplied by the same number, so that equal elements stay equal. A change that is too large for rounding is ignored.
-    Such an element jumps between two values, at a threshold or because of state.
+    All arguments are multiplied by the same number, so that equal elements stay equal. A change
+    that is too large for rounding is ignored. Such an element jumps between two values, at a
+    threshold or because of state.
     """
-    most = {what: [0.0] * len(_floats(trees[_UNMAPPED], trees[_UNMAPPED])) for what, trees in compared.items()}
+    most = {
+        what: [0.0] * len(_floats(trees[_UNMAPPED], trees[_UNMAPPED]))
+        for what, trees in compared.items()
+    }
     sizes = _magnitudes(compared, args, kwargs)
     leaves, structure = jax.tree.flatten((args, kwargs), is_leaf=is_named)
     for units, weight in _NUDGES:
@@ -295,10 +365,16 @@ def _moved(one: Any, other: Any) -> float:
 
 
 def _nudged(leaf: Any, units: int) -> Any:
-    return _times(leaf, 1 + units * float(jnp.finfo(data_of(leaf).dtype).eps)) if _is_float(leaf) else leaf
+    return (
+        _times(leaf, 1 + units * float(jnp.finfo(data_of(leaf).dtype).eps))
+        if _is_float(leaf)
+        else leaf
+    )
 
 
-def _magnitudes(compared: Mapping[str, Mapping[str, Any]], args: Any, kwargs: Any) -> dict[str, float]:
+def _magnitudes(
+    compared: Mapping[str, Mapping[str, Any]], args: Any, kwargs: Any
+) -> dict[str, float]:
     """Return the maximum change that can be rounding, for results and gradients.
 
     It is a small fraction of their magnitude, or of their magnitude without cancellation.
@@ -306,7 +382,9 @@ def _magnitudes(compared: Mapping[str, Mapping[str, Any]], args: Any, kwargs: An
     given = _floats((args, kwargs), (args, kwargs))
     results = _floats(compared[_RESULT][_UNMAPPED], compared[_RESULT][_UNMAPPED])
     arguments, values = max(map(_rms, given), default=0.0), max(map(_rms, results), default=0.0)
-    parts = [float(np.sqrt(float(jnp.finfo(data.dtype).eps))) for data in (*given, *results) if data.size]
+    parts = [
+        float(np.sqrt(float(jnp.finfo(data.dtype).eps))) for data in (*given, *results) if data.size
+    ]
     part = max(parts, default=0.0)
     found = {_RESULT: part * max(arguments, values)}
     if _GRADIENT in compared:
@@ -351,20 +429,31 @@ def _compare(
     want = trees[_UNMAPPED]
     findings = []
     flat = {
-        label: [leaf for _, leaf in jax.tree_util.tree_flatten_with_path(order_like(tree, want), is_leaf=is_named)[0]]
+        label: [
+            leaf
+            for _, leaf in jax.tree_util.tree_flatten_with_path(
+                order_like(tree, want), is_leaf=is_named
+            )[0]
+        ]
         for label, tree in trees.items()
     }
-    for i, (path, leaf) in enumerate(jax.tree_util.tree_flatten_with_path(want, is_leaf=is_named)[0]):
+    for i, (path, leaf) in enumerate(
+        jax.tree_util.tree_flatten_with_path(want, is_leaf=is_named)[0]
+    ):
         title = f"{_title(what, path, parameters)}, {type_text(leaf)}"
         leaves = {label: flat[label][i] for label in trees}
         pairs = [(_UNMAPPED, _MAPPED), (_UNMAPPED, _AUTO), (_MAPPED, _AUTO)]
         noise = rounding[i] if rounding else 0.0
-        texts = {pair: _difference(leaves[pair[0]], leaves[pair[1]], rtol, atol, noise) for pair in pairs}
+        texts = {
+            pair: _difference(leaves[pair[0]], leaves[pair[1]], rtol, atol, noise) for pair in pairs
+        }
         if any(texts.values()):
             lines = tuple(f"{a} and {b}: {texts[a, b] or 'agree'}" for a, b in pairs)
             differ = frozenset(b for a, b in pairs[:2] if texts[a, b])
             ratios = {label: _ratio(leaf, leaves[label]) for label in differ}
-            findings.append(_Finding(title, lines, differ, {k: v for k, v in ratios.items() if v is not None}))
+            findings.append(
+                _Finding(title, lines, differ, {k: v for k, v in ratios.items() if v is not None})
+            )
     return findings
 
 
@@ -373,13 +462,19 @@ def _title(what: str, path: Any, parameters: Sequence[str] | None) -> str:
         return what + jax.tree_util.keystr(path)
     group, first, *rest = path
     if group.idx == 0:
-        label = repr(parameters[first.idx]) if parameters and first.idx < len(parameters) else str(first.idx)
+        label = (
+            repr(parameters[first.idx])
+            if parameters and first.idx < len(parameters)
+            else str(first.idx)
+        )
     else:
         label = repr(first.key)
     return f"{what} argument {label}{jax.tree_util.keystr(tuple(rest))}"
 
 
-def _difference(want: Any, have: Any, rtol: float | None, atol: float | None, rounding: float) -> str:
+def _difference(
+    want: Any, have: Any, rtol: float | None, atol: float | None, rounding: float
+) -> str:
     """Describe the difference of two arrays; empty if they are equal up to rounding."""
     if type_text(want) != type_text(have):
         return f"of the types {type_text(want)} and {type_text(have)}"
@@ -408,8 +503,9 @@ def _difference(want: Any, have: Any, rtol: float | None, atol: float | None, ro
         relative = f", {float(known.max()):.2g} relative" if known.size else ""
     worst = np.unravel_index(int(np.argmax(np.where(wrong, distance, -1.0))), distance.shape)
     return (
-        f"{int(np.sum(wrong))} of {wrong.size} elements differ, by {float(distance[worst]):.4g}{relative} at most; at "
-        f"{_place(want, worst)} they are {_number(a[worst])} and {_number(b[worst])}"
+        f"{int(np.sum(wrong))} of {wrong.size} elements differ, by"
+        f" {float(distance[worst]):.4g}{relative} at most; at {_place(want, worst)} they are"
+        f" {_number(a[worst])} and {_number(b[worst])}"
     )
 
 
@@ -443,13 +539,20 @@ def _ratio(want: Any, have: Any) -> float | None:
 _SHOWN = 6
 
 
-def _report(name: str, resources: Mapping[Hashable, Any], findings: Sequence[_Finding], mesh: Any) -> str:
-    parts = [f"{_OP}: results or gradients of {name} depend on axis_resources={dict(resources)!r}.", ""]
+def _report(
+    name: str, resources: Mapping[Hashable, Any], findings: Sequence[_Finding], mesh: Any
+) -> str:
+    parts = [
+        f"{_OP}: results or gradients of {name} depend on axis_resources={dict(resources)!r}.",
+        "",
+    ]
     for finding in findings[:_SHOWN]:
         parts += [finding.title, *(f"  {line}" for line in finding.lines)]
     if len(findings) > _SHOWN:
         parts.append(f"and {len(findings) - _SHOWN} more.")
-    return "\n".join([*parts, "", "Likely causes:", *(f"- {cause}" for cause in _causes(findings, mesh))])
+    return "\n".join(
+        [*parts, "", "Likely causes:", *(f"- {cause}" for cause in _causes(findings, mesh))]
+    )
 
 
 def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
@@ -457,27 +560,43 @@ def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
     causes = []
     if _MAPPED in differ:
         causes.append(
-            "The function computes with raw leaves (x.data, jax.tree.map with jnp functions, jax.random with the shape of x.data, "
-            "optax.clip_by_global_norm, jax.scipy.sparse.linalg): in a body these are the block of one device. Use the operation of the "
-            "same name in nx (nx.max(x, axis), nx.random with named_shape=, nx.interop.clip_by_global_norm, nx.scipy.sparse.linalg), or "
-            "call it outside of the mapped function."
+            "The function computes with raw leaves (x.data, jax.tree.map with jnp functions,"
+            " jax.random with the shape of x.data, optax.clip_by_global_norm,"
+            " jax.scipy.sparse.linalg): in a body these are the block of one device. Use the"
+            " operation of the same name in nx (nx.max(x, axis), nx.random with named_shape=,"
+            " nx.interop.clip_by_global_norm, nx.scipy.sparse.linalg), or call it outside of the"
+            " mapped function."
         )
-        found = sorted({round(r, 3) for finding in findings for label, r in finding.ratios.items() if label == _MAPPED})
+        found = sorted(
+            {
+                round(r, 3)
+                for finding in findings
+                for label, r in finding.ratios.items()
+                if label == _MAPPED
+            }
+        )
         sizes = dict(mesh.shape) if mesh is not None else {}
         if found:
             causes.append(
-                f"All elements of an array are wrong by a factor of {', '.join(f'{r:g}' for r in found)}"
+                "All elements of an array are wrong by a factor of"
+                f" {', '.join(f'{r:g}' for r in found)}"
                 + (f" (the mesh is {sizes})" if sizes else "")
                 + ": a sum adds a replicated value once per device, or omits some devices."
             )
     if differ == {_AUTO}:
         causes.append(
-            "Only the program of XLA's partitioner differs: a bug of XLA, or a sum in another order. The mapped program agrees with the "
-            "unmapped one."
+            "Only the program of XLA's partitioner differs: a bug of XLA, or a sum in another"
+            " order. The mapped program agrees with the unmapped one."
         )
     if _AUTO in differ and _MAPPED in differ:
-        causes.append("The function depends on axis_resources explicitly, or is impure: it draws random numbers, or has state.")
-    causes.append("The computation is ill-conditioned: sums in another order differ by more than rtol= and atol= allow.")
+        causes.append(
+            "The function depends on axis_resources explicitly, or is impure: it draws random"
+            " numbers, or has state."
+        )
+    causes.append(
+        "The computation is ill-conditioned: sums in another order differ by more than rtol= and"
+        " atol= allow."
+    )
     return causes
 
 
@@ -486,22 +605,26 @@ def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
 
 @checks_signature
 def assert_collectives(
-    f: Callable[..., Any], args: Sequence[Any], expected: Mapping[str, int | tuple[int, int]], **kwargs: Any
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    expected: Mapping[str, int | tuple[int, int]],
+    **kwargs: Any,
 ) -> None:
     """Check the collectives of a function, as `nx.explain` finds them in the traced program.
 
-    A collective in a loop counts once per step. XLA may combine several collectives into one, which does not affect the counts. They are
-    equal on every backend, and require no devices.
+    A collective in a loop counts once per step. XLA may combine several collectives into one, which
+    does not affect the counts. They are equal on every backend, and require no devices.
 
     Args:
       f: a function that `nx.explain` accepts.
       args: the arguments, as a tuple or list.
-      expected: by kind (one of `nx.hlo.KINDS`), the number of collectives, or a tuple of the number and their total bytes per device. Other
-        kinds must not occur.
+      expected: by kind (one of `nx.hlo.KINDS`), the number of collectives, or a tuple of the number
+        and their total bytes per device. Other kinds must not occur.
       **kwargs: keyword arguments of `f`.
 
     Raises:
-      AssertionError: the collectives differ. The message lists them with their axis names, bytes, operations and lines.
+      AssertionError: the collectives differ. The message lists them with their axis names, bytes,
+        operations and lines.
       ArgumentError: `expected` contains an unknown kind.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
@@ -513,7 +636,10 @@ def assert_collectives(
     """
     for kind in expected:
         if kind not in KINDS:
-            raise ArgumentError(f"assert_collectives: {kind!r} is not a kind of collective. Use one of {', '.join(KINDS)}.")
+            raise ArgumentError(
+                f"assert_collectives: {kind!r} is not a kind of collective. Use one of"
+                f" {', '.join(KINDS)}."
+            )
     report = explain(f, *args, **kwargs)
     found = report.summary()
     wrong = []
@@ -523,16 +649,20 @@ def assert_collectives(
         if (count, size) != want if isinstance(want, tuple) else count != want:
             wanted = f"{want[0]} ({size_text(want[1])})" if isinstance(want, tuple) else str(want)
             lines = [_collective_text(step) for step in report.collectives if step.kind == kind]
-            wrong.append("\n".join([f"  {kind}: {count} ({size_text(size)}), expected {wanted}", *lines]))
+            wrong.append(
+                "\n".join([f"  {kind}: {count} ({size_text(size)}), expected {wanted}", *lines])
+            )
     if wrong:
         raise AssertionError(
-            f"assert_collectives: {report.name} has other collectives than expected; bytes are the payload of one device.\n"
-            + "\n".join(wrong)
+            f"assert_collectives: {report.name} has other collectives than expected; bytes are the"
+            " payload of one device.\n" + "\n".join(wrong)
         )
 
 
 @checks_signature
-def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable, **kwargs: Any) -> None:
+def assert_no_gather(
+    f: Callable[..., Any], args: Sequence[Any], name: Hashable, **kwargs: Any
+) -> None:
     """Check that a program does not gather an axis: it has no all-gather over the axis.
 
     Args:
@@ -552,12 +682,17 @@ def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable,
     """
     report = explain(f, *args, **kwargs)
     if str(name) not in report.placements:
-        lives = ", ".join(f"{n}: {'+'.join(axes)}" for n, axes in report.placements.items()) or "none"
-        raise ArgumentError(
-            f"assert_no_gather: axis {name!r} is not sharded in {report.name}, so there is no all-gather to find; sharded axes: {lives}. Map "
-            "it in axis_resources, or correct the name."
+        lives = (
+            ", ".join(f"{n}: {'+'.join(axes)}" for n, axes in report.placements.items()) or "none"
         )
-    gathers = [step for step in report.collectives if step.kind == "all-gather" and str(name) in step.names]
+        raise ArgumentError(
+            f"assert_no_gather: axis {name!r} is not sharded in {report.name}, so there is no"
+            f" all-gather to find; sharded axes: {lives}. Map it in axis_resources, or correct the"
+            " name."
+        )
+    gathers = [
+        step for step in report.collectives if step.kind == "all-gather" and str(name) in step.names
+    ]
     if gathers:
         lines = "\n".join(map(_collective_text, gathers))
         raise AssertionError(f"assert_no_gather: {report.name} gathers {name!r}.\n{lines}")
@@ -566,6 +701,12 @@ def assert_no_gather(f: Callable[..., Any], args: Sequence[Any], name: Hashable,
 def _collective_text(step: Collective) -> str:
     times = f"{step.trips} times " if step.trips > 1 else ""
     names = f" for {', '.join(step.names)}" if step.names else ""
-    where = f" to reshard {step.arrival}" if step.arrival else f" by {step.operation}" if step.operation else ""
+    where = (
+        f" to reshard {step.arrival}"
+        if step.arrival
+        else f" by {step.operation}"
+        if step.operation
+        else ""
+    )
     what = f"{size_text(step.bytes)} (payload) of {step.dtype} over {'+'.join(step.mesh_axes)}"
     return f"    {times}{what}{names}{where} at {step.source or '?'} ({step.phase})"

@@ -1,7 +1,8 @@
 """Chromium or Chrome without a window, driven over the DevTools protocol through a pair of pipes: no port, no driver, no package.
 
-`with Browser() as browser: page = browser.page(); page.open(url, 1400, "dark"); page.evaluate("document.title")`. Each browser is new, with
-a profile of its own that is removed with it. tools/site_check.py looks at the site so.
+`with Browser() as browser: page = browser.page(); page.open(url, 1400, "dark");
+page.evaluate("document.title")`. Each browser is new, with a profile of its own that is removed
+with it. tools/site_check.py looks at the site so.
 """
 
 from __future__ import annotations
@@ -33,8 +34,12 @@ FLAGS = (
     "--no-proxy-server",
     "--remote-debugging-pipe",
 )
-# The protocol is spoken over the descriptors 3 (to the browser) and 4 (from it), which a child of Python's cannot be given directly.
-_START = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
+# The protocol is spoken over the descriptors 3 (to the browser) and 4 (from it), which a child of
+# Python's cannot be given directly.
+_START = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
+    " os.execvp(sys.argv[3], sys.argv[3:])"
+)
 SECONDS = 60.0
 
 
@@ -50,10 +55,13 @@ class Browser:
     """A new browser; a context manager, which ends it and removes its profile."""
 
     def __init__(self) -> None:
-        found = next(filter(None, map(shutil.which, (os.environ.get("BROWSER_PATH", ""), *NAMES))), None)
+        found = next(
+            filter(None, map(shutil.which, (os.environ.get("BROWSER_PATH", ""), *NAMES))), None
+        )
         if found is None:
             raise NoBrowserError(
-                f"there is no browser to look at pages with: install one of {', '.join(NAMES)}, or say BROWSER_PATH"
+                f"there is no browser to look at pages with: install one of {', '.join(NAMES)}, or"
+                " say BROWSER_PATH"
             )
         self.profile = tempfile.TemporaryDirectory(prefix="browser-", ignore_cleanup_errors=True)
         theirs, self._out = _pipe()
@@ -69,7 +77,10 @@ class Browser:
             f"--user-data-dir={self.profile.name}",
         ]
         self.process = subprocess.Popen(
-            [*command, "about:blank"], pass_fds=(theirs, answers), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*command, "about:blank"],
+            pass_fds=(theirs, answers),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(theirs)
         os.close(answers)
@@ -93,12 +104,19 @@ class Browser:
     def page(self) -> Page:
         """A new page."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        return Page(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        return Page(
+            self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        )
 
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         """The result of a command; events that arrive before it are kept."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        message = {
+            "id": self._number,
+            "method": method,
+            "params": parameters,
+            **({"sessionId": session} if session else {}),
+        }
         os.write(self._out, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + SECONDS
         while (answer := self.receive(deadline, method)).get("id") != self._number:
@@ -112,10 +130,15 @@ class Browser:
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._in], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise BrowserError(f"the browser did not answer within {SECONDS:.0f} seconds: {waiting_for}")
+                raise BrowserError(
+                    f"the browser did not answer within {SECONDS:.0f} seconds: {waiting_for}"
+                )
             received = os.read(self._in, 1 << 16)
             if not received:
-                raise NoBrowserError(f"the browser ended, with status {self.process.poll()}, before it answered {waiting_for}")
+                raise NoBrowserError(
+                    f"the browser ended, with status {self.process.poll()}, before it answered"
+                    f" {waiting_for}"
+                )
             self._rest += received
         first, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(first)
@@ -142,7 +165,9 @@ class Page:
         if failed:
             raise BrowserError(f"{url}: {failed}")
         deadline = time.monotonic() + SECONDS
-        while not any(event.get("method") == "Page.loadEventFired" for event in self.browser.events):
+        while not any(
+            event.get("method") == "Page.loadEventFired" for event in self.browser.events
+        ):
             self.browser.events.append(self.browser.receive(deadline, url))
         self._settle()
 
@@ -153,8 +178,17 @@ class Page:
 
     def _metrics(self, width: int, theme: str) -> None:
         """Sets the window and the theme that the reader's system asks for."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": theme}],
+        )
 
     def _settle(self) -> None:
         """Waits for a layout, without which sizes are those of before; transitions are ended, since colours would be between two themes."""
@@ -165,9 +199,14 @@ class Page:
 
     def evaluate(self, script: str) -> Any:
         """What an expression gives, or the promise that it gives."""
-        answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in answer:
-            raise BrowserError(f"{answer['exceptionDetails'].get('exception', {}).get('description')} in {script[:60]}")
+            raise BrowserError(
+                f"{answer['exceptionDetails'].get('exception', {}).get('description')} in"
+                f" {script[:60]}"
+            )
         return answer["result"].get("value")
 
     def errors(self, origin: str) -> list[str]:
@@ -178,12 +217,20 @@ class Page:
             method, p = event.get("method"), event.get("params", {})
             if method == "Runtime.exceptionThrown":
                 details = p["exceptionDetails"]
-                said.append(f"an exception: {details.get('exception', {}).get('description') or details['text']}")
+                said.append(
+                    "an exception:"
+                    f" {details.get('exception', {}).get('description') or details['text']}"
+                )
             elif method == "Runtime.consoleAPICalled" and p["type"] in ("error", "assert"):
                 said.append(
-                    f"an error in the console: {' '.join(str(a.get('value', a.get('description'))) for a in p['args'])}"
+                    "an error in the console:"
+                    f" {' '.join(str(a.get('value', a.get('description'))) for a in p['args'])}"
                 )
-            elif method == "Log.entryAdded" and p["entry"]["level"] == "error" and p["entry"]["source"] != "network":
+            elif (
+                method == "Log.entryAdded"
+                and p["entry"]["level"] == "error"
+                and p["entry"]["source"] != "network"
+            ):
                 said.append(f"an error in the console: {p['entry']['text']}")
             elif method == "Network.requestWillBeSent":
                 address = addresses[p["requestId"]] = p["request"]["url"]
@@ -198,9 +245,17 @@ class Page:
     def picture(self) -> bytes:
         """The whole page as a PNG."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 12000), "scale": 1}
+        clip = {
+            "x": 0,
+            "y": 0,
+            "width": size["width"],
+            "height": min(size["height"], 12000),
+            "scale": 1,
+        }
         return base64.b64decode(
-            self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
+            self.call(
+                "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
+            )["data"]
         )
 
 

@@ -3,8 +3,8 @@
     python tools/pictures.py            # writes docs/static/layouts.svg
     python tools/pictures.py --check    # fails if that is not what the program draws now
 
-Which device holds which block is read off arrays that are placed so, and what a training step sends off `nx.explain`: nothing in the
-picture is said by hand.
+Which device holds which block is read off arrays that are placed so, and what a training step sends
+off `nx.explain`: nothing in the picture is said by hand.
 """
 
 from __future__ import annotations
@@ -26,13 +26,23 @@ import namedax as nx
 
 PICTURE = Path(__file__).parents[1] / "docs" / "static" / "layouts.svg"
 SIZES = {"batch": 32, "inputs": 64, "hidden": 128, "classes": 10}
-ASSIGNMENTS: tuple[dict[Hashable, Any], ...] = ({}, {"batch": "x"}, {"hidden": "y"}, {"batch": "x", "hidden": "y"})
+ASSIGNMENTS: tuple[dict[Hashable, Any], ...] = (
+    {},
+    {"batch": "x"},
+    {"hidden": "y"},
+    {"batch": "x", "hidden": "y"},
+)
 MESH = {"x": 4, "y": 2}
 
 # In the picture's units: two cells in a row, which are read on a telephone of 400 pixels too.
 WIDTH, CELL, ROW, TOP, EDGE = 560, 280, 204, 16, 14
 LENGTH = {"batch": 88, "inputs": 44, "hidden": 82}
-COLOURS = ("#3b6fb6", "#d9772b", "#4f9a51", "#8e62a8")  # one for each place along x; the second along y is lighter
+COLOURS = (
+    "#3b6fb6",
+    "#d9772b",
+    "#4f9a51",
+    "#8e62a8",
+)  # one for each place along x; the second along y is lighter
 INK, GREY, PAPER, RULE = "#22272e", "#57606a", "#ffffff", "#d0d7de"
 MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace"
 
@@ -49,7 +59,10 @@ def picture() -> str:
     rows = (len(ASSIGNMENTS) + 1) // 2
     height = TOP + rows * ROW + 10
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="system-ui, sans-serif" fill="{INK}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"'
+            f' font-family="system-ui, sans-serif" fill="{INK}">'
+        ),
         "<title>One model under four assignments of names to a mesh of 4 by 2 devices</title>",
         f'<rect width="{WIDTH}" height="{height}" rx="10" fill="{PAPER}"/>',
     ]
@@ -76,7 +89,9 @@ def cell(left: float, top: float, resources: Mapping[Hashable, Any]) -> Iterator
     yield text(left + EDGE, top + ROW - 36, sent(resources), 13, GREY)
 
 
-def blocks(left: float, top: float, axes: tuple[str, str], resources: Mapping[Hashable, Any]) -> Iterator[str]:
+def blocks(
+    left: float, top: float, axes: tuple[str, str], resources: Mapping[Hashable, Any]
+) -> Iterator[str]:
     """An array, each block in the colour of the devices that hold it."""
     shape = tuple(SIZES[axis] for axis in axes)
     scale = [LENGTH[axis] / SIZES[axis] for axis in axes]
@@ -85,11 +100,13 @@ def blocks(left: float, top: float, axes: tuple[str, str], resources: Mapping[Ha
         height, width = (rows[1] - rows[0]) * scale[0], (columns[1] - columns[0]) * scale[1]
         fill, shade, ink = look(devices)
         yield (
-            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}" fill-opacity="{shade}" '
-            f'stroke="{PAPER}" stroke-width="2"/>'
+            f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" fill="{fill}"'
+            f' fill-opacity="{shade}" stroke="{PAPER}" stroke-width="2"/>'
         )
         for words, above in labels(devices):
-            yield text(x + width / 2, y + height / 2 + 5 + above, words, 14, ink, ' text-anchor="middle"')
+            yield text(
+                x + width / 2, y + height / 2 + 5 + above, words, 14, ink, ' text-anchor="middle"'
+            )
 
 
 def labels(devices: list[int]) -> list[tuple[str, int]]:
@@ -99,19 +116,28 @@ def labels(devices: list[int]) -> list[tuple[str, int]]:
     if len(devices) < 3:
         return [(" ".join(map(str, devices)), 0)]
     half = len(devices) // 2
-    return [(" ".join(map(str, part)), above) for part, above in ((devices[:half], -8), (devices[half:], 8))]
+    return [
+        (" ".join(map(str, part)), above)
+        for part, above in ((devices[:half], -8), (devices[half:], 8))
+    ]
 
 
-def holders(shape: tuple[int, ...], axes: tuple[str, str], resources: Mapping[Hashable, Any]) -> dict[Any, list[int]]:
+def holders(
+    shape: tuple[int, ...], axes: tuple[str, str], resources: Mapping[Hashable, Any]
+) -> dict[Any, list[int]]:
     """The devices that hold each block of an array, by where it begins and ends: asked of an array that is placed so."""
     if not resources:
-        return {tuple((0, size) for size in shape): [0]}  # nothing is mapped, and one device does it all
+        return {
+            tuple((0, size) for size in shape): [0]
+        }  # nothing is mapped, and one device does it all
     mesh = jax.make_mesh(tuple(MESH.values()), tuple(MESH))
     named = nx.named(jnp.zeros(shape), list(axes))
     placed = nx.shard(named, {axis: resources[axis] for axis in axes if axis in resources}, mesh)
     held: dict[Any, list[int]] = {}
     for device, index in placed.sharding.devices_indices_map(shape).items():
-        held.setdefault(tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True)), []).append(device.id)
+        held.setdefault(
+            tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True)), []
+        ).append(device.id)
     return {block: sorted(devices) for block, devices in held.items()}
 
 
@@ -121,7 +147,11 @@ def look(devices: list[int]) -> tuple[str, float, str]:
     second = places[1] == {1}
     if len(places[0]) == 1 and (len(places[1]) == 1 or len(devices) == MESH["y"]):
         return COLOURS[min(places[0])], 0.45 if second else 1, INK if second else PAPER
-    return GREY, 0.15 if len(devices) == 8 else 0.45 if second else 0.8, INK if second or len(devices) == 8 else PAPER
+    return (
+        GREY,
+        0.15 if len(devices) == 8 else 0.45 if second else 0.8,
+        INK if second or len(devices) == 8 else PAPER,
+    )
 
 
 def sent(resources: Mapping[Hashable, Any]) -> str:
@@ -135,19 +165,25 @@ def sent(resources: Mapping[Hashable, Any]) -> str:
         nx.ones(named_shape={"batch": SIZES["batch"], "inputs": SIZES["inputs"]}),
         nx.zeros((), int, named_shape={"batch": SIZES["batch"]}),
     )
-    report = nx.explain(jax.grad(nx.xmap(loss, axis_resources=resources, mesh=mesh)), ones, images, labels)
+    report = nx.explain(
+        jax.grad(nx.xmap(loss, axis_resources=resources, mesh=mesh)), ones, images, labels
+    )
     if not report.collectives:
         return "nothing is sent"
     over: dict[tuple[str, ...], float] = {}
     for one in report.collectives:
         over[one.mesh_axes] = over.get(one.mesh_axes, 0) + one.bytes * one.trips
     (kind,) = {one.kind for one in report.collectives}
-    return f"{kind}: " + ", ".join(f"{size / 1024:.1f} KiB on {''.join(axes)}" for axes, size in over.items())
+    return f"{kind}: " + ", ".join(
+        f"{size / 1024:.1f} KiB on {''.join(axes)}" for axes, size in over.items()
+    )
 
 
 def text(x: float, y: float, words: str, size: int, colour: str, more: str = "") -> str:
     """A line of text."""
-    return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{colour}"{more}>{escape(words)}</text>'
+    return (
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{colour}"{more}>{escape(words)}</text>'
+    )
 
 
 def main() -> int:

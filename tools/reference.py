@@ -1,11 +1,13 @@
 """Writes docs/reference/examples.json: an example of every function, run, and what it sends when one of its names is sharded, measured.
 
-`python tools/reference.py` writes it all, which takes a quarter of an hour; `python tools/reference.py nx.sum nx.lax.psum` what is said of these;
-`--check` compares instead of writing, and fails if something differs. tests/house/test_reference.py compares some. The calls are in
+`python tools/reference.py` writes it all, which takes a quarter of an hour; `python
+tools/reference.py nx.sum nx.lax.psum` what is said of these; `--check` compares instead of writing,
+and fails if something differs. tests/house/test_reference.py compares some. The calls are in
 reference_calls.py.
 
-What is sent is read from compiled programs: the call is the body of a mapped function, with one name after the other on a mesh of eight devices, and
-so is its transpose for the gradient. The results must be those of the unmapped call.
+What is sent is read from compiled programs: the call is the body of a mapped function, with one
+name after the other on a mesh of eight devices, and so is its transpose for the gradient. The
+results must be those of the unmapped call.
 """
 
 from __future__ import annotations
@@ -74,7 +76,11 @@ def candidates(name: str) -> list[str]:
         return [calls.CALLS[short]]
     if name in _patterns():
         return [_patterns()[name]]
-    return calls.TRIES["matrices"] + calls.TRIES["entries"] if "linalg" in name else calls.TRIES["entries"]
+    return (
+        calls.TRIES["matrices"] + calls.TRIES["entries"]
+        if "linalg" in name
+        else calls.TRIES["entries"]
+    )
 
 
 def sized(code: str, sizes: dict[str, int]) -> str:
@@ -127,18 +133,34 @@ def evaluate(call: str, sizes: dict[str, int]) -> tuple[dict[str, Any], Any]:
 
 def example(call: str) -> str:
     """The example as it is shown: what is imported, the operands, the call, and the result."""
-    lines = [f"{name} = {sized(calls.OPERANDS[name], SHOWN)}" for name in operands_of(call)] + [sized(call, SHOWN)]
+    lines = [f"{name} = {sized(calls.OPERANDS[name], SHOWN)}" for name in operands_of(call)] + [
+        sized(call, SHOWN)
+    ]
     text = "\n".join(lines)
-    modules = [line for word, line in (("jax.", "jax"), ("jnp.", "jax.numpy as jnp")) if re.search(rf"(?<![\w.]){word}", text)]
-    shown = [f">>> import {', '.join([*modules, 'namedax as nx'])}", *(f">>> {line}" for line in lines)]
+    modules = [
+        line
+        for word, line in (("jax.", "jax"), ("jnp.", "jax.numpy as jnp"))
+        if re.search(rf"(?<![\w.]){word}", text)
+    ]
+    shown = [
+        f">>> import {', '.join([*modules, 'namedax as nx'])}",
+        *(f">>> {line}" for line in lines),
+    ]
     result = evaluate(call, SHOWN)[1]
     return "\n".join([*shown, re.sub(r" at 0x\w+", "", repr(result))])
 
 
 def is_finite(result: Any) -> bool:
     """Whether all numbers of a result are numbers."""
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(result) if isinstance(leaf, jax.Array) and not _is_key(leaf)]
-    return all(np.isfinite(leaf.astype(complex if np.iscomplexobj(leaf) else float)).all() for leaf in leaves)
+    leaves = [
+        np.asarray(leaf)
+        for leaf in jax.tree.leaves(result)
+        if isinstance(leaf, jax.Array) and not _is_key(leaf)
+    ]
+    return all(
+        np.isfinite(leaf.astype(complex if np.iscomplexobj(leaf) else float)).all()
+        for leaf in leaves
+    )
 
 
 def _is_key(leaf: Any) -> bool:
@@ -151,12 +173,22 @@ def _is_key(leaf: Any) -> bool:
 def _names_of(tree: Any) -> list[Any]:
     leaves = jax.tree.leaves(tree, is_leaf=lambda leaf: isinstance(leaf, nx.NamedArray))
     return list(
-        dict.fromkeys(dim for leaf in leaves if isinstance(leaf, nx.NamedArray) for dim in leaf.dims if dim is not None)
+        dict.fromkeys(
+            dim
+            for leaf in leaves
+            if isinstance(leaf, nx.NamedArray)
+            for dim in leaf.dims
+            if dim is not None
+        )
     )
 
 
 def _bytes(tree: Any) -> list[int]:
-    return [leaf.nbytes for leaf in jax.tree.leaves(tree) if hasattr(leaf, "nbytes") and not _is_key(leaf)]
+    return [
+        leaf.nbytes
+        for leaf in jax.tree.leaves(tree)
+        if hasattr(leaf, "nbytes") and not _is_key(leaf)
+    ]
 
 
 def costs(call: str) -> dict[str, Any]:
@@ -187,7 +219,10 @@ def costs(call: str) -> dict[str, Any]:
             continue
         _compare(call, name, result, plain)
         forward = phrase(sent, sizes[name], _bytes(values), _bytes(plain))
-        found[name] = {"forward": forward, "gradient": _gradient(mapped, values, plain, sizes[name])}
+        found[name] = {
+            "forward": forward,
+            "gradient": _gradient(mapped, values, plain, sizes[name]),
+        }
     return found
 
 
@@ -209,7 +244,11 @@ def _compare(call: str, name: str, have: Any, want: Any) -> None:
             h, w = nx.positional(h, [*order, ...]), nx.positional(w, [*order, ...])
         if isinstance(w, jax.Array) and not _is_key(w):
             np.testing.assert_allclose(
-                np.asarray(h), np.asarray(w), rtol=2e-3, atol=2e-3, err_msg=f"{call} with {name} sharded"
+                np.asarray(h),
+                np.asarray(w),
+                rtol=2e-3,
+                atol=2e-3,
+                err_msg=f"{call} with {name} sharded",
             )
 
 
@@ -221,8 +260,15 @@ def _gradient(mapped: Any, values: dict[str, Any], plain: Any, size: int) -> str
     rest = {name: value for name, value in values.items() if name not in smooth}
     try:
         result, transpose = jax.vjp(lambda smooth: mapped({**rest, **smooth}), smooth)
-        cotangent = jax.tree.map(lambda leaf: leaf if _is_float(leaf) else np.zeros(leaf.shape, jax.dtypes.float0), result)
-        compiled = jax.jit(lambda transpose, cotangent: transpose(cotangent)).lower(transpose, cotangent).compile()
+        cotangent = jax.tree.map(
+            lambda leaf: leaf if _is_float(leaf) else np.zeros(leaf.shape, jax.dtypes.float0),
+            result,
+        )
+        compiled = (
+            jax.jit(lambda transpose, cotangent: transpose(cotangent))
+            .lower(transpose, cotangent)
+            .compile()
+        )
     except nx.errors.NamedaxError as error:
         return _refused(error)
     except (TypeError, ValueError, NotImplementedError) as error:
@@ -262,7 +308,9 @@ def phrase(sent: Sequence[Collective], size: int, operands: list[int], results: 
         (whole // size, "one entry along the name"),
         (whole // size * DEVICES, "one entry along the name from each device"),
     ]
-    counted = collections.Counter((one.kind, one.in_loop, _as_large_as(one.bytes, known, whole)) for one in sent)
+    counted = collections.Counter(
+        (one.kind, one.in_loop, _as_large_as(one.bytes, known, whole)) for one in sent
+    )
     return "; ".join(_said(*key, count) for key, count in counted.items()) or "nothing"
 
 
@@ -334,14 +382,19 @@ def main() -> None:
                 warnings.simplefilter("ignore")
                 found[entry.name] = record(entry)
         except Exception as error:
-            failed.append(f"{entry.name}: {type(error).__name__}: {str(error).strip().splitlines()[0][:300]}")
+            failed.append(
+                f"{entry.name}: {type(error).__name__}: {str(error).strip().splitlines()[0][:300]}"
+            )
     differ = [name for name, said in found.items() if have.get(name) != said]
     if arguments.check:
         print("\n".join([f"differs: {name}" for name in differ] + failed) or "as recorded")
         raise SystemExit(bool(differ or failed))
     known = {entry.name for entry in functions([])}
     merged = {name: said for name, said in sorted((have | found).items()) if name in known}
-    FILE.write_text(json.dumps({"jax": jax.__version__, "functions": merged}, indent=1, ensure_ascii=False) + "\n")
+    FILE.write_text(
+        json.dumps({"jax": jax.__version__, "functions": merged}, indent=1, ensure_ascii=False)
+        + "\n"
+    )
     print(f"{len(found)} recorded, {len(failed)} failed\n" + "\n".join(failed))
     raise SystemExit(bool(failed))
 

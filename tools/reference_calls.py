@@ -1,7 +1,8 @@
 """How every function is called in the reference: the operands, and a call for each function, or a rule by which one is found.
 
-A call is Python. Of the operands it has those that it mentions; `N` and `M` stand for the sizes of `k` and `b`, which are small in the example that
-is shown, and larger where it is measured what is sent. `F` stands for the function.
+A call is Python. Of the operands it has those that it mentions; `N` and `M` stand for the sizes of
+`k` and `b`, which are small in the example that is shown, and larger where it is measured what is
+sent. `F` stands for the function.
 """
 
 #: The operands by their names, in the order in which an example makes them.
@@ -32,9 +33,11 @@ OPERANDS = {
     "img": 'nx.named(jnp.arange(16.0 * N).reshape(N, 1, 1, 16) % 7, ["k", None, None, None])',
 }
 
-#: One call for several functions: those whose names stand after a namespace (`nx` itself, if none is said).
+#: One call for several functions: those whose names stand after a namespace (`nx` itself, if none
+#: is said).
 PATTERNS = {
-    'F(z, "k")': """
+    'F(z, "k")': (
+        """
         : argmax argmin argsort count_nonzero cumlogsumexp cummax cummin cumprod cumsum flip logsumexp max
         max_with_index mean median min min_with_index nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd
         nansum nanvar prod ptp sort std sum var all any
@@ -45,10 +48,12 @@ PATTERNS = {
         numpy.fft: fftshift ifftshift
         scipy.signal: detrend
         scipy.stats: sem
-    """,
+    """
+    ),
     'F(z, ("k",))': "lax: reduce_max reduce_min reduce_prod reduce_sum rev",
     'F(z.astype(int), ("k",))': "lax: reduce_and reduce_or reduce_xor",
-    'F(z, axis="k")': """
+    'F(z, axis="k")': (
+        """
         : average cumulative_prod cumulative_sum gradient norm trapezoid
         numpy: average
         numpy.fft: fft ifft rfft irfft hfft ihfft
@@ -57,48 +62,70 @@ PATTERNS = {
         scipy.special: softmax log_softmax logsumexp
         scipy.stats: mode rankdata
         scipy.signal: welch
-    """,
+    """
+    ),
     'F(z, axes=("k",))': "numpy.fft: fftn ifftn rfftn irfftn\n scipy.fft: dctn idctn",
     'F(z, axes=("b", "k"))': "numpy.fft: fft2 ifft2 rfft2 irfft2",
     'F(z, 0.5, axis="k")': ": quantile nanquantile\n numpy: quantile nanquantile",
     'F(z, 50.0, axis="k")': ": percentile nanpercentile\n numpy: percentile nanpercentile",
     'F(z, 2, axis="k")': ": partition argpartition\n numpy: partition argpartition",
     'F(z, {"k": 2}, out_axis="pooled")': "nn: max_pool min_pool avg_pool",
-    'F(z, i % 2, 2, axis="k", out_axis="group")': ": segment_max segment_min segment_prod segment_sum",
-    'F(key, named_shape={"k": N})': """
+    'F(z, i % 2, 2, axis="k", out_axis="group")': (
+        ": segment_max segment_min segment_prod segment_sum"
+    ),
+    'F(key, named_shape={"k": N})': (
+        """
         random: bits cauchy exponential gumbel laplace logistic lognormal maxwell normal rademacher uniform split bernoulli
-    """,
-    'F(key, x, named_shape={"k": N})': "random: chisquare gamma loggamma geometric pareto poisson rayleigh t",
+    """
+    ),
+    'F(key, x, named_shape={"k": N})': (
+        "random: chisquare gamma loggamma geometric pareto poisson rayleigh t"
+    ),
     'F()(key, named_shape={"k": N})': "nn.initializers: normal truncated_normal uniform",
-    'F(in_axis="k", out_axis="out")(key, named_shape={"k": N, "out": 2})': """
+    'F(in_axis="k", out_axis="out")(key, named_shape={"k": N, "out": 2})': (
+        """
         nn.initializers: glorot_normal glorot_uniform he_normal he_uniform kaiming_normal kaiming_uniform lecun_normal lecun_uniform
         xavier_normal xavier_uniform
-    """,
-    "F(5 * x - 2.5)": """
+    """
+    ),
+    "F(5 * x - 2.5)": (
+        """
         nn: celu elu gelu hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu log_sigmoid mish relu relu6 selu sigmoid silu soft_sign softplus
         sparse_plus sparse_sigmoid squareplus swish tanh
-    """,
-    "F(4)": """
+    """
+    ),
+    "F(4)": (
+        """
         numpy: bartlett blackman hamming hanning
         scipy.linalg: dft hadamard helmert hilbert invhilbert invpascal pascal
         scipy.special: bernoulli
-    """,
+    """
+    ),
     "F(3)": "numpy: eye identity tri diag_indices tril_indices triu_indices",
     "F(long)": "scipy.signal: stft",
     "F(v)": "numpy: diagflat diag atleast_1d atleast_2d atleast_3d sort_complex ediff1d",
-    "F(m)": "numpy: fliplr flipud diag_indices_from tril_indices_from triu_indices_from matrix_transpose ravel rot90",
+    "F(m)": (
+        "numpy: fliplr flipud diag_indices_from tril_indices_from triu_indices_from"
+        " matrix_transpose ravel rot90"
+    ),
     "F([v, v2])": "numpy: block column_stack dstack hstack vstack",
-    "F(v, v2)": """
+    "F(v, v2)": (
+        """
         numpy: broadcast_arrays dot inner kron meshgrid outer vdot cross correlate polyadd polydiv polymul polysub
         numpy.linalg: cross outer
         scipy.signal: convolve correlate
-    """,
+    """
+    ),
     "F(iv, iv, size=3)": "numpy: intersect1d setdiff1d setxor1d union1d",
-    "F(iv, size=3)": "numpy: unique_all unique_counts unique_inverse unique_values flatnonzero argwhere",
+    "F(iv, size=3)": (
+        "numpy: unique_all unique_counts unique_inverse unique_values flatnonzero argwhere"
+    ),
     "F(m, m2)": "scipy.signal: convolve2d correlate2d",
-    "F(v, jnp.zeros((1, 1), int), v[:1], jax.lax.ScatterDimensionNumbers((), (0,), (0,)))": """
+    "F(v, jnp.zeros((1, 1), int), v[:1], jax.lax.ScatterDimensionNumbers((), (0,), (0,)))": (
+        """
         lax: scatter scatter_add scatter_max scatter_min scatter_mul scatter_sub
-    """,
+    """
+    ),
 }
 
 #: Calls of single functions, by their names without `nx.`.
@@ -243,7 +270,9 @@ CALLS = {
     "bitwise_and": "F(i, j)",
     "bitwise_or": "F(i, j)",
     "bitwise_xor": "F(i, j)",
-    "pipeline": 'F(lambda h, w: h * w, nx.named(jnp.ones(M), ["b"]), x, axis="k", over="b", microbatches=2)',
+    "pipeline": (
+        'F(lambda h, w: h * w, nx.named(jnp.ones(M), ["b"]), x, axis="k", over="b", microbatches=2)'
+    ),
     "image.resize": 'F(z, {"k": 2 * N}, "linear", out_axis="large")',
     "diff": 'F(z, axis="k", out_axis="steps")',
     "image.scale_and_translate": 'F(v, (6,), (0,), jnp.array([2.0]), jnp.array([0.0]), "linear")',
@@ -328,7 +357,10 @@ CALLS |= {
     "lax.reduce_window": 'F(v, 0.0, jax.lax.add, (2,), (1,), "VALID")',
     "lax.reshape": "F(m, (4,))",
     "lax.scaled_dot": "F(m.astype(jnp.bfloat16), m2.astype(jnp.bfloat16))",
-    "lax.scatter_apply": "F(v, jnp.array([[0]]), jnp.sin, jax.lax.ScatterDimensionNumbers((), (0,), (0,)), update_shape=(1,))",
+    "lax.scatter_apply": (
+        "F(v, jnp.array([[0]]), jnp.sin, jax.lax.ScatterDimensionNumbers((), (0,), (0,)),"
+        " update_shape=(1,))"
+    ),
     "lax.select": "F(t, x, y)",
     "lax.select_n": "F(t, x, y)",
     "lax.slice": "F(v, (1,), (3,))",
@@ -362,14 +394,22 @@ CALLS |= {
     "lax.broadcasted_iota": "F(int, (2, 3), 1)",
     "lax.conv_dimension_numbers": 'F((1, 2, 8, 8), (3, 2, 3, 3), ("NCHW", "OIHW", "NCHW"))',
     "lax.conv_general_permutations": 'F(("NCHW", "OIHW", "NHWC"))',
-    "lax.conv_general_shape_tuple": 'F((1, 2, 8, 8), (3, 2, 3, 3), (1, 1), "SAME", ("NCHW", "OIHW", "NCHW"))',
+    "lax.conv_general_shape_tuple": (
+        'F((1, 2, 8, 8), (3, 2, 3, 3), (1, 1), "SAME", ("NCHW", "OIHW", "NCHW"))'
+    ),
     "lax.conv_shape_tuple": 'F((1, 2, 8, 8), (3, 2, 3, 3), (1, 1), "SAME")',
-    "lax.conv_transpose_shape_tuple": 'F((1, 8, 2), (3, 2, 3), (2,), "SAME", ("NHC", "HIO", "NHC"))',
+    "lax.conv_transpose_shape_tuple": (
+        'F((1, 8, 2), (3, 2, 3), (2,), "SAME", ("NHC", "HIO", "NHC"))'
+    ),
     "lax.composite": 'F(jnp.sin, "my.sin")(jnp.array(0.5))',
     "lax.after_all": "F()",
     "lax.create_token": "F()",
-    "lax.custom_linear_solve": "F(lambda a: 2 * a, jnp.array([2.0]), lambda matvec, b: b / 2, symmetric=True)",
-    "lax.custom_root": "F(lambda a: a**2 - 2, 1.0, lambda f, a: jnp.sqrt(2.0), lambda g, b: b / g(1.0))",
+    "lax.custom_linear_solve": (
+        "F(lambda a: 2 * a, jnp.array([2.0]), lambda matvec, b: b / 2, symmetric=True)"
+    ),
+    "lax.custom_root": (
+        "F(lambda a: a**2 - 2, 1.0, lambda f, a: jnp.sqrt(2.0), lambda g, b: b / g(1.0))"
+    ),
     "lax.dce_sink": "F(jnp.ones(2))",
     "lax.dtype": "F(1.0)",
     "lax.empty": "F((2,), float)",
@@ -392,19 +432,30 @@ CALLS |= {
     "nn.one_hot": 'F(jnp.array([1, 0]), axis="k", num_classes=N)',
     "nn.softmax_cross_entropy": 'F(z, jnp.array(1), "k")',
     "nn.identity": "F(x)",
-    "nn.scaled_matmul": "F(jnp.ones((1, 2, 32)), jnp.ones((1, 2, 32)), jnp.ones((1, 2, 1)), jnp.ones((1, 2, 1)))",
+    "nn.scaled_matmul": (
+        "F(jnp.ones((1, 2, 32)), jnp.ones((1, 2, 32)), jnp.ones((1, 2, 1)), jnp.ones((1, 2, 1)))"
+    ),
     "nn.top_k_routing": 'F(w, "out", 1)',
     "nn.router_z_loss": 'F(w, "out", "k")',
     "nn.load_balancing_loss": 'F(nx.nn.top_k_routing(w, "out", 1), "k")',
     "nn.log1mexp": "F(x)",
-    "nn.grouped_dot": 'F(z, nx.named(jnp.ones((2, N, 3)), ["group", "k", "out"]), "k", groups=nx.named(jnp.arange(M) % 2, ["b"]), group="group")',
+    "nn.grouped_dot": (
+        'F(z, nx.named(jnp.ones((2, N, 3)), ["group", "k", "out"]), "k",'
+        ' groups=nx.named(jnp.arange(M) % 2, ["b"]), group="group")'
+    ),
     "nn.update_moments": 'F(nx.nn.moments(z, "k"), nx.nn.moments(2 * z, "k"))',
-    "nn.mixture_of_experts": 'F(lambda p, h: p * h, nx.named(jnp.ones((2, 2)), ["expert", "out"]), w, nx.nn.top_k_routing(w, "out", 1), tokens="k")',
+    "nn.mixture_of_experts": (
+        'F(lambda p, h: p * h, nx.named(jnp.ones((2, 2)), ["expert", "out"]), w,'
+        ' nx.nn.top_k_routing(w, "out", 1), tokens="k")'
+    ),
     "nn.get_scaled_dot_general_config": 'F("mxfp8")',
     "nn.initializers.constant": 'F(2.0)(key, named_shape={"k": N})',
     "nn.initializers.zeros": 'F(key, named_shape={"k": N})',
     "nn.initializers.ones": 'F(key, named_shape={"k": N})',
-    "nn.initializers.variance_scaling": 'F(1.0, "fan_in", "normal", in_axis="k", out_axis="out")(key, named_shape={"k": N, "out": 2})',
+    "nn.initializers.variance_scaling": (
+        'F(1.0, "fan_in", "normal", in_axis="k", out_axis="out")(key, named_shape={"k": N,'
+        ' "out": 2})'
+    ),
     "nn.initializers.orthogonal": 'F()(key, (2, 2), named_shape={"k": N})',
     "nn.initializers.delta_orthogonal": 'F()(key, (3, 2, 2), named_shape={"k": N})',
     "nn.scaled_dot_general": "F(m, m2, (((1,), (0,)), ((), ())))",
@@ -620,8 +671,14 @@ CALLS |= {
     "scipy.stats.poisson.entropy": "F(large)",
     "scipy.stats.truncnorm.logpdf": "F(x, -1.0, 1.0)",
     "scipy.stats.gennorm.logpdf": "F(x, 2.0)",
-    **{f"scipy.stats.truncnorm.{name}": "F(x, -1.0, 1.0)" for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")},
-    **{f"scipy.stats.pareto.{name}": "F(large, 2.0)" for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")},
+    **{
+        f"scipy.stats.truncnorm.{name}": "F(x, -1.0, 1.0)"
+        for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")
+    },
+    **{
+        f"scipy.stats.pareto.{name}": "F(large, 2.0)"
+        for name in ("cdf", "logcdf", "logpdf", "logsf", "pdf", "sf")
+    },
     "scipy.stats.pareto.ppf": "F(x, 2.0)",
     "lax.linalg.cholesky_update": "F(jnp.eye(2), jnp.array([0.5, 0.5]))",
     "lax.linalg.householder_product": "F(m, m2[0])",
@@ -654,18 +711,23 @@ TRIES = {
 
 #: What is not measured, and why.
 NO_COST = {
-    "It makes a function, or runs one; what that sends is up to the function.": """
+    "It makes a function, or runs one; what that sends is up to the function.": (
+        """
         xmap nmap checked lax.custom_root lax.custom_linear_solve lax.platform_dependent lax.composite
         numpy.vectorize numpy.frompyfunc numpy.apply_over_axes numpy.fromfunction
-    """,
-    "It is called outside of mapped functions.": """
+    """
+    ),
+    "It is called outside of mapped functions.": (
+        """
         draw explain plan shard from_process_local from_xarray to_xarray process_entries serial_loop checkpoints.names
         checkpoints.restore checkpoints.save checkpoints.save_args checkpoints.types distributed.bytes_per_device
         hlo.collectives hlo.summary interop.abstract interop.clip_by_global_norm interop.from_flax interop.from_logical_rules interop.to_flax
         machines.measure testing.assert_collectives
         testing.assert_no_gather testing.assert_resources_do_not_matter typing.check typing.element_type typing.matches
-    """,
-    "It looks at types, sizes and settings, or makes what is no array over names: nothing is sent.": """
+    """
+    ),
+    "It looks at types, sizes and settings, or makes what is no array over names: nothing is sent.": (
+        """
         array_repr array_str numpy.array_repr numpy.array_str iscomplexobj isrealobj isscalar numpy.isscalar ndim numpy.ndim
         shape numpy.shape size numpy.size result_type lax.after_all lax.broadcast_shapes lax.broadcasted_iota
         lax.conv_dimension_numbers lax.conv_general_permutations lax.conv_general_shape_tuple lax.conv_shape_tuple
@@ -678,20 +740,27 @@ NO_COST = {
         random.PRNGKey scipy.linalg.dft scipy.linalg.hadamard scipy.linalg.helmert scipy.linalg.hilbert scipy.linalg.invhilbert
         scipy.linalg.invpascal scipy.linalg.pascal scipy.special.bernoulli lax.rng_bit_generator lax.rng_uniform random.choice
         numpy.trim_zeros lax.linalg.lu_pivots_to_permutation scipy.optimize.minimize
-    """,
-    "JAX cannot vectorise it, or not over every axis; over arrays without names it is JAX's own.": """
+    """
+    ),
+    "JAX cannot vectorise it, or not over every axis; over arrays without names it is JAX's own.": (
+        """
         lax.ragged_dot lax.ragged_dot_general lax.linalg.cholesky_update
-    """,
+    """
+    ),
 }
 
 #: What has no example, and why.
 NO_EXAMPLE = {
-    "It reads or writes a file, or prints.": """
+    "It reads or writes a file, or prints.": (
+        """
         numpy.fromfile numpy.load numpy.save numpy.savez numpy.printoptions numpy.set_printoptions
-    """,
-    "It speaks of the devices of a mesh, not of names.": """
+    """
+    ),
+    "It speaks of the devices of a mesh, not of names.": (
+        """
         lax.precv lax.psend lax.ragged_all_to_all lax.with_sharding_constraint
-    """,
+    """
+    ),
     "JAX has the name only, and raises an error.": "numpy.fromiter",
     "It is for the types of particular hardware.": "nn.scaled_matmul nn.scaled_dot_general",
     "It takes a machine's time.": "machines.measure",

@@ -2,8 +2,8 @@
 
     make release-check
 
-The examples of README.md run there, outside of the checkout; names, types and stubs have to be in the wheel, and the metadata
-has to be what an index accepts. Nothing is uploaded.
+The examples of README.md run there, outside of the checkout; names, types and stubs have to be in
+the wheel, and the metadata has to be what an index accepts. Nothing is uploaded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,14 @@ ROOT = Path(__file__).parents[1]
 # In the wheel, beside the modules.
 WANTED = ("namedax/py.typed",)
 # Asked of the metadata.
-FIELDS = ("Name", "Version", "Summary", "License-Expression", "Requires-Python", "Description-Content-Type")
+FIELDS = (
+    "Name",
+    "Version",
+    "Summary",
+    "License-Expression",
+    "Requires-Python",
+    "Description-Content-Type",
+)
 
 # What documentation tells readers to install besides.
 EXTRAS = ("all", "draw", "checkpoints", "interop", "examples")
@@ -41,12 +48,19 @@ def main() -> int:
         problems = [*in_the_wheel(wheel), *in_the_sdist(sdist)]
         python = installed(wheel, out / "venv")
         example = out / "example.py"
-        example.write_text(examples((ROOT / "README.md").read_text()) + "\nprint(f'loss {value:.4f}')\n")
+        example.write_text(
+            examples((ROOT / "README.md").read_text()) + "\nprint(f'loss {value:.4f}')\n"
+        )
         run(python, example, cwd=out)
         run(
-            python, "-c", "import namedax, importlib.metadata as m; assert namedax.__version__ == m.version('namedax')", cwd=out
+            python,
+            "-c",
+            "import namedax, importlib.metadata as m; assert namedax.__version__ =="
+            " m.version('namedax')",
+            cwd=out,
         )
-        # A checkout that is installed as it is wins over its own folder, which is no package, in the directory above.
+        # A checkout that is installed as it is wins over its own folder, which is no package, in
+        # the directory above.
         (out / "namedax").symlink_to(ROOT)
         run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", ROOT)
         run(python, "-c", "import namedax; namedax.named", cwd=out)
@@ -60,7 +74,11 @@ def main() -> int:
 def run(*command: object, cwd: Path = ROOT) -> None:
     """Runs a command on eight simulated devices, where nothing but what is installed is found; fails if it does."""
     print("$", *map(str, command), flush=True)
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
+    env = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+    }
     env.pop("PYTHONPATH", None)
     subprocess.run([str(part) for part in command], check=True, cwd=cwd, env=env)
 
@@ -77,26 +95,43 @@ def in_the_wheel(wheel: Path) -> list[str]:
     """What the wheel lacks: modules and stubs of the checkout, and fields of its metadata."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        metadata = email.message_from_bytes(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))))
-    ours = {str(p.relative_to(ROOT).as_posix()) for kind in ("py", "pyi") for p in (ROOT / "namedax").rglob(f"*.{kind}")}
+        metadata = email.message_from_bytes(
+            archive.read(next(n for n in names if n.endswith(".dist-info/METADATA")))
+        )
+    ours = {
+        str(p.relative_to(ROOT).as_posix())
+        for kind in ("py", "pyi")
+        for p in (ROOT / "namedax").rglob(f"*.{kind}")
+    }
     problems = [f"the wheel lacks {name}" for name in sorted((ours | set(WANTED)) - names)]
-    problems += [f"the wheel has {name}" for name in sorted(names) if not name.startswith("namedax")]
+    problems += [
+        f"the wheel has {name}" for name in sorted(names) if not name.startswith("namedax")
+    ]
     problems += [f"the metadata lack {field}" for field in FIELDS if not metadata[field]]
     return problems + [
-        f"the wheel has no extra {extra}" for extra in EXTRAS if extra not in metadata.get_all("Provides-Extra", [])
+        f"the wheel has no extra {extra}"
+        for extra in EXTRAS
+        if extra not in metadata.get_all("Provides-Extra", [])
     ]
 
 
 def in_the_sdist(sdist: Path) -> list[str]:
     """What the sdist lacks of the checkout: who builds from it can test it and build the site; and what it has besides."""
     with tarfile.open(sdist) as archive:
-        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+        names = {
+            member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()
+        }
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split("\n")
     tracked = {name for name in listed if name and not name.startswith(".")}
     made = {name for name in names if name in ("PKG-INFO", "setup.cfg") or ".egg-info/" in name}
     return [
         *(f"the sdist lacks {name}" for name in sorted(tracked - names)),
-        *(f"the sdist has {name}, which is not in the checkout" for name in sorted(names - tracked - made)),
+        *(
+            f"the sdist has {name}, which is not in the checkout"
+            for name in sorted(names - tracked - made)
+        ),
     ]
 
 

@@ -79,13 +79,25 @@ PICTURED = (
 def main() -> int:
     """The exit status: 1 if something is wrong with the site, 2 if it could not be looked at."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--site", type=Path, default=ROOT / "site" / "html", help="the folder that `make docs` built")
+    parser.add_argument(
+        "--site",
+        type=Path,
+        default=ROOT / "site" / "html",
+        help="the folder that `make docs` built",
+    )
     parser.add_argument("--links", action="store_true", help="the links alone, without a browser")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to save pictures of some pages")
-    parser.add_argument("--pages", nargs="*", metavar="PAGE", help="of these pages only, such as guides/concepts")
+    parser.add_argument(
+        "--pictures", type=Path, metavar="FOLDER", help="where to save pictures of some pages"
+    )
+    parser.add_argument(
+        "--pages", nargs="*", metavar="PAGE", help="of these pages only, such as guides/concepts"
+    )
     options = parser.parse_args()
     if not (options.site / "index.html").exists():
-        print(f"site-check: there is no site in {options.site}; `make docs` builds it", file=sys.stderr)
+        print(
+            f"site-check: there is no site in {options.site}; `make docs` builds it",
+            file=sys.stderr,
+        )
         return 2
     problems = list(broken_links(options.site))
     said = f"{len(pages_of(options.site))} pages, and every link in them"
@@ -95,7 +107,8 @@ def main() -> int:
         except NoBrowserError as error:
             problems.append(str(error))
         said += (
-            f"; opened at {' and '.join(map(str, WIDTHS))} pixels, {' and '.join(THEMES)}; {len(SEARCHES)} words searched for"
+            f"; opened at {' and '.join(map(str, WIDTHS))} pixels, {' and '.join(THEMES)};"
+            f" {len(SEARCHES)} words searched for"
         )
     for problem in problems:
         print(f"site-check: {problem}", file=sys.stderr)
@@ -157,7 +170,11 @@ def broken_links(site: Path) -> Iterator[str]:
                 path /= "index.html"
             if not path.is_file() or site.resolve() not in path.resolve().parents:
                 yield f"{page}: <{tag}> points to {target}, which is not there"
-            elif parts.fragment and path.suffix == ".html" and unquote(parts.fragment) not in read(path).anchors:
+            elif (
+                parts.fragment
+                and path.suffix == ".html"
+                and unquote(parts.fragment) not in read(path).anchors
+            ):
                 yield f"{page}: <{tag}> points to {target}, and that page has no such place"
 
 
@@ -169,7 +186,11 @@ def in_the_browser(site: Path, pages: list[str] | None, pictures: Path | None) -
     known = pages_of(site)
     with served(site) as address, concurrent.futures.ThreadPoolExecutor(BROWSERS) as pool:
         shares = [(pages or known)[first::BROWSERS] for first in range(BROWSERS)]
-        problems = [problem for share in pool.map(functools.partial(shown_all, address), shares) for problem in share]
+        problems = [
+            problem
+            for share in pool.map(functools.partial(shown_all, address), shares)
+            for problem in share
+        ]
         with Browser() as browser:
             page = browser.page()
             for words, wanted in SEARCHES.items() if not pages else ():
@@ -186,7 +207,9 @@ def shown_all(address: str, names: list[str]) -> list[str]:
         return []
     with Browser() as browser:
         page = browser.page()
-        return [problem for name in names for problem in shown(page, f"{address}/{name}.html", name)]
+        return [
+            problem for name in names for problem in shown(page, f"{address}/{name}.html", name)
+        ]
 
 
 def shown(page: Page, url: str, name: str) -> Iterator[str]:
@@ -223,7 +246,10 @@ def found(page: Page, address: str, words: str, wanted: str) -> Iterator[str]:
     hits = page.evaluate(_HITS)
     first = [urlsplit(hit).path.removeprefix("/").removesuffix(".html") for hit in hits[:10]]
     if wanted not in first:
-        yield f"the search for {words!r} does not find {wanted} among its first ten pages, but {', '.join(first) or 'nothing'}"
+        yield (
+            f"the search for {words!r} does not find {wanted} among its first ten pages, but"
+            f" {', '.join(first) or 'nothing'}"
+        )
     for text in page.errors(address):
         yield f"the search for {words!r}: {text}"
 

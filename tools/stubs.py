@@ -1,16 +1,22 @@
 """Writes the stubs (`.pyi`), by which editors and type checkers know what namedax makes while it runs.
 
-`make stubs` writes them all; `python tools/stubs.py --check` names those that are stale, and fails if there are any.
+`make stubs` writes them all; `python tools/stubs.py --check` names those that are stale, and fails
+if there are any.
 
-- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A function gets a definition of its own where its types are
-  more precise than in its source. Editors find documentation and definition in the source.
-- `namedax/definitions.py`: an import of each public name from its module, which leads an editor from the stub to the source.
+- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A function gets a
+  definition of its own where its types are more precise than in its source. Editors find
+  documentation and definition in the source.
+- `namedax/definitions.py`: an import of each public name from its module, which leads an editor
+  from the stub to the source.
 - A stub beside each module that shows a namespace of JAX (`namedax.namespaces.lifting.Namespace`).
-- `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which are hung on it when namedax is imported.
+- `namedax/core/methods.pyi`: the operators and methods of `NamedArray`, which are hung on it when
+  namedax is imported.
 
-Where types come from. The annotation of a function of this package, where it has one that says something; its parameters that are `Any` there
-get a type by their name (`_BY_NAME`). A function that is lifted has JAX's own annotations, with arrays that may have names. An axis is an
-`Axis`. `LikeArguments` and functions that only batch over names become overloads: a named array in gives a named array.
+Where types come from. The annotation of a function of this package, where it has one that says
+something; its parameters that are `Any` there get a type by their name (`_BY_NAME`). A function
+that is lifted has JAX's own annotations, with arrays that may have names. An axis is an `Axis`.
+`LikeArguments` and functions that only batch over names become overloads: a named array in gives a
+named array.
 """
 
 import argparse
@@ -50,9 +56,9 @@ _KINDS = inspect.Parameter
 # The types of parameters that have none in the source, by their names.
 _BY_NAME = {
     **dict.fromkeys(
-        "x y a b m arr ary ar array condition operand data indices kernel logits labels values query key_value value object "
-        "fill_value v p scale bias mask segment_ids weights targets activations gates prepend append x1 x2 idx gamma beta scores q k "
-        "start stop step".split(),
+        "x y a b m arr ary ar array condition operand data indices kernel logits labels values"
+        " query key_value value object fill_value v p scale bias mask segment_ids weights targets"
+        " activations gates prepend append x1 x2 idx gamma beta scores q k start stop step".split(),
         "ArrayLike",
     ),
     "where": "ArrayLike | None",
@@ -105,7 +111,10 @@ class _Types(ast.NodeTransformer):
         self.used.add(name)
         if name in ("Callable", "tuple", "Mapping"):
             return ast.parse(
-                {"Callable": "Callable[..., Any]", "tuple": "tuple[Any, ...]"}.get(name, "Mapping[Any, Any]"), mode="eval"
+                {"Callable": "Callable[..., Any]", "tuple": "tuple[Any, ...]"}.get(
+                    name, "Mapping[Any, Any]"
+                ),
+                mode="eval",
             ).body
         return ast.Name(name)
 
@@ -114,14 +123,20 @@ class _Types(ast.NodeTransformer):
         if text in ("jax.Array", "jax.Device", "jax.sharding.Mesh", "jax.stages.Lowered"):
             self.used.add("jax")
             return node
-        return self.visit_Name(ast.Name(node.attr if node.attr in ("Array", "ArrayLike", "Any", *_ABC, *self.known) else "?"))
+        return self.visit_Name(
+            ast.Name(
+                node.attr if node.attr in ("Array", "ArrayLike", "Any", *_ABC, *self.known) else "?"
+            )
+        )
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if isinstance(node.value, ast.Name) and node.value.id == "Literal":
             self.used.add("Literal")
             return node
         value: ast.AST = (
-            node.value if isinstance(node.value, ast.Name) and node.value.id in _BUILTIN | _ABC else ast.Name("Any")
+            node.value
+            if isinstance(node.value, ast.Name) and node.value.id in _BUILTIN | _ABC
+            else ast.Name("Any")
         )
         if isinstance(value, ast.Name) and value.id in _BUILTIN | _ABC:
             self.used.add(value.id)
@@ -140,10 +155,18 @@ def _text_of(annotation: Any) -> str:
         return annotation
     if annotation == jax.typing.ArrayLike or annotation == annotations.ArrayLike:
         return "ArrayLike"
-    if isinstance(annotation, type) and annotation.__module__ == "builtins" and not isinstance(annotation, types.GenericAlias):
+    if (
+        isinstance(annotation, type)
+        and annotation.__module__ == "builtins"
+        and not isinstance(annotation, types.GenericAlias)
+    ):
         return annotation.__name__
     text = inspect.formatannotation(annotation)
-    return re.sub(r"(jax\.)?jaxlib\._jax\.Array", "Array", text).replace("collections.abc.", "").replace("typing.", "")
+    return (
+        re.sub(r"(jax\.)?jaxlib\._jax\.Array", "Array", text)
+        .replace("collections.abc.", "")
+        .replace("typing.", "")
+    )
 
 
 class _Stub:
@@ -179,35 +202,67 @@ class _Stub:
         parts = [part.strip() for part in text.split(" | ")] if "[" not in text else [text]
         return "Any" if "Any" in parts else " | ".join(dict.fromkeys(parts))
 
-    def parameter(self, function: str, p: inspect.Parameter, *, tree: bool = False) -> inspect.Parameter:
+    def parameter(
+        self, function: str, p: inspect.Parameter, *, tree: bool = False
+    ) -> inspect.Parameter:
         """A parameter with its type; a `tree` may be anything, which only its axes are not."""
         text = self.type_text(p.annotation)
-        if p.name in _BY_NAME and (function, p.name) not in _NOT_BY_NAME and (p.name in AXIS_PARAMETERS or not tree):
+        if (
+            p.name in _BY_NAME
+            and (function, p.name) not in _NOT_BY_NAME
+            and (p.name in AXIS_PARAMETERS or not tree)
+        ):
             if text == "Any" or (p.name in AXIS_PARAMETERS and "Hashable" not in text):
                 text = self.type_text(_BY_NAME[p.name])
-        if p.default is None and text != "Any" and "None" not in text and text not in ("Axis", "Hashable", "object"):
+        if (
+            p.default is None
+            and text != "Any"
+            and "None" not in text
+            and text not in ("Axis", "Hashable", "object")
+        ):
             text += " | None"
         return p.replace(annotation=text, default=p.default)
 
-    def define(self, name: str, parameters: list[inspect.Parameter], result: str, doc: str = "", decorate: str = "") -> None:
+    def define(
+        self,
+        name: str,
+        parameters: list[inspect.Parameter],
+        result: str,
+        doc: str = "",
+        decorate: str = "",
+    ) -> None:
         """Writes a definition."""
         one = f"def {name}({_parameters_text(parameters)}) -> {result}:"
         lines = [decorate] if decorate else []
         if len(one) > 116:
-            one = f"def {name}(\n    {_parameters_text(parameters)},\n) -> {result}:".replace("*,\n)", "*\n)")
+            one = f"def {name}(\n    {_parameters_text(parameters)},\n) -> {result}:".replace(
+                "*,\n)", "*\n)"
+            )
             if len(_parameters_text(parameters)) > 110:
-                one = f"def {name}(\n" + "".join(f"    {part},\n" for part in _parts(parameters)) + f") -> {result}:"
+                one = (
+                    f"def {name}(\n"
+                    + "".join(f"    {part},\n" for part in _parts(parameters))
+                    + f") -> {result}:"
+                )
         lines.append(one + ("" if doc else " ..."))
         if doc:
             lines.append(textwrap.indent(_docstring(doc), "    "))
         self.body.append("\n".join(lines))
 
     def function(
-        self, name: str, signature: inspect.Signature, *, doc: str = "", like: bool = False, plain: str = "Array"
+        self,
+        name: str,
+        signature: inspect.Signature,
+        *,
+        doc: str = "",
+        like: bool = False,
+        plain: str = "Array",
     ) -> None:
         """Writes a function; as overloads where it is `like` its arguments, of which it says that `plain` ones give this."""
         result = self.type_text(signature.return_annotation)
-        parameters = [self.parameter(name, p, tree="Any" in result) for p in signature.parameters.values()]
+        parameters = [
+            self.parameter(name, p, tree="Any" in result) for p in signature.parameters.values()
+        ]
         named = _with_named_shape(parameters)
         if named is not None:
             self.words |= {"overload", "NamedArray", "Mapping", "Hashable", "jax"}
@@ -229,12 +284,25 @@ class _Stub:
             return
         self.words |= {"overload", "NamedArray"}
         for i in arrays:
-            these = [p.replace(annotation="NamedArray") if j == i else p for j, p in enumerate(parameters)]
-            self.define(name, these, "NamedArray", _first_paragraph(doc) if i == arrays[0] else "", "@overload")
+            these = [
+                p.replace(annotation="NamedArray") if j == i else p
+                for j, p in enumerate(parameters)
+            ]
+            self.define(
+                name,
+                these,
+                "NamedArray",
+                _first_paragraph(doc) if i == arrays[0] else "",
+                "@overload",
+            )
         if plain == "jax.Array":
             self.words |= {"jax", "jax.typing"}
             parameters = [
-                p.replace(annotation=p.annotation.replace("ArrayLike", "jax.typing.ArrayLike")) if j in arrays else p
+                (
+                    p.replace(annotation=p.annotation.replace("ArrayLike", "jax.typing.ArrayLike"))
+                    if j in arrays
+                    else p
+                )
                 for j, p in enumerate(parameters)
             ]
         else:
@@ -264,7 +332,11 @@ class _Stub:
             and not any(line.endswith(" import NamedArray as NamedArray") for line in self.imports)
             else []
         )
-        own += [f"from {module} import {name}" for name, module in sorted(self.known.items()) if name in self.words]
+        own += [
+            f"from {module} import {name}"
+            for name, module in sorted(self.known.items())
+            if name in self.words
+        ]
         own += [line for line in self.imports if not line.startswith("from jax")]
         for block in (standard, [*third, *plain], own):
             if block:
@@ -281,7 +353,9 @@ def _parts(parameters: list[inspect.Parameter]) -> list[str]:
             parts.append("*")
             starred = True
         starred = starred or p.kind is _KINDS.VAR_POSITIONAL
-        star = "*" if p.kind is _KINDS.VAR_POSITIONAL else "**" if p.kind is _KINDS.VAR_KEYWORD else ""
+        star = (
+            "*" if p.kind is _KINDS.VAR_POSITIONAL else "**" if p.kind is _KINDS.VAR_KEYWORD else ""
+        )
         typed = f"{star}{p.name}: {p.annotation}" if p.annotation is not _EMPTY else star + p.name
         equals = " = " if p.annotation is not _EMPTY else "="
         parts.append(typed + ("" if p.default is _EMPTY else equals + _default_text(p.default)))
@@ -300,7 +374,9 @@ def _default_text(value: Any) -> str:
     plain = (bool, int, float, str)
     if value is None or value is ...:
         return repr(value)
-    if type(value) in plain or (type(value) in (tuple, list) and all(type(entry) in plain for entry in value)):
+    if type(value) in plain or (
+        type(value) in (tuple, list) and all(type(entry) in plain for entry in value)
+    ):
         return "..." if "nan" in repr(value) or "inf" in repr(value) else repr(value)
     return "..."
 
@@ -310,11 +386,18 @@ def _with_named_shape(parameters: list[inspect.Parameter]) -> list[inspect.Param
     if not any(p.name == "named_shape" for p in parameters):
         return None
     return [
-        p.replace(
-            annotation="Mapping[Hashable, int | None]" if "None]" in p.annotation else "Mapping[Hashable, int]", default=_EMPTY
+        (
+            p.replace(
+                annotation=(
+                    "Mapping[Hashable, int | None]"
+                    if "None]" in p.annotation
+                    else "Mapping[Hashable, int]"
+                ),
+                default=_EMPTY,
+            )
+            if p.name == "named_shape"
+            else p
         )
-        if p.name == "named_shape"
-        else p
         for p in parameters
     ]
 
@@ -373,7 +456,10 @@ def definitions() -> str:
     lines = [
         HEADER.format(version=jax.__version__),
         "# ruff: noqa",
-        '"""Imports of the public names, for editors and type checkers only: they lead from the stub of the package to each definition."""',
+        (
+            '"""Imports of the public names, for editors and type checkers only: they lead from the'
+            ' stub of the package to each definition."""'
+        ),
         "",
         "from typing import TYPE_CHECKING",
         "",
@@ -399,20 +485,40 @@ def face() -> str:
             stub.imports.append(line)
             continue
         if overloads := typing.get_overloads(value):
-            _source_overloads(stub, shown, overloads, _without_examples(inspect.getdoc(value) or ""))
+            _source_overloads(
+                stub, shown, overloads, _without_examples(inspect.getdoc(value) or "")
+            )
             continue
-        stub.function(shown, signature, doc="" if is_static else _without_examples(inspect.getdoc(value) or ""), like=like)
+        stub.function(
+            shown,
+            signature,
+            doc="" if is_static else _without_examples(inspect.getdoc(value) or ""),
+            like=like,
+        )
     stub.body.insert(0, "__version__: str\n__all__: list[str]")
     return stub.text(inspect.getdoc(nx) or "")
 
 
-def _source_overloads(stub: _Stub, name: str, overloads: Sequence[Callable[..., Any]], doc: str) -> None:
+def _source_overloads(
+    stub: _Stub, name: str, overloads: Sequence[Callable[..., Any]], doc: str
+) -> None:
     """Writes the overloads that the source has."""
     for overload in overloads:
         signature = inspect.signature(overload)
-        parameters = [p.replace(annotation=stub.type_text(p.annotation)) for p in signature.parameters.values()]
-        short = doc if overload is overloads[-1] else _first_paragraph(doc) if overload is overloads[0] else ""
-        stub.define(name, parameters, stub.type_text(signature.return_annotation), short, "@overload")
+        parameters = [
+            p.replace(annotation=stub.type_text(p.annotation))
+            for p in signature.parameters.values()
+        ]
+        short = (
+            doc
+            if overload is overloads[-1]
+            else _first_paragraph(doc)
+            if overload is overloads[0]
+            else ""
+        )
+        stub.define(
+            name, parameters, stub.type_text(signature.return_annotation), short, "@overload"
+        )
         stub.words.add("overload")
 
 
@@ -457,11 +563,15 @@ def _known_to_checkers(module: types.ModuleType) -> frozenset[str]:
     stub = pathlib.Path(inspect.getfile(module)).with_suffix(".pyi")
     if not stub.exists():
         return frozenset(dir(module))
-    words = re.findall(r"^(?:def|class) (\w+)|^(\w+) *[:=]|\bas (\w+)", stub.read_text(), re.MULTILINE)
+    words = re.findall(
+        r"^(?:def|class) (\w+)|^(\w+) *[:=]|\bas (\w+)", stub.read_text(), re.MULTILINE
+    )
     return frozenset(word for found in words for word in found)
 
 
-def _namespace_function(stub: _Stub, space: lifting.Namespace, name: str, value: Any, theirs: Any) -> None:
+def _namespace_function(
+    stub: _Stub, space: lifting.Namespace, name: str, value: Any, theirs: Any
+) -> None:
     signature = inspect.signature(value)
     doc = _without_examples(inspect.getdoc(value) or "")
     if name in space.own and getattr(nx, name, value) is not value:
@@ -471,9 +581,14 @@ def _namespace_function(stub: _Stub, space: lifting.Namespace, name: str, value:
     if space.name == "namedax.nn.initializers":
         signature = signature.replace(return_annotation="NamedInitializer")
     if getattr(theirs, "nin", 0) == 2:  # a ufunc, whose signature is `*args`
-        both = [inspect.Parameter(word, _KINDS.POSITIONAL_ONLY, annotation="ArrayLike") for word in ("x1", "x2")]
+        both = [
+            inspect.Parameter(word, _KINDS.POSITIONAL_ONLY, annotation="ArrayLike")
+            for word in ("x1", "x2")
+        ]
         rest = [
-            p.replace(kind=_KINDS.KEYWORD_ONLY) for p in signature.parameters.values() if p.kind is not _KINDS.VAR_POSITIONAL
+            p.replace(kind=_KINDS.KEYWORD_ONLY)
+            for p in signature.parameters.values()
+            if p.kind is not _KINDS.VAR_POSITIONAL
         ]
         signature = signature.replace(parameters=[*both, *rest], return_annotation="Array")
     batches = _only_batches(value)
@@ -497,19 +612,30 @@ def methods() -> str:
             result = "At" if name == "at" else "NamedArray"
             stub.body.append(
                 f"@property\ndef {name}(self) -> {result}:\n"
-                + textwrap.indent(_docstring(_first_paragraph(inspect.getdoc(method) or "")), "    ")
+                + textwrap.indent(
+                    _docstring(_first_paragraph(inspect.getdoc(method) or "")), "    "
+                )
             )
             continue
         signature = inspect.signature(method)
         rest = [stub.parameter(name, p) for p in list(signature.parameters.values())[1:]]
         rest = [
-            p.replace(annotation="object" if name in ("__eq__", "__ne__") else "ArrayLike", kind=_KINDS.POSITIONAL_ONLY)
-            if name.startswith("__") and p.name in ("other", "exponent")
-            else p
+            (
+                p.replace(
+                    annotation="object" if name in ("__eq__", "__ne__") else "ArrayLike",
+                    kind=_KINDS.POSITIONAL_ONLY,
+                )
+                if name.startswith("__") and p.name in ("other", "exponent")
+                else p
+            )
             for p in rest
         ]
         result = _text_of(signature.return_annotation)
-        keeps = name in operators.POSITIONAL or "LikeArguments" in result or (result == "Array" and _only_batches_method(name))
+        keeps = (
+            name in operators.POSITIONAL
+            or "LikeArguments" in result
+            or (result == "Array" and _only_batches_method(name))
+        )
         result = (
             result.replace("LikeArguments", "NamedArray")
             if "LikeArguments" in result
@@ -528,7 +654,8 @@ def methods() -> str:
     stub.imports.append("from namedax.ops.indexing.updates import At")
     stub.body = ["class Methods:\n" + textwrap.indent("\n".join(stub.body), "    ")]
     return stub.text(
-        "The operators and methods of `NamedArray`, as a type checker sees them. There is no such module when a program runs."
+        "The operators and methods of `NamedArray`, as a type checker sees them. There is no such"
+        " module when a program runs."
     )
 
 
@@ -551,14 +678,18 @@ def stubs() -> dict[pathlib.Path, str]:
     }
     for name, space in lifting.NAMESPACES.items():
         path = PACKAGE.joinpath(*name.split(".")[1:])
-        found[path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")] = namespace(space)
+        found[path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")] = namespace(
+            space
+        )
     return found
 
 
 def main() -> int:
     """Writes what is stale, or only names it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if a stub is stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if a stub is stale"
+    )
     arguments = parser.parse_args()
     wanted = stubs()
     stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]

@@ -47,7 +47,9 @@ def for_the_site(text):
     """
     text = re.sub(r"\]\(docs/about/", "](", text)
     text = re.sub(r"\]\(docs/", "](../", text)
-    return re.sub(r"\]\((\w+\.md)(?=[)#])", lambda found: f"]({PAGES.get(found[1], found[1])}", text)
+    return re.sub(
+        r"\]\((\w+\.md)(?=[)#])", lambda found: f"]({PAGES.get(found[1], found[1])}", text
+    )
 
 
 def tests_of(laws, number):

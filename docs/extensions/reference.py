@@ -39,21 +39,29 @@ def source_page(place: str) -> tuple[str, str]:
     return f"source/{path}", f"line-{line}"
 
 
-def source_role(role: str, raw: str, text: str, line: int, inliner: Any, options: Any = None, content: Any = ()) -> Any:
+def source_role(
+    role: str, raw: str, text: str, line: int, inliner: Any, options: Any = None, content: Any = ()
+) -> Any:
     """A link to a line of the source, which is on a page of this site."""
     app = inliner.document.settings.env.app
     page, anchor = source_page(text)
     node = nodes.reference(raw, "", nodes.literal(text, text))
-    node["refuri"] = f"{app.builder.get_relative_uri(inliner.document.settings.env.docname, page)}#{anchor}"
+    node["refuri"] = (
+        f"{app.builder.get_relative_uri(inliner.document.settings.env.docname, page)}#{anchor}"
+    )
     return [node], []
 
 
 def source_pages(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Every module of the package, coloured, with an anchor for each line."""
-    formatter = HtmlFormatter(linenos="inline", lineanchors="line", anchorlinenos=True, wrapcode=True)
+    formatter = HtmlFormatter(
+        linenos="inline", lineanchors="line", anchorlinenos=True, wrapcode=True
+    )
     for file in sorted(PACKAGE.rglob("*.py")):
         path = file.relative_to(ROOT).as_posix()
-        body = f"<h1>{html.escape(path)}</h1>{highlight(file.read_text(), PythonLexer(), formatter)}"
+        body = (
+            f"<h1>{html.escape(path)}</h1>{highlight(file.read_text(), PythonLexer(), formatter)}"
+        )
         yield f"source/{path}", {"title": path, "body": body}, "page.html"
 
 

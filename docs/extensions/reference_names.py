@@ -83,7 +83,11 @@ def spaces() -> dict[str, types.ModuleType]:
         label, module = waiting.pop(0)
         for name in _exports(module):
             value = getattr(module, name)
-            if isinstance(value, types.ModuleType) and value.__name__.startswith("namedax.") and value not in found.values():
+            if (
+                isinstance(value, types.ModuleType)
+                and value.__name__.startswith("namedax.")
+                and value not in found.values()
+            ):
                 found[f"{label}.{name}"] = value
                 waiting.append((f"{label}.{name}", value))
     return found
@@ -114,10 +118,15 @@ def entries() -> tuple[Entry, ...]:
         value = group[0][1]
         own_name = getattr(value, "__name__", "")
         # Of `nx.concat` and `nx.concatenate` the one that the function calls itself.
-        names = sorted((name for name, _ in group), key=lambda name: (name.count("."), name.rpartition(".")[2] != own_name))
+        names = sorted(
+            (name for name, _ in group),
+            key=lambda name: (name.count("."), name.rpartition(".")[2] != own_name),
+        )
         kind = _kind_of(value)
         made.append(Entry(tuple(names), value, kind, _origin_of(value, kind)))
-    return tuple(sorted(made, key=lambda entry: (entry.space != "nx", entry.name.lower(), entry.name)))
+    return tuple(
+        sorted(made, key=lambda entry: (entry.space != "nx", entry.name.lower(), entry.name))
+    )
 
 
 def _kind_of(value: Any) -> str:
@@ -128,7 +137,11 @@ def _kind_of(value: Any) -> str:
     is_scalar = isinstance(value, type) and issubclass(value, np.generic)
     if is_scalar or type(value).__name__ in ("_ScalarMeta", "ElementType"):
         return "element type"
-    if isinstance(value, (types.UnionType, types.GenericAlias)) or type(value).__module__ == "typing" or value is Any:
+    if (
+        isinstance(value, (types.UnionType, types.GenericAlias))
+        or type(value).__module__ == "typing"
+        or value is Any
+    ):
         return "type"
     if isinstance(value, type):
         return "class"
@@ -144,7 +157,11 @@ def _origin_of(value: Any, kind: str) -> str:
         files = [code.co_filename for code in _codes_of(value)]
         if not any(map(_is_in_package, files[:1])):
             return "jax"
-        written = {pathlib.Path(file).relative_to(PACKAGE).as_posix() for file in files if _is_in_package(file)} - _WRAPPERS
+        written = {
+            pathlib.Path(file).relative_to(PACKAGE).as_posix()
+            for file in files
+            if _is_in_package(file)
+        } - _WRAPPERS
         return "own" if written - _LIFTS else "lifted"
     module = getattr(value, "__module__", None) or type(value).__module__
     return "own" if module.startswith("namedax") or kind == "type" else "jax"
@@ -183,7 +200,11 @@ def source_of(entry: Entry) -> str:
     if entry.kind in ("class", "error"):
         return _place_of_class(value)
     codes = [code for code in _codes_of(value) if _is_in_package(code.co_filename)]
-    own = [code for code in codes if pathlib.Path(code.co_filename).relative_to(PACKAGE).as_posix() not in _WRAPPERS]
+    own = [
+        code
+        for code in codes
+        if pathlib.Path(code.co_filename).relative_to(PACKAGE).as_posix() not in _WRAPPERS
+    ]
     if codes:
         return _place((own or codes)[0])
     return _place_of_assignment(entry) or _place_of_class(type(value))
@@ -198,7 +219,11 @@ def _place_of_class(cls: type) -> str:
         file, line = inspect.getsourcefile(cls), inspect.getsourcelines(cls)[1]
     except (TypeError, OSError):
         return ""
-    return f"{pathlib.Path(file).relative_to(ROOT).as_posix()}:{line}" if file and _is_in_package(file) else ""
+    return (
+        f"{pathlib.Path(file).relative_to(ROOT).as_posix()}:{line}"
+        if file and _is_in_package(file)
+        else ""
+    )
 
 
 @functools.cache
@@ -208,8 +233,19 @@ def _assignments() -> dict[tuple[str, str], str]:
     for file in sorted(PACKAGE.rglob("*.py")):
         path = file.relative_to(ROOT)
         for node in ast.parse(file.read_text()).body:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-            for name in (part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)):
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign)
+                else []
+            )
+            for name in (
+                part.id
+                for target in targets
+                for part in ast.walk(target)
+                if isinstance(part, ast.Name)
+            ):
                 for home in (path.with_suffix(""), path.parent):
                     found.setdefault((home.as_posix(), name), f"{path.as_posix()}:{node.lineno}")
     return found
@@ -247,7 +283,10 @@ def signature_of(value: Any) -> str:
         signature = inspect.signature(value)
     except (TypeError, ValueError):
         return ""
-    parameters = [p.replace(annotation=p.empty, default=_Shown.of(p.default)) for p in signature.parameters.values()]
+    parameters = [
+        p.replace(annotation=p.empty, default=_Shown.of(p.default))
+        for p in signature.parameters.values()
+    ]
     return str(signature.replace(parameters=parameters, return_annotation=signature.empty))
 
 
@@ -262,7 +301,9 @@ class _Shown:
 
     @classmethod
     def of(cls, default: Any) -> Any:
-        if default is inspect.Parameter.empty or isinstance(default, (bool, int, float, str, type(None))):
+        if default is inspect.Parameter.empty or isinstance(
+            default, (bool, int, float, str, type(None))
+        ):
             return default
         if isinstance(default, enum.Enum):
             return cls(str(default))

@@ -55,10 +55,16 @@ def index() -> dict[str, str]:
 @functools.cache
 def pages() -> dict[str, str]:
     """All pages, by their names: their texts."""
-    made = {page_of(entry): _entry_page(entry) for entry in names.entries() if entry.kind not in _TOGETHER}
+    made = {
+        page_of(entry): _entry_page(entry)
+        for entry in names.entries()
+        if entry.kind not in _TOGETHER
+    }
     for kind, suffix in _TOGETHER.items():
         for space in dict.fromkeys(entry.space for entry in names.entries() if entry.kind == kind):
-            members = [entry for entry in names.entries() if (entry.space, entry.kind) == (space, kind)]
+            members = [
+                entry for entry in names.entries() if (entry.space, entry.kind) == (space, kind)
+            ]
             made[f"{space}.{suffix}"] = _shared_page(space, kind, members)
     made |= {f"index.{space}": _space_page(space) for space in listed_spaces()}
     made["subjects"] = _subjects_page()
@@ -99,10 +105,17 @@ def _description(entry: Entry) -> str:
     """The signature under each of the names, and the docstring."""
     signature = names.signature_of(entry.value) if entry.kind in ("function", "class") else ""
     lines = [f".. py:{_directive(entry)}:: {_signature(entry.name, signature)}"]
-    lines += [f"   {' ' * len(_directive(entry))}         {_signature(name, '')}" for name in entry.names[1:]]
+    lines += [
+        f"   {' ' * len(_directive(entry))}         {_signature(name, '')}"
+        for name in entry.names[1:]
+    ]
     body = docstring(names.doc_of(entry))
     members = _members(entry) if entry.kind == "class" and entry.origin == "own" else ""
-    return "\n".join(lines) + "\n\n" + textwrap.indent("\n\n".join(filter(None, [body, members])), "   ")
+    return (
+        "\n".join(lines)
+        + "\n\n"
+        + textwrap.indent("\n\n".join(filter(None, [body, members])), "   ")
+    )
 
 
 def _signature(name: str, signature: str) -> str:
@@ -116,7 +129,11 @@ def _note(entry: Entry) -> str:
         said = f"A constant: ``{_short(entry.value)}``."
     theirs = names.jax_name(entry)
     if entry.kind == "function" and entry.origin == "jax":
-        said = f"JAX's own ``{theirs}``, handed through as it is: see its documentation there." if theirs else "JAX's own."
+        said = (
+            f"JAX's own ``{theirs}``, handed through as it is: see its documentation there."
+            if theirs
+            else "JAX's own."
+        )
     elif entry.kind == "function" and entry.origin == "lifted" and theirs:
         said = f"In JAX: ``{theirs}``, whose documentation says what its parameters mean."
     elif entry.kind == "function" and theirs:
@@ -145,7 +162,11 @@ def _members(entry: Entry) -> str:
     """The public methods and properties of a class of this package."""
     found = []
     for name, member in sorted(_public_members(entry.value).items()):
-        function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else getattr(member, "fget", member)
+        function = (
+            member.__func__
+            if isinstance(member, (classmethod, staticmethod))
+            else getattr(member, "fget", member)
+        )
         doc = inspect.getdoc(function) or ""
         twin = f"nx.{name}"
         if entry.name == "nx.NamedArray" and twin in index():
@@ -163,7 +184,9 @@ def _public_members(cls: type) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         if base.__module__.startswith("namedax") and not issubclass(base, BaseException):
-            members |= {name: value for name, value in vars(base).items() if not name.startswith("_")}
+            members |= {
+                name: value for name, value in vars(base).items() if not name.startswith("_")
+            }
     return {
         name: value
         for name, value in members.items()
@@ -196,13 +219,18 @@ def _escaped(text: str) -> str:
     """With what stands in backticks as code, and stars and underscores elsewhere as what they are."""
     result, end = [], 0
     for match in _MARKED.finditer(text):
-        result += [_plain(text[end : match.start()]), _marked(match[0]) + r"\ " * text[match.end() : match.end() + 1].isalnum()]
+        result += [
+            _plain(text[end : match.start()]),
+            _marked(match[0]) + r"\ " * text[match.end() : match.end() + 1].isalnum(),
+        ]
         end = match.end()
     return "".join([*result, _plain(text[end:])])
 
 
 def _plain(text: str) -> str:
-    text = re.sub(r"(?m)(?<=\S )(\*{1,2})(?=\w)(?![^*\n]*\w\*)", lambda m: m[1].replace("*", r"\*"), text)
+    text = re.sub(
+        r"(?m)(?<=\S )(\*{1,2})(?=\w)(?![^*\n]*\w\*)", lambda m: m[1].replace("*", r"\*"), text
+    )
     text = re.sub(r"(?m)^(\s*)\.\. (?=\[\d+\])", r"\1", text)  # footnotes
     return re.sub(r"(?<=[\w\]])_(?=[\s,.;:()]|$)", r"\\_", text)
 
@@ -223,7 +251,9 @@ def _costs(found: dict[str, Any]) -> str:
     if "no_cost" in found:
         return found["no_cost"]
     rows = [("the name on the mesh", "forwards", "in the gradient")]
-    rows += [(f"``{name}``", said["forward"], said["gradient"]) for name, said in found["cost"].items()]
+    rows += [
+        (f"``{name}``", said["forward"], said["gradient"]) for name, said in found["cost"].items()
+    ]
     table = [".. list-table::", "   :header-rows: 1", "   :widths: 18 41 41", ""]
     for row in rows:
         table += [f"   {'*' if i == 0 else ' '} - {cell}" for i, cell in enumerate(row)]
@@ -268,7 +298,12 @@ def _space_page(space: str) -> str:
     spaces = [label for label in names.spaces() if shown_in(label) == space]
     parts = [_title(space), docstring((names.spaces()[space].__doc__ or "").split("\n\n")[0])]
     for label in spaces:
-        found = [(name, entry) for entry in names.entries() for name in entry.names if name.rpartition(".")[0] == label]
+        found = [
+            (name, entry)
+            for entry in names.entries()
+            for name in entry.names
+            if name.rpartition(".")[0] == label
+        ]
         if label != space:
             parts.append(_title(label, "-"))
         parts += _by_kind(sorted(found, key=lambda pair: (pair[0].lower(), pair[0])))
@@ -280,7 +315,9 @@ def _by_kind(found: list[tuple[str, Entry]]) -> Iterator[str]:
         rows = [(name, entry) for name, entry in found if entry.kind == kind]
         if rows and kind in _TOGETHER:
             yield f".. rubric:: {kind.capitalize()}s"
-            yield ", ".join(f":doc:`{name.rpartition('.')[2]} <{page_of(entry)}>`" for name, entry in rows)
+            yield ", ".join(
+                f":doc:`{name.rpartition('.')[2]} <{page_of(entry)}>`" for name, entry in rows
+            )
         elif rows:
             yield f".. rubric:: {'Classe' if kind == 'class' else kind.capitalize()}s"
             yield _table(rows)
@@ -289,19 +326,33 @@ def _by_kind(found: list[tuple[str, Entry]]) -> Iterator[str]:
 def _shared_page(space: str, kind: str, members: list[Entry]) -> str:
     parts = [":orphan:", _title(f"{space}: {kind}s"), _way_up(space), names.KINDS[kind]]
     for entry in members:
-        doc = "" if kind == "primitive" or not names._has_own_doc(entry.value) else docstring(names.doc_of(entry))
+        doc = (
+            ""
+            if kind == "primitive" or not names._has_own_doc(entry.value)
+            else docstring(names.doc_of(entry))
+        )
         place = names.source_of(entry)
         said = [doc, f":source:`{place}`" if place else ""]
-        lines = [f".. py:data:: {entry.name}", *(f"             {name}" for name in entry.names[1:])]
-        parts.append("\n".join(lines) + "\n\n" + textwrap.indent("\n\n".join(filter(None, said)), "   "))
+        lines = [
+            f".. py:data:: {entry.name}",
+            *(f"             {name}" for name in entry.names[1:]),
+        ]
+        parts.append(
+            "\n".join(lines) + "\n\n" + textwrap.indent("\n\n".join(filter(None, said)), "   ")
+        )
     return "\n\n".join(parts) + "\n"
 
 
 def _namespaces_page() -> str:
     tree = "\n".join(f"   index.{space}" for space in listed_spaces())
-    counts = [(space, sum(shown_in(name.rpartition(".")[0]) == space for name in index())) for space in listed_spaces()]
+    counts = [
+        (space, sum(shown_in(name.rpartition(".")[0]) == space for name in index()))
+        for space in listed_spaces()
+    ]
     rows = [f"   * - :doc:`{space} <index.{space}>`\n     - {count}" for space, count in counts]
-    table = "\n".join([".. list-table::", "   :header-rows: 1", "", "   * - namespace\n     - names", *rows])
+    table = "\n".join(
+        [".. list-table::", "   :header-rows: 1", "", "   * - namespace\n     - names", *rows]
+    )
     return f"{_title('By namespace')}\n\n.. toctree::\n   :hidden:\n\n{tree}\n\n{table}\n"
 
 
@@ -352,10 +403,18 @@ def _subjects_page() -> str:
     for entry in names.entries():
         found.setdefault(subject_of(entry), []).append(entry)
     for subject in SUBJECTS:
-        rows = [(entry.name, entry) for entry in found.get(subject, []) if entry.kind in ("function", "class")]
+        rows = [
+            (entry.name, entry)
+            for entry in found.get(subject, [])
+            if entry.kind in ("function", "class")
+        ]
         # A function that JAX has, too, under a longer name stands there once: `nx.sum`, and not `nx.numpy.sum` besides.
         top = {name.rpartition(".")[2] for name, entry in rows if entry.space in ("nx", "nx.nn")}
-        rows = [(n, e) for n, e in rows if e.space not in ("nx.numpy", "nx.lax") or n.rpartition(".")[2] not in top]
+        rows = [
+            (n, e)
+            for n, e in rows
+            if e.space not in ("nx.numpy", "nx.lax") or n.rpartition(".")[2] not in top
+        ]
         if rows:
             parts += [_title(subject, "-"), _table(rows)]
     return "\n\n".join(parts) + "\n"

@@ -1,7 +1,8 @@
 """Print the time, the collectives and the memory of each program, on eight simulated devices.
 
-The devices are threads of one CPU that share its cores and its memory. A time is the total cost of a program on all of them,
-and does not predict overlap on an accelerator. Collectives and memory come from the compiled program.
+The devices are threads of one CPU that share its cores and its memory. A time is the total cost of
+a program on all of them, and does not predict overlap on an accelerator. Collectives and memory
+come from the compiled program.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def place(mesh: jax.sharding.Mesh, array: Any, *spec: str | None) -> jax.Array:
 
 def table(title: str, programs: Mapping[str, Any], args: Sequence[Any], rounds: int = 10) -> None:
     """Print a row per program: the minimum time of a few alternating runs, and the memory and collectives of its compiled form."""
-    compiled = {label: jax.jit(program).lower(*args).compile() for label, program in programs.items()}
+    compiled = {
+        label: jax.jit(program).lower(*args).compile() for label, program in programs.items()
+    }
     times = dict.fromkeys(programs, float("inf"))
     for _ in range(rounds):
         for label, run in compiled.items():
@@ -44,5 +47,7 @@ def table(title: str, programs: Mapping[str, Any], args: Sequence[Any], rounds: 
     for label, run in compiled.items():
         memory = run.memory_analysis().temp_size_in_bytes / 2**20
         print(
-            f"{label:<30}{1e3 * times[label]:>8.2f}{first / times[label]:>7.2f}{memory:>8.2f}  {hlo.summary(run)}", flush=True
+            f"{label:<30}{1e3 * times[label]:>8.2f}{first / times[label]:>7.2f}{memory:>8.2f} "
+            f" {hlo.summary(run)}",
+            flush=True,
         )

@@ -2,8 +2,9 @@
 
     python examples/worked_problems/problem_1.py
 
-A shard is an ordinary axis. Split `s` into `shard`, which keeps its mesh axis, and `within`, which is local to a device. An
-operation over `within` then applies to each shard, on any mesh, and without one.
+A shard is an ordinary axis. Split `s` into `shard`, which keeps its mesh axis, and `within`, which
+is local to a device. An operation over `within` then applies to each shard, on any mesh, and
+without one.
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ OUT_AXES = {means: ["shard", "d"], rolled: ["s", "d"]}
 def mapped(function: Any, mesh: Any, **options: Any) -> Any:
     """One of the two functions over positional arrays `[s, d]`, with the shards on `X`."""
     sizes = {"shard": mesh.shape["X"]}
-    return nx.xmap(function, ["s", "d"], OUT_AXES[function], axis_sizes=sizes, axis_resources=RESOURCES, mesh=mesh, **options)
+    return nx.xmap(
+        function,
+        ["s", "d"],
+        OUT_AXES[function],
+        axis_sizes=sizes,
+        axis_resources=RESOURCES,
+        mesh=mesh,
+        **options,
+    )
 
 
 def plain_means(a: jax.Array, shards: int) -> jax.Array:

@@ -3,8 +3,9 @@ axis.
 
     python examples/worked_problems/problem_2.py
 
-Tokens are `{s, d}` and the experts' matrices `{e, d, f}`. `b` with `{s, choice}` has the experts of each token. The results of
-its choices are averaged; parts 1 to 3 have a `choice` of size 1. Sharded features of tokens are named `d_y`.
+Tokens are `{s, d}` and the experts' matrices `{e, d, f}`. `b` with `{s, choice}` has the experts of
+each token. The results of its choices are averaged; parts 1 to 3 have a `choice` of size 1. Sharded
+features of tokens are named `d_y`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ RESOURCES = {"s": "X", "e": "X", "d_y": "Y", "f": "Y"}
 def local(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray, token: str = "s") -> nx.NamedArray:
     """1: tokens are sorted into a buffer `{e, slot, d}`; no array has the axes of tokens, `d` and `f`.
 
-    All tokens can choose one expert, so each expert has one slot per choice. Its tokens are in the first slots. The other
-    slots have tokens of the experts after it, and their results are not used.
+    All tokens can choose one expert, so each expert has one slot per choice. Its tokens are in the
+    first slots. The other slots have tokens of the experts after it, and their results are not
+    used.
     """
     experts, sizes = w.named_shape["e"], {name: b.named_shape[name] for name in (token, "choice")}
     chosen = nx.merge_axes(b, [token, "choice"], "t")
@@ -52,7 +54,8 @@ def begin(chosen: nx.NamedArray, experts: int, axis: str) -> nx.NamedArray:
 def gathered(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray) -> nx.NamedArray:
     """3.1: every device gathers all tokens, and runs `local` for its own experts.
 
-    Each device has results for the tokens of its experts. It keeps its own tokens of the sum over all devices.
+    Each device has results for the tokens of its experts. It keeps its own tokens of the sum over
+    all devices.
     """
     everyone = nx.rename(a, {"s": "all", "d_y": "d"}), nx.rename(b, {"s": "all"})
     return nx.rename(local(w, *everyone, token="all"), {"all": "s"})
@@ -63,7 +66,9 @@ def dispatched(w: nx.NamedArray, a: nx.NamedArray, b: nx.NamedArray) -> nx.Named
     weight = nx.ones(named_shape=dict(b.named_shape), dtype=a.dtype) / b.named_shape["choice"]
     routing = nx.nn.Routing(index=b, weight=weight, probabilities=None, experts=w.named_shape["e"])
     a = nx.rename(a, {"d_y": "d"})
-    out: nx.NamedArray = nx.nn.mixture_of_experts(lambda w, x: nx.dot(x, w, "d"), w, a, routing, tokens="s", axis="e")
+    out: nx.NamedArray = nx.nn.mixture_of_experts(
+        lambda w, x: nx.dot(x, w, "d"), w, a, routing, tokens="s", axis="e"
+    )
     return out
 
 
@@ -95,9 +100,16 @@ def arguments(mesh: Any, s: int, d: int, f: int, experts: int, choices: int) -> 
 def main(s: int = 2048, d: int = 128, f: int = 256, experts: int = 16) -> None:
     """Print the table."""
     mesh = make_mesh(4, 2)
-    for choices, title in ((1, "one expert for each token"), (2, "4. two experts for each token, averaged")):
+    for choices, title in (
+        (1, "one expert for each token"),
+        (2, "4. two experts for each token, averaged"),
+    ):
         args = arguments(mesh, s, d, f, experts, choices)
-        table(f"{title}, on one device", {"1. local": unmapped()}, [jnp.asarray(np.asarray(array)) for array in args])
+        table(
+            f"{title}, on one device",
+            {"1. local": unmapped()},
+            [jnp.asarray(np.asarray(array)) for array in args],
+        )
         programs = {
             "2. local, partitioned by XLA": partitioned(mesh),
             "3.1 gathered": mapped(gathered, mesh),

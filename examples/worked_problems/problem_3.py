@@ -2,8 +2,8 @@
 
     python examples/worked_problems/problem_3.py
 
-The named program is the program without overlap: the contraction, and the names under which it reads and writes. `overlap=True`
-selects the ring.
+The named program is the program without overlap: the contraction, and the names under which it
+reads and writes. `overlap=True` selects the ring.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def scattered(h: nx.NamedArray, w: nx.NamedArray, overlap: Any = True) -> nx.Nam
     return nx.einsum("{b,f},{f,d}->{b,d_y:d}", h, w, overlap=overlap)
 
 
-def block(x: nx.NamedArray, w_in: nx.NamedArray, w_out: nx.NamedArray, overlap: Any = True) -> nx.NamedArray:
+def block(
+    x: nx.NamedArray, w_in: nx.NamedArray, w_out: nx.NamedArray, overlap: Any = True
+) -> nx.NamedArray:
     """3: `In[B_X, D_Y] * W_in[D, F_Y] * W_out[F_Y, D] -> Out[B_X, D_Y]`, with a nonlinearity between the products."""
     h = nx.einsum("{b,d:d_y},{d,f}->{b,f}", x, w_in, overlap=overlap)
     return scattered(nx.nn.gelu(h), w_out, overlap)
@@ -38,8 +40,18 @@ def block(x: nx.NamedArray, w_in: nx.NamedArray, w_out: nx.NamedArray, overlap: 
 # The axis names of the arguments and results, and the layout. `d` is stored in shards as `d_y`.
 PROGRAMS: dict[str, tuple[Any, tuple[list[str], ...], list[str], dict[str, str]]] = {
     "all-reduce": (all_reduced, (["b", "d"], ["d", "f"]), ["b", "f"], {"b": "X", "d": "Y"}),
-    "reduce-scatter": (scattered, (["b", "f"], ["f", "d"]), ["b", "d_y"], {"b": "X", "f": "Y", "d_y": "Y"}),
-    "block": (block, (["b", "d_y"], ["d", "f"], ["f", "d"]), ["b", "d_y"], {"b": "X", "f": "Y", "d_y": "Y"}),
+    "reduce-scatter": (
+        scattered,
+        (["b", "f"], ["f", "d"]),
+        ["b", "d_y"],
+        {"b": "X", "f": "Y", "d_y": "Y"},
+    ),
+    "block": (
+        block,
+        (["b", "d_y"], ["d", "f"], ["f", "d"]),
+        ["b", "d_y"],
+        {"b": "X", "f": "Y", "d_y": "Y"},
+    ),
 }
 PLAIN: dict[str, Any] = {
     "all-reduce": jnp.matmul,
@@ -62,7 +74,12 @@ def mapped(name: str, mesh: Any, overlap: Any) -> Any:
 def partitioned(name: str, mesh: Any) -> Any:
     """The program without names under `jax.jit`, with the same shardings of arguments and result."""
     _, _, out_axes, resources = PROGRAMS[name]
-    return jax.jit(PLAIN[name], out_shardings=NamedSharding(mesh, PartitionSpec(*(resources.get(axis) for axis in out_axes))))
+    return jax.jit(
+        PLAIN[name],
+        out_shardings=NamedSharding(
+            mesh, PartitionSpec(*(resources.get(axis) for axis in out_axes))
+        ),
+    )
 
 
 def arguments(name: str, mesh: Any, b: int, d: int, f: int) -> list[jax.Array]:
@@ -84,7 +101,9 @@ def compare(overlaps: dict[str, Any], b: int, d: int, f: int) -> None:
     for name in PROGRAMS:
         args = arguments(name, mesh, b, d, f)
         programs = {"jax.jit": partitioned(name, mesh)}
-        programs |= {f"by name, {label}": mapped(name, mesh, overlap) for label, overlap in overlaps.items()}
+        programs |= {
+            f"by name, {label}": mapped(name, mesh, overlap) for label, overlap in overlaps.items()
+        }
         table(f"{name}: {PROGRAMS[name][0].__doc__.split('`')[1]}", programs, args)
         everything = tuple(range(len(args)))
         gradients = {

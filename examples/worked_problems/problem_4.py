@@ -2,8 +2,9 @@
 
     python examples/worked_problems/problem_4.py
 
-A link between two devices carries data in both directions at once. With `overlap="bidirectional"` blocks go around in both
-directions, each half as far, in half as many steps. The total number of bytes is the same.
+A link between two devices carries data in both directions at once. With `overlap="bidirectional"`
+blocks go around in both directions, each half as far, in half as many steps. The total number of
+bytes is the same.
 """
 
 from __future__ import annotations

@@ -27,10 +27,14 @@ def arguments_of(f: Any, traced: Any, args: Sequence[Any], kwargs: dict[str, Any
     tree = ({i: args[i] for i in positional}, keywords)
     leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
     # A leaf that is not an array, such as a learning rate, is an argument with the shape ().
-    if [getattr(data_of(leaf), "shape", ()) for _, leaf in leaves] != [aval.shape for aval in avals]:
+    if [getattr(data_of(leaf), "shape", ()) for _, leaf in leaves] != [
+        aval.shape for aval in avals
+    ]:
         return [Given()] * len(avals)
     parameters = _parameters(f)
-    dims = _dims(f, args, kwargs, len(leaves)) or [dims_of(leaf) if is_named(leaf) else () for _, leaf in leaves]
+    dims = _dims(f, args, kwargs, len(leaves)) or [
+        dims_of(leaf) if is_named(leaf) else () for _, leaf in leaves
+    ]
     return [
         Given(_said(path, parameters), tuple(names), _spec(data_of(leaf)))
         for (path, leaf), names in zip(leaves, dims, strict=True)
@@ -54,7 +58,9 @@ def _dynamic(args: Sequence[Any], infos: Sequence[Any]) -> list[int]:
 def _is_like(arg: Any, info: Any) -> bool:
     tree: Any = jax.tree.structure(arg)
     shapes = [_shape(leaf) for leaf in jax.tree.leaves(arg)]
-    return bool(tree == jax.tree.structure(info)) and shapes == [one.shape for one in jax.tree.leaves(info)]
+    return bool(tree == jax.tree.structure(info)) and shapes == [
+        one.shape for one in jax.tree.leaves(info)
+    ]
 
 
 def _shape(leaf: Any) -> tuple[int, ...] | None:
@@ -68,13 +74,23 @@ def _parameters(f: Any) -> list[str]:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
         return []
-    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return [
+        one.name
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
 
 
 def _said(path: Sequence[Any], parameters: Sequence[str]) -> str:
     """Return the text for messages of the argument at a path of `({position: argument}, {keyword: argument})`."""
     group, first, *rest = path
-    name = first.key if group.idx == 1 else parameters[first.key] if first.key < len(parameters) else first.key
+    name = (
+        first.key
+        if group.idx == 1
+        else parameters[first.key]
+        if first.key < len(parameters)
+        else first.key
+    )
     return f"argument {name!r}{jax.tree_util.keystr(tuple(rest))}"
 
 

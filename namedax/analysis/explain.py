@@ -43,22 +43,25 @@ __all__ = ["explain"]
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
     """Report per-device communication, FLOPs and memory of a function by tracing; nothing runs.
 
-    The report lists the collectives of the traced program. Each has its axis names, the operation of the model, the source
-    line, and its phase (forward or gradient). Kinds and bytes are those of the compiled program: XLA runs equal collectives
-    once, and runs a collective that is the same in every step of a loop outside the loop. XLA may combine several collectives
-    into one. Outside mapped functions, XLA's partitioner decides on the communication. The part that follows from the shardings
-    is in the report; for `partitioning="auto"` only `compile=True` shows it.
+    The report lists the collectives of the traced program. Each has its axis names, the operation
+    of the model, the source line, and its phase (forward or gradient). Kinds and bytes are those of
+    the compiled program: XLA runs equal collectives once, and runs a collective that is the same in
+    every step of a loop outside the loop. XLA may combine several collectives into one. Outside
+    mapped functions, XLA's partitioner decides on the communication. The part that follows from the
+    shardings is in the report; for `partitioning="auto"` only `compile=True` shows it.
 
-    Floating-point operations are counted as in the program; a multiply-add counts as two. Elementwise operations count as
-    computed where their results are used, so only arrays in memory are read and written. The memory peak is an estimate.
+    Floating-point operations are counted as in the program; a multiply-add counts as two.
+    Elementwise operations count as computed where their results are used, so only arrays in memory
+    are read and written. The memory peak is an estimate.
 
     Args:
-      f: a mapped function, or any function that calls mapped ones: a training step under `jax.jit` with its gradient and its
-        optimizer.
-      *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s. The mesh of the mapped functions may be a
-        `jax.sharding.AbstractMesh` of any size. An argument without a sharding counts as placed for the mapped function.
-      compile: whether to compile the program too, for the devices that are available. `report.compiled` then has the results of
-        XLA. Default: False.
+      f: a mapped function, or any function that calls mapped ones: a training step under `jax.jit`
+        with its gradient and its optimizer.
+      *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s. The mesh of the mapped
+        functions may be a `jax.sharding.AbstractMesh` of any size. An argument without a sharding
+        counts as placed for the mapped function.
+      compile: whether to compile the program too, for the devices that are available.
+        `report.compiled` then has the results of XLA. Default: False.
       **kwargs: keyword arguments of `f`.
 
     Returns:
@@ -81,8 +84,8 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     """
     if not callable(f):
         raise ArgumentTypeError(
-            f"explain: the first argument must be the function to explain; got {type(f).__name__}. Write nx.explain(f, *args), "
-            "not nx.explain(f(*args))."
+            f"explain: the first argument must be the function to explain; got {type(f).__name__}."
+            " Write nx.explain(f, *args), not nx.explain(f(*args))."
         )
     _refuse_miscall(f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
@@ -97,7 +100,11 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
-    elsewhere, rings, added = tuple(_elsewhere(graph, placements)), _no_rings(graph.body, label), _added(graph.body, label)
+    elsewhere, rings, added = (
+        tuple(_elsewhere(graph, placements)),
+        _no_rings(graph.body, label),
+        _added(graph.body, label),
+    )
     uneven = tuple(_uneven(graph))
     replicated = _replicated(graph, {argument.what for argument in uneven})
     exported = _exported(graph.body, label)
@@ -129,7 +136,16 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     )
 
 
-_OPTIONS = ("in_axes", "out_axes", "axis_sizes", "axis_resources", "mesh", "partitioning", "overlap", "passes")  # of xmap
+_OPTIONS = (
+    "in_axes",
+    "out_axes",
+    "axis_sizes",
+    "axis_resources",
+    "mesh",
+    "partitioning",
+    "overlap",
+    "passes",
+)  # of xmap
 
 
 def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -148,15 +164,21 @@ def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
         signature.bind(*args, **kwargs)
     except TypeError as error:
         name = getattr(f, "__name__", "f")
-        options = [f"{key}=..." for key in kwargs if key in _OPTIONS and key not in signature.parameters]
+        options = [
+            f"{key}=..." for key in kwargs if key in _OPTIONS and key not in signature.parameters
+        ]
         remedy = (
-            f"Write nx.explain({name}, {', '.join(signature.parameters)}), with arrays or their types (jax.ShapeDtypeStruct)."
+            f"Write nx.explain({name}, {', '.join(signature.parameters)}), with arrays or their"
+            " types (jax.ShapeDtypeStruct)."
         )
         if options:
             remedy = (
-                f"These are options of nx.xmap. Map the function first: nx.explain(nx.xmap({name}, {', '.join(options)}), ...)."
+                f"These are options of nx.xmap. Map the function first: nx.explain(nx.xmap({name},"
+                f" {', '.join(options)}), ...)."
             )
-        raise ArgumentTypeError(f"explain: {name} does not take these arguments: {error}. {remedy}") from None
+        raise ArgumentTypeError(
+            f"explain: {name} does not take these arguments: {error}. {remedy}"
+        ) from None
 
 
 def _name(f: Any) -> str:
@@ -177,7 +199,10 @@ class _Labels:
             short = os.path.basename(path)
             parts = path.split(os.sep)
             count = 2 if short == "__init__.py" or len(named[short]) > 1 else 1
-            while any(other != path and other.split(os.sep)[-count:] == parts[-count:] for other in named[short]):
+            while any(
+                other != path and other.split(os.sep)[-count:] == parts[-count:]
+                for other in named[short]
+            ):
                 count += 1
             self._text[path] = os.sep.join(parts[-count:])
         self._text |= cell_names(node.origin.source.path for node in _all_nodes(body))
@@ -208,14 +233,20 @@ def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
     for node in _all_nodes(body):
         origin = node.origin
         idle = origin.idle
-        if idle is not None and node.kind == Kind.EXCHANGE and (origin.operation, origin.phase) == ("nx.pipeline", "forward"):
+        if (
+            idle is not None
+            and node.kind == Kind.EXCHANGE
+            and (origin.operation, origin.phase) == ("nx.pipeline", "forward")
+        ):
             found[label(origin)] = idle[0] / idle[1]
     return found
 
 
 def _uneven(graph: Graph) -> Iterator[Uneven]:
     for axis in uneven_axes(graph.body):
-        yield Uneven(_text(axis.argument), axis.name, axis.size, axis.padded, axis.mesh, axis.argument.bytes)
+        yield Uneven(
+            _text(axis.argument), axis.name, axis.size, axis.padded, axis.mesh, axis.argument.bytes
+        )
 
 
 def _replicated(graph: Graph, uneven: Collection[str]) -> Iterator[tuple[str, int]]:
@@ -227,7 +258,11 @@ def _replicated(graph: Graph, uneven: Collection[str]) -> Iterator[tuple[str, in
 def _text(value: Value) -> str:
     """Return the path and the type of an argument."""
     type_ = f"{value.aval.dtype}[{','.join(map(str, value.aval.shape))}]"
-    return f"{value.given.what} ({type_})" if value.given is not None and value.given.what else f"argument {type_}"
+    return (
+        f"{value.given.what} ({type_})"
+        if value.given is not None and value.given.what
+        else f"argument {type_}"
+    )
 
 
 def _no_rings(body: Body, label: _Labels) -> dict[NoRing, None]:
@@ -253,7 +288,11 @@ def _added(body: Body, label: _Labels) -> Iterator[Added]:
 def _exported(body: Body, label: _Labels) -> list[tuple[str, str]]:
     """Return the functions of `jax.export` that a program calls, with the lines of the calls."""
     nodes = [node for node in _all_nodes(body) if node.eqn is not None]
-    return [(name, label(node.origin)) for node in nodes if (name := costs.exported_name(node.eqn)) is not None]
+    return [
+        (name, label(node.origin))
+        for node in nodes
+        if (name := costs.exported_name(node.eqn)) is not None
+    ]
 
 
 def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:
@@ -261,9 +300,16 @@ def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Itera
     used = {axis for axes in placements.values() for axis in axes}
     for value in graph.body.inputs:
         if value is not None and value.given is not None:
-            axes = tuple(axis for place in value.given.spec or () for axis in place if axis not in used)
+            axes = tuple(
+                axis for place in value.given.spec or () for axis in place if axis not in used
+            )
             if axes and costs.size_in_bytes(value.aval):
-                yield Elsewhere(value.given.what, axes, value.given.names_on(axes), costs.size_in_bytes(value.aval))
+                yield Elsewhere(
+                    value.given.what,
+                    axes,
+                    value.given.names_on(axes),
+                    costs.size_in_bytes(value.aval),
+                )
 
 
 def _memory(body: Body, storage: Storage, label: Callable[[Origin], str]) -> Memory:

@@ -14,7 +14,15 @@ from namedax.core.variance import varying_of
 from namedax.hlo import size_text
 from namedax.programs import costs
 from namedax.programs.evaluator import is_inexact
-from namedax.programs.primitives import LOCAL_KINDS, Algebra, Kind, axes_of, block_of, facts, is_whole_sum
+from namedax.programs.primitives import (
+    LOCAL_KINDS,
+    Algebra,
+    Kind,
+    axes_of,
+    block_of,
+    facts,
+    is_whole_sum,
+)
 
 __all__ = [
     "SMALL",
@@ -61,8 +69,8 @@ class NoRing(Record):
     Attributes:
       operation: the operation of the model.
       source: its line.
-      why: `"uneven"`: names of an operand do not divide over their mesh axes; `"undivided"`: no axis of the result has one
-        equal part for each device.
+      why: `"uneven"`: names of an operand do not divide over their mesh axes; `"undivided"`: no
+        axis of the result has one equal part for each device.
       names: these names, or those of the result.
     """
 
@@ -130,18 +138,24 @@ def findings_of(
       mesh: the sizes of the mesh axes.
       placements: the mesh axes to which names are mapped.
       steps: the collectives and operations.
-      replicated: arguments that every device stores whole because no name of them is mapped, as text, with their bytes.
-      uneven: arguments that every device stores whole because an axis does not divide over its mesh axes.
+      replicated: arguments that every device stores whole because no name of them is mapped, as
+        text, with their bytes.
+      uneven: arguments that every device stores whole because an axis does not divide over its mesh
+        axes.
       elsewhere: arguments that are sharded over mesh axes to which no name is mapped.
       rings: contractions that were requested as a ring, but do not run as one.
       added: pairs of all-reduces whose results are used only in their sum or difference.
-      renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one argument.
+      renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one
+        argument.
       loops: lines of loops with an unknown number of steps.
-      automatic: lines that constrain the sharding of an array, and leave the rest to the partitioner.
+      automatic: lines that constrain the sharding of an array, and leave the rest to the
+        partitioner.
       exported: the functions of `jax.export` that are called, with the lines of the calls.
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
-    yield from _unused(mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes})
+    yield from _unused(
+        mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes}
+    )
     yield from _replicated(mesh, replicated)
     yield from _uneven(uneven, collectives)
     yield from _arriving(placements, collectives)
@@ -153,16 +167,20 @@ def findings_of(
     yield from _no_rings(rings)
     if lines := [line for line in dict.fromkeys(automatic) if line]:
         yield (
-            f"The communication of XLA's partitioner is not in this report: arrays have sharding constraints ({', '.join(lines[:3])}), as "
-            'with partitioning="auto". compile=True reports the result of the partitioner.'
+            "The communication of XLA's partitioner is not in this report: arrays have sharding"
+            f' constraints ({", ".join(lines[:3])}), as with partitioning="auto". compile=True'
+            " reports the result of the partitioner."
         )
     for name, line in dict.fromkeys(exported):
         yield (
-            f"The exported function {name!r}, called at {_line(line)}, is not in this report: jax.export stores only its lowered form. "
-            "compile=True counts its communication and computation."
+            f"The exported function {name!r}, called at {_line(line)}, is not in this report:"
+            " jax.export stores only its lowered form. compile=True counts its communication and"
+            " computation."
         )
     for line in dict.fromkeys(loops):
-        yield f"The number of steps of the while loop at {_line(line)} is unknown; it counts as one."
+        yield (
+            f"The number of steps of the while loop at {_line(line)} is unknown; it counts as one."
+        )
 
 
 def _line(source: str) -> str:
@@ -170,13 +188,15 @@ def _line(source: str) -> str:
     return source or "an unknown line"
 
 
-def _unused(mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]], also: set[str]) -> Iterator[str]:
+def _unused(
+    mesh: Mapping[str, int], placements: Mapping[str, tuple[str, ...]], also: set[str]
+) -> Iterator[str]:
     used = {axis for axes in placements.values() for axis in axes} | also
     for axis, size in mesh.items():
         if axis not in used and size > 1 and placements:
             yield (
-                f"No name is mapped to the mesh axis {axis!r}: its {size} devices compute the same. Map a name to it in axis_resources, "
-                "or remove it from the mesh."
+                f"No name is mapped to the mesh axis {axis!r}: its {size} devices compute the same."
+                " Map a name to it in axis_resources, or remove it from the mesh."
             )
 
 
@@ -185,8 +205,9 @@ def _replicated(mesh: Mapping[str, int], replicated: Iterable[tuple[str, int]]) 
     for what, size in replicated:
         if size >= _LARGE and sizes:
             yield (
-                f"The {what}, {size_text(size)}, is replicated over {sizes}. Store it under a name that is mapped to the mesh, and "
-                "gather it where it is used, as {embed:embed_fsdp} in nx.einsum does."
+                f"The {what}, {size_text(size)}, is replicated over {sizes}. Store it under a name"
+                " that is mapped to the mesh, and gather it where it is used, as"
+                " {embed:embed_fsdp} in nx.einsum does."
             )
 
 
@@ -211,49 +232,62 @@ def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> I
             and name in step.names
             and set(step.mesh_axes) <= set(mesh_axes)
         ]
-        payload, count = sum(step.bytes * step.trips for step in gathers), sum(step.trips for step in gathers)
+        payload, count = (
+            sum(step.bytes * step.trips for step in gathers),
+            sum(step.trips for step in gathers),
+        )
         sent = (
-            f", and results or gradients along it are gathered ({count} all-gather{'s' * (count > 1)}, {size_text(payload)} of payload)"
+            f", and results or gradients along it are gathered ({count}"
+            f" all-gather{'s' * (count > 1)}, {size_text(payload)} of payload)"
             if gathers
             else ""
         )
         loop = "" if size % devices else " and the steps of its SerialLoop"
         yield (
-            f"Axis {name!r} has size {size}, which is not a multiple of {devices} ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: "
-            f"each device stores {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use a size that divides: "
-            f"{padded}."
+            f"Axis {name!r} has size {size}, which is not a multiple of {devices}"
+            f" ({', '.join(f'{axis}={n}' for axis, n in places)}){loop}: each device stores"
+            f" {_listed(arrays)} whole, {size_text(held)} instead of {size_text(block)}{sent}. Use"
+            f" a size that divides: {padded}."
         )
 
 
-def _arriving(placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]) -> Iterator[str]:
+def _arriving(
+    placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]
+) -> Iterator[str]:
     """Yield findings about arguments whose sharding differs from the one that a mapped function needs."""
     moved: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[str, Collective]] = {}
     for step in collectives:
         if step.arrival.startswith("argument"):
-            moved.setdefault((step.kind, step.mesh_axes, step.names), {}).setdefault(step.arrival, step)
+            moved.setdefault((step.kind, step.mesh_axes, step.names), {}).setdefault(
+                step.arrival, step
+            )
     used = {axis for axes in placements.values() for axis in axes}
     for (kind, axes, names), steps in moved.items():
         there = "+".join(axes)
         size = sum(step.bytes * step.trips for step in steps.values())
         wire = sum(step.wire_bytes * step.trips for step in steps.values())
         sent = f"{size_text(size)} of payload, {size_text(wire)} on the wire"
-        place = "reshard it before the call: nx.shard(x, axis_resources, mesh) with those of the mapped function."
+        place = (
+            "reshard it before the call: nx.shard(x, axis_resources, mesh) with those of the mapped"
+            " function."
+        )
         if kind != "all-gather":
             yield (
-                f"{_whats(steps)} is sharded over {there}{_along(names)}, unlike in the mapped function: {kind} on entry ({sent}). "
-                f"R{place[1:]}"
+                f"{_whats(steps)} is sharded over {there}{_along(names)}, unlike in the mapped"
+                f" function: {kind} on entry ({sent}). R{place[1:]}"
             )
             continue
         named = ", ".join(map(repr, names)) or "the name of the sharded axis"
         own = (
-            " (with a separate name, read as {embed:embed_fsdp} in nx.einsum, if another name of its arrays is mapped there)"
+            " (with a separate name, read as {embed:embed_fsdp} in nx.einsum, if another name of"
+            " its arrays is mapped there)"
             if used.intersection(axes)
             else ""
         )
         yield (
-            f"{_whats(steps)} is sharded over {there}{_along(names)}, but the mapped function does not map that axis: it is gathered on "
-            f"entry ({sent}). "
-            f"Map {named} to {there} in axis_resources{own}, or {place}"
+            f"{_whats(steps)} is sharded over {there}{_along(names)}, but the mapped function does"
+            f" not map that axis: it is gathered on entry ({sent}). Map {named} to {there} in"
+            f" axis_resources{own}, or {place}"
         )
 
 
@@ -265,10 +299,12 @@ def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
     for (axes, names), sizes in found.items():
         there = "+".join(axes)
         yield (
-            f"{_whats(sizes)} ({size_text(sum(sizes.values()))}) is sharded over {there}{_along(names)}, to which no name of a mapped "
-            "function is mapped. The resulting communication is not in this report; compile=True reports it. Map "
-            f"{', '.join(map(repr, names)) or 'the name of the sharded axis'} to {there} in axis_resources, or reshard it before the call: "
-            "nx.shard(x, axis_resources, mesh) with those of the mapped function."
+            f"{_whats(sizes)} ({size_text(sum(sizes.values()))}) is sharded over"
+            f" {there}{_along(names)}, to which no name of a mapped function is mapped. The"
+            " resulting communication is not in this report; compile=True reports it. Map"
+            f" {', '.join(map(repr, names)) or 'the name of the sharded axis'} to {there} in"
+            " axis_resources, or reshard it before the call: nx.shard(x, axis_resources, mesh)"
+            " with those of the mapped function."
         )
 
 
@@ -281,7 +317,13 @@ def _listed(arguments: Iterable[str], most: int = 3) -> str:
 def _whats(arguments: Iterable[str], most: int = 3) -> str:
     """Return arguments as the beginning of a sentence."""
     found = [what for what in arguments if what] or ["argument"]
-    more = f" and {len(found) - most} more, each" if len(found) > most else ", each," if len(found) > 1 else ""
+    more = (
+        f" and {len(found) - most} more, each"
+        if len(found) > most
+        else ", each,"
+        if len(found) > 1
+        else ""
+    )
     return "The " + ", ".join(found[:most]) + more
 
 
@@ -293,26 +335,33 @@ def _no_rings(rings: Iterable[NoRing]) -> Iterator[str]:
     for ring in rings:
         names = ", ".join(map(repr, filter(None, ring.names)))
         because = (
-            f"{names} {'do' if len(ring.names) > 1 else 'does'} not divide over the mesh, and a ring needs blocks without padding"
+            f"{names} {'do' if len(ring.names) > 1 else 'does'} not divide over the mesh, and a"
+            " ring needs blocks without padding"
             if ring.why == "uneven"
-            else f"no axis of the result ({names}) divides into as many parts as there are devices in the ring"
+            else (
+                f"no axis of the result ({names}) divides into as many parts as there are devices"
+                " in the ring"
+            )
         )
         yield (
-            f"{ring.operation} at {_line(ring.source)} has overlap, but runs without it, in the plain form: {because}. "
-            "Choose sizes that divide, or remove overlap."
+            f"{ring.operation} at {_line(ring.source)} has overlap, but runs without it, in the"
+            f" plain form: {because}. Choose sizes that divide, or remove overlap."
         )
 
 
 def _small(collectives: Sequence[Collective]) -> Iterator[str]:
     many: Counter[tuple[str, str, str, int]] = Counter()
     for step in collectives:
-        if step.bytes <= SMALL and step.operation != "nx.pipeline":  # a pipeline has one for each tick by design
+        if (
+            step.bytes <= SMALL and step.operation != "nx.pipeline"
+        ):  # a pipeline has one for each tick by design
             many[step.kind, step.operation or "a cast", step.source, step.bytes] += step.trips
     for (kind, operation, source, size), count in many.items():
         if count >= _OFTEN:
             yield (
-                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)} of payload: at this size, each costs its "
-                "latency. Move it out of the loop, or leave its names unmapped."
+                f"{operation} at {_line(source)} has {count} {kind}s of {size_text(size)} of"
+                " payload: at this size, each costs its latency. Move it out of the loop, or leave"
+                " its names unmapped."
             )
 
 
@@ -320,13 +369,16 @@ def _added(pairs: Iterable[Added]) -> Iterator[str]:
     for pair, count in Counter(pairs).items():
         (one, there), (other, here) = pair.sums
         both = (
-            f"{one} and {other} at {_line(there)}" if there == here else f"{one} at {_line(there)} and {other} at {_line(here)}"
+            f"{one} and {other} at {_line(there)}"
+            if there == here
+            else f"{one} at {_line(there)} and {other} at {_line(here)}"
         )
         times = f" ({count} times)" if count > 1 else ""
         yield (
-            f"{both} each have an all-reduce over {'+'.join(pair.mesh_axes)}{_along(pair.names)} ({pair.phase}, {size_text(pair.bytes)} of "
-            f"payload in all), and only the sum or difference of the results is used{times}. Add or subtract before the reduction: one "
-            "all-reduce is enough."
+            f"{both} each have an all-reduce over {'+'.join(pair.mesh_axes)}{_along(pair.names)}"
+            f" ({pair.phase}, {size_text(pair.bytes)} of payload in all), and only the sum or"
+            f" difference of the results is used{times}. Add or subtract before the reduction: one"
+            " all-reduce is enough."
         )
 
 
@@ -339,9 +391,10 @@ def _lifted(collectives: Sequence[Collective]) -> Iterator[str]:
             and step.bytes > SMALL
         ):
             yield (
-                f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)} ({size_text(step.bytes)} of payload): a "
-                "lifted function needs global axes. Write it with operations over names, leave these names unmapped around it, or shard "
-                "another axis there instead (nx.rename, one all-to-all)."
+                f"{step.operation} at {_line(step.source)} gathers {', '.join(step.names)}"
+                f" ({size_text(step.bytes)} of payload): a lifted function needs global axes. Write"
+                " it with operations over names, leave these names unmapped around it, or shard"
+                " another axis there instead (nx.rename, one all-to-all)."
             )
 
 
@@ -356,15 +409,17 @@ def _renamings(
     for (names, axes), found in sizes.items():
         if (names, axes) in renamed and len(found) > 1 and sum(found) >= _LARGE:
             yield (
-                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)} places, {size_text(sum(found))} of payload "
-                "in all. Rename once and reuse the result, or keep the sharded name in the operations between."
+                f"nx.rename gathers {', '.join(names)} over {'+'.join(axes)} at {len(found)}"
+                f" places, {size_text(sum(found))} of payload in all. Rename once and reuse the"
+                " result, or keep the sharded name in the operations between."
             )
 
 
 # --- pairs of psums whose total alone is used: one collective would be enough ---------------------
 
-# The rule is about real numbers: `nx.sum(h, "a") / t + nx.sum(m, "a") / t` equals `nx.sum(h + m, "a") / t` there. In IEEE
-# arithmetic the two may differ, so the program keeps both psums, and only the user can decide to add first.
+# The rule is about real numbers: `nx.sum(h, "a") / t + nx.sum(m, "a") / t` equals `nx.sum(h + m,
+# "a") / t` there. In IEEE arithmetic the two may differ, so the program keeps both psums, and only
+# the user can decide to add first.
 
 
 # All-reduces that reach a value through operations that are linear in each of them.
@@ -386,13 +441,21 @@ def added_sums(body: Body, smallest: int) -> Iterator[tuple[Node, Node]]:
             yield from added_sums(inner, smallest)
         if node.eqn is None or node.bodies or len(node.results) != 1:
             continue
-        sums = [() if value is None or uses[id(value)] > 1 else found.get(id(value), ()) for value in node.operands]
+        sums = [
+            () if value is None or uses[id(value)] > 1 else found.get(id(value), ())
+            for value in node.operands
+        ]
         if any(sums):
             pair, passed = _passed(node, sums)
             if pair is not None:
                 yield pair
         else:
-            passed = (node,) if is_whole_sum(node.eqn) and costs.size_in_bytes(node.eqn.invars[0].aval) > smallest else ()
+            passed = (
+                (node,)
+                if is_whole_sum(node.eqn)
+                and costs.size_in_bytes(node.eqn.invars[0].aval) > smallest
+                else ()
+            )
         if passed:
             found[id(node.results[0])] = passed
 
@@ -408,9 +471,15 @@ def _passed(node: Node, sums: list[_Sums]) -> tuple[tuple[Node, Node] | None, _S
         return None, ()
     (i,) = given
     axes = frozenset(axis for sum_ in sums[i] for axis in axes_of(sum_.eqn))
-    is_linear = i in known.scales or (i == 0 and known.linear == ((0,),) and known.kind in (*LOCAL_KINDS, Kind.CAST))
+    is_linear = i in known.scales or (
+        i == 0 and known.linear == ((0,),) and known.kind in (*LOCAL_KINDS, Kind.CAST)
+    )
     others = (var for k, var in enumerate(node.eqn.invars) if k != i)
-    if not is_linear or not is_inexact(node.eqn.outvars[0].aval) or any(varying_of(var.aval) & axes for var in others):
+    if (
+        not is_linear
+        or not is_inexact(node.eqn.outvars[0].aval)
+        or any(varying_of(var.aval) & axes for var in others)
+    ):
         return None, ()
     return None, sums[i]
 
@@ -423,17 +492,22 @@ def _are_alike(one: Node, other: Node) -> bool:
 
 # --- renamings that gather values which depend on the same argument -------------------------------
 
-# Parameters that are each gathered once, as in fully sharded training, depend on different arguments and do not count.
+# Parameters that are each gathered once, as in fully sharded training, depend on different
+# arguments and do not count.
 
 
 def gathered_again(body: Body) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the names and mesh axes of gathers by `nx.rename` of which two depend on one argument."""
     arguments = [value for value in body.inputs if value is not None and value.given is not None]
-    depends = {id(value): 1 << i for i, value in enumerate(arguments)}  # a set of arguments for each value, as bits
+    depends = {
+        id(value): 1 << i for i, value in enumerate(arguments)
+    }  # a set of arguments for each value, as bits
     seen: dict[tuple[tuple[str, ...], tuple[str, ...]], int] = {}
     found = set()
     for node, needed in _gathers(body, depends):
-        axes = tuple(axis for axis in dict.fromkeys(axes_of(node.eqn)) if node.sizes.get(axis, 1) > 1)
+        axes = tuple(
+            axis for axis in dict.fromkeys(axes_of(node.eqn)) if node.sizes.get(axis, 1) > 1
+        )
         key = node.origin.names_on(axes), axes
         if seen.get(key, 0) & needed:
             found.add(key)
@@ -454,18 +528,24 @@ def _gathers(body: Body, depends: dict[int, int]) -> Iterator[tuple[Node, int]]:
         for inner in node.bodies:
             if node.kind is Kind.SCAN:
                 pairs = zip(inner.inputs, node.operands, strict=False)
-                depends.update((id(value), 0 if operand is None else needed([operand])) for value, operand in pairs)
+                depends.update(
+                    (id(value), 0 if operand is None else needed([operand]))
+                    for value, operand in pairs
+                )
             depends.update((id(value), bits) for value in inner.inputs if id(value) not in depends)
             yield from _gathers(inner, depends)
         origin = node.origin
-        if node.kind is Kind.GATHER and (origin.operation, origin.phase) == ("nx.rename", "forward"):
+        if node.kind is Kind.GATHER and (origin.operation, origin.phase) == (
+            "nx.rename",
+            "forward",
+        ):
             yield node, bits
 
 
 # --- arguments that every device stores whole because an axis does not divide over its mesh axes
 
-# A mapped function pads such an argument and slices the block of its device. In the program, the argument is concatenated with
-# copies of its last element before it becomes a block.
+# A mapped function pads such an argument and slices the block of its device. In the program, the
+# argument is concatenated with copies of its last element before it becomes a block.
 
 
 class UnevenAxis(Record):
@@ -495,7 +575,11 @@ def uneven_axes(body: Body) -> Iterator[UnevenAxis]:
 def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
     """Find the axes in a body; `arguments` maps the `id` of a value to its argument, perhaps padded or sliced."""
     if not arguments:
-        arguments.update((id(value), value) for value in body.inputs if value is not None and value.given is not None)
+        arguments.update(
+            (id(value), value)
+            for value in body.inputs
+            if value is not None and value.given is not None
+        )
     for node in body.nodes:
         for inner in node.bodies:
             yield from _in(inner, arguments)
@@ -528,7 +612,9 @@ def _is_padding(value: Value, of: Value | None) -> bool:
     made = value.maker
     if made is None or made.eqn is None:
         return False
-    return costs.is_zero_cotangent(made.eqn) or (not is_inexact(value.aval) and made.operands[:1] == [of])
+    return costs.is_zero_cotangent(made.eqn) or (
+        not is_inexact(value.aval) and made.operands[:1] == [of]
+    )
 
 
 def _name(node: Node, argument: Value, dim: int, mesh_axes: tuple[str, ...]) -> str:

@@ -1,8 +1,9 @@
 """A traced program as one graph of the operations of a device: calls and mapped functions are expanded in place.
 
-Within a mapped function arrays are blocks of a device. Outside of it they are global, and XLA's partitioner shards them. An
-array that enters or leaves a mapped function has the sharding of that function. The operand and the result of an elementwise
-operation have the same sharding. An array with an unknown sharding counts as replicated.
+Within a mapped function arrays are blocks of a device. Outside of it they are global, and XLA's
+partitioner shards them. An array that enters or leaves a mapped function has the sharding of that
+function. The operand and the result of an elementwise operation have the same sharding. An array
+with an unknown sharding counts as replicated.
 """
 
 from __future__ import annotations
@@ -61,11 +62,18 @@ class Given(Record):
     def names_on(self, mesh_axes: Collection[str]) -> tuple[str, ...]:
         """Return the names of the dimensions that are sharded over one of these mesh axes."""
         pairs = zip(self.dims, self.spec or (), strict=False)
-        return tuple(str(dim) for dim, axes in pairs if dim is not None and not set(axes).isdisjoint(mesh_axes))
+        return tuple(
+            str(dim)
+            for dim, axes in pairs
+            if dim is not None and not set(axes).isdisjoint(mesh_axes)
+        )
 
 
 class Layout:
-    """The sharding of an array on the mesh, possibly still unknown. Arrays with the same sharding share one layout."""
+    """The sharding of an array on the mesh, possibly still unknown.
+
+    Arrays with the same sharding share one layout.
+    """
 
     __slots__ = ("_same", "spec")
 
@@ -99,7 +107,8 @@ class Value:
 
     Attributes:
       aval: its type; outside mapped functions, the type of the global array.
-      layout: the sharding of the global array; `None` within mapped functions, where `aval` is the type of a block.
+      layout: the sharding of the global array; `None` within mapped functions, where `aval` is the
+        type of a block.
       sizes: the sizes of the mesh axes.
       given: the facts about an argument of the program; `None` for other arrays.
     """
@@ -135,11 +144,23 @@ class Node:
       trips: the number of times that these run.
       origin: the origin of the equation.
       sizes: the sizes of the mesh axes that are mapped here.
-      moved: for an array whose sharding outside a mapped function differs from the one inside: the sharding before and after.
+      moved: for an array whose sharding outside a mapped function differs from the one inside: the
+        sharding before and after.
       is_apart: True if it separates a recomputation from the first computation.
     """
 
-    __slots__ = ("bodies", "eqn", "is_apart", "kind", "moved", "operands", "origin", "results", "sizes", "trips")
+    __slots__ = (
+        "bodies",
+        "eqn",
+        "is_apart",
+        "kind",
+        "moved",
+        "operands",
+        "origin",
+        "results",
+        "sizes",
+        "trips",
+    )
 
     def __init__(
         self,
@@ -150,7 +171,13 @@ class Node:
         origin: Origin,
         sizes: Mapping[str, int],
     ):
-        self.eqn, self.kind, self.results, self.origin, self.sizes = eqn, kind, results, origin, sizes
+        self.eqn, self.kind, self.results, self.origin, self.sizes = (
+            eqn,
+            kind,
+            results,
+            origin,
+            sizes,
+        )
         self.operands = list(operands)
         self.bodies: list[Body] = []
         self.trips = 1
@@ -185,7 +212,8 @@ class Graph(Record):
       body: the program.
       mesh: the sizes of all mesh axes of the meshes in it.
       unknown_loops: the origins of loops with an unknown number of steps; each counts as one step.
-      automatic: the origins of sharding constraints, which leave the communication to the partitioner.
+      automatic: the origins of sharding constraints, which leave the communication to the
+        partitioner.
     """
 
     body: Body
@@ -212,7 +240,9 @@ def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
             return old
         return new or tuple(itertools.takewhile(lambda axis: axis not in mapped, old))
 
-    return spec_of([together(old, new) for old, new in itertools.zip_longest(before, spec, fillvalue=())])
+    return spec_of(
+        [together(old, new) for old, new in itertools.zip_longest(before, spec, fillvalue=())]
+    )
 
 
 def build(closed: Any, arguments: Sequence[Given]) -> Graph:
@@ -226,13 +256,26 @@ def build(closed: Any, arguments: Sequence[Given]) -> Graph:
         inputs[-1].given = given
     consts = builder.constants(closed, False)
     outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], Origin(), {}, False)
-    return Graph(Body([*consts, *inputs], outputs, nodes), builder.mesh, builder.unknown_loops, builder.automatic)
+    return Graph(
+        Body([*consts, *inputs], outputs, nodes),
+        builder.mesh,
+        builder.unknown_loops,
+        builder.automatic,
+    )
 
 
 def _content(array: Any) -> Hashable:
     """Return a key that is equal for equal arrays, if they are small and readable; otherwise the `id` of the array."""
-    is_jaxs = isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
-    if (is_jaxs or isinstance(array, np.ndarray)) and array.size <= _SMALL and array.dtype.kind in "biufc":
+    is_jaxs = (
+        isinstance(array, jax.Array)
+        and not isinstance(array, jax.core.Tracer)
+        and array.is_fully_addressable
+    )
+    if (
+        (is_jaxs or isinstance(array, np.ndarray))
+        and array.size <= _SMALL
+        and array.dtype.kind in "biufc"
+    ):
         return str(array.dtype), array.shape, np.asarray(array).tobytes()
     return id(array)
 
@@ -246,7 +289,12 @@ class _Builder:
         self._constants: dict[Any, tuple[Any, Value]] = {}
 
     def inside(
-        self, jaxpr: Any, values: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+        self,
+        jaxpr: Any,
+        values: Sequence[Value | None],
+        origin: Origin,
+        sizes: Mapping[str, int],
+        manual: bool,
     ) -> tuple[list[Value | None], list[Node]]:
         """Return the results of a program, and its operations, separate from the surrounding ones."""
         around, self._nodes = self._nodes, []
@@ -255,9 +303,16 @@ class _Builder:
         return outputs, nodes
 
     def _run(
-        self, jaxpr: Any, values: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+        self,
+        jaxpr: Any,
+        values: Sequence[Value | None],
+        origin: Origin,
+        sizes: Mapping[str, int],
+        manual: bool,
     ) -> list[Value | None]:
-        known: dict[Any, Value | None] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
+        known: dict[Any, Value | None] = dict(
+            zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
+        )
 
         def read(var: Any) -> Value | None:
             return None if isinstance(var, Literal) else known[var]
@@ -276,13 +331,20 @@ class _Builder:
         """Return the layout of a global array from its type, which has a sharding if a mesh has Explicit axes."""
         sharding: Any = getattr(aval, "sharding", None)
         spec = spec_of(sharding.spec) if hasattr(sharding, "spec") else ()
-        if not any(spec) and not (hasattr(sharding, "spec") and AxisType.Explicit in (sharding.mesh.axis_types or ())):
+        if not any(spec) and not (
+            hasattr(sharding, "spec") and AxisType.Explicit in (sharding.mesh.axis_types or ())
+        ):
             return Layout()
         self.mesh.update(dict(sharding.mesh.shape))
         return Layout(spec)
 
     def _equation(
-        self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+        self,
+        eqn: Any,
+        operands: list[Value | None],
+        origin: Origin,
+        sizes: Mapping[str, int],
+        manual: bool,
     ) -> Sequence[Value | None]:
         kind = collective_kind(eqn)
         if kind == Kind.MAP:
@@ -328,7 +390,12 @@ class _Builder:
         return node
 
     def _call(
-        self, inner: Any, operands: Sequence[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+        self,
+        inner: Any,
+        operands: Sequence[Value | None],
+        origin: Origin,
+        sizes: Mapping[str, int],
+        manual: bool,
     ) -> list[Value | None]:
         jaxpr = getattr(inner, "jaxpr", inner)
         return self._run(jaxpr, [*self.constants(inner, manual), *operands], origin, sizes, manual)
@@ -337,7 +404,9 @@ class _Builder:
         """Return the constants of a program; equal small arrays are merged."""
         jaxpr = getattr(closed, "jaxpr", closed)
         found = []
-        for var, const in zip(jaxpr.constvars, getattr(closed, "consts", jaxpr.constvars), strict=True):
+        for var, const in zip(
+            jaxpr.constvars, getattr(closed, "consts", jaxpr.constvars), strict=True
+        ):
             key = _content(const), manual
             if key not in self._constants:
                 self._constants[key] = const, self._new(var.aval, manual)
@@ -345,7 +414,12 @@ class _Builder:
         return found
 
     def _apart(
-        self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+        self,
+        eqn: Any,
+        operands: list[Value | None],
+        origin: Origin,
+        sizes: Mapping[str, int],
+        manual: bool,
     ) -> list[Value | None]:
         """Replace the operands of a recomputation, so that it is not merged with the first computation."""
         present = [value for value in operands if value is not None]
@@ -358,10 +432,14 @@ class _Builder:
 
     def _body(self, node: Node, closed: Any, values: Sequence[Value | None], manual: bool) -> None:
         jaxpr = getattr(closed, "jaxpr", closed)
-        outputs, nodes = self.inside(jaxpr, [*self.constants(closed, manual), *values], node.origin, node.sizes, manual)
+        outputs, nodes = self.inside(
+            jaxpr, [*self.constants(closed, manual), *values], node.origin, node.sizes, manual
+        )
         node.bodies.append(Body(list(values), outputs, nodes))
 
-    def _scan(self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool) -> None:
+    def _scan(
+        self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool
+    ) -> None:
         scan = Scan.of(eqn)
         node.trips = int(scan.options["length"])
         inner = [self._new(aval, manual) for aval in scan.body.in_avals]
@@ -372,7 +450,9 @@ class _Builder:
                     value.layout.join(operand.layout)
                 elif (spec := operand.layout.root().spec) is not None:
                     value.layout.join(Layout(spec[1:]))
-        values: list[Value | None] = [operands[i] if i < scan.consts else value for i, value in enumerate(inner)]
+        values: list[Value | None] = [
+            operands[i] if i < scan.consts else value for i, value in enumerate(inner)
+        ]
         self._body(node, scan.body, values, manual)
         node.bodies[0].slices = inner[first_slice:]
         outputs = node.bodies[0].outputs
@@ -382,7 +462,9 @@ class _Builder:
                 spec = output.layout.root().spec
                 result.layout.join(Layout(None if spec is None else ((), *spec)))
 
-    def _while(self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool) -> None:
+    def _while(
+        self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool
+    ) -> None:
         loop = While.of(eqn)
         self.unknown_loops.append(node.origin)
         first = loop.condition_consts + loop.body_consts
@@ -390,7 +472,9 @@ class _Builder:
         self._alike(carry, operands[first:])
         self._body(node, loop.body, [*operands[loop.condition_consts : first], *carry], manual)
         self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
-        if loop.ndim:  # under vmap, a step evaluates the condition once more, to mask finished loops
+        if (
+            loop.ndim
+        ):  # under vmap, a step evaluates the condition once more, to mask finished loops
             self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
         self._alike(results, node.bodies[0].outputs)
 
@@ -403,7 +487,12 @@ class _Builder:
     # --- mapped functions and their surroundings ---------------------------------------------------------------------------
 
     def _mapped(
-        self, eqn: Any, operands: list[Value | None], origin: Origin, sizes: Mapping[str, int], manual: bool
+        self,
+        eqn: Any,
+        operands: list[Value | None],
+        origin: Origin,
+        sizes: Mapping[str, int],
+        manual: bool,
     ) -> list[Value | None]:
         jaxpr, in_specs, out_specs = mapped_program(eqn)
         mesh = mesh_sizes(eqn)
@@ -411,7 +500,9 @@ class _Builder:
         blocks: list[Value | None] = []
         for value, var, spec in zip(operands, jaxpr.invars, in_specs, strict=True):
             blocks.append(
-                None if value is None else self._enter(value, var.aval, spec_of(spec), mapped_axes(eqn), origin, manual)
+                None
+                if value is None
+                else self._enter(value, var.aval, spec_of(spec), mapped_axes(eqn), origin, manual)
             )
         inner = self._run(jaxpr, blocks, origin, {**sizes, **mesh}, True)
         results: list[Value | None] = []
@@ -422,7 +513,15 @@ class _Builder:
             results.append(whole)
         return results
 
-    def _enter(self, value: Value, aval: Any, spec: Spec, mapped: frozenset[str], origin: Origin, manual: bool) -> Value:
+    def _enter(
+        self,
+        value: Value,
+        aval: Any,
+        spec: Spec,
+        mapped: frozenset[str],
+        origin: Origin,
+        manual: bool,
+    ) -> Value:
         """Convert a global array to the block that a mapped function takes; sharding over unmapped mesh axes may be kept."""
         block = Value(aval, None, self.mesh)
         node = self._add(None, Kind.BARRIER, [value], [block], origin, self.mesh)
@@ -454,13 +553,21 @@ class _Builder:
         if first is not None and (places := costs.moved_dimensions(eqn)) is not None:
             whole, moved = first.layout, node.results[0].layout
             if whole is not None and moved is not None and (spec := whole.root().spec) is not None:
-                moved.join(Layout(spec_of([() if i is None or i >= len(spec) else spec[i] for i in places])))
+                moved.join(
+                    Layout(
+                        spec_of([() if i is None or i >= len(spec) else spec[i] for i in places])
+                    )
+                )
             return
         if not costs.is_elementwise(eqn):
             return
         for result in node.results:
             for operand in node.reads:
-                if operand.aval.shape != result.aval.shape or operand.layout is None or result.layout is None:
+                if (
+                    operand.aval.shape != result.aval.shape
+                    or operand.layout is None
+                    or result.layout is None
+                ):
                     continue
                 if (
                     not result.layout.join(operand.layout) and len(node.operands) == 1
@@ -494,7 +601,11 @@ def prune(body: Body, wanted: Set[int] | None = None) -> set[int]:
 
 def _live(body: Body, wanted: Set[int] | None) -> tuple[set[int], list[Node]]:
     """Return the ids of the needed values of a program, and the needed operations."""
-    live = {id(value) for i, value in enumerate(body.outputs) if value is not None and (wanted is None or i in wanted)}
+    live = {
+        id(value)
+        for i, value in enumerate(body.outputs)
+        if value is not None and (wanted is None or i in wanted)
+    }
     kept = []
     for node in reversed(body.nodes):
         if node.has_effects or any(id(result) in live for result in node.results):
@@ -506,7 +617,11 @@ def _live(body: Body, wanted: Set[int] | None) -> tuple[set[int], list[Node]]:
 def _needed(node: Node, live: Set[int]) -> set[int]:
     """Return the ids of the values from the surrounding program that an operation needs."""
     if node.eqn is None:  # each result is one operand
-        return {id(operand) for operand, result in zip(node.reads, node.results, strict=True) if id(result) in live}
+        return {
+            id(operand)
+            for operand, result in zip(node.reads, node.results, strict=True)
+            if id(result) in live
+        }
     if node.kind != Kind.SCAN:
         inner = set[int]().union(*(_live(body, outputs)[0] for body, outputs in _inner(node, live)))
         return inner | set(map(id, node.reads))

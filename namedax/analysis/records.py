@@ -1,4 +1,7 @@
-"""Records of the analysis of a program: collectives, operations, and the memory of a device. All figures are per device."""
+"""Records of the analysis of a program: collectives, operations, and the memory of a device.
+
+All figures are per device.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,9 @@ class Collective:
       operation: the operation of the model, such as `"nx.mean"`.
       source: the line of the user's file, such as `"model.py:12"`; empty if it is unknown.
       phase: `"forward"`, or `"gradient"`.
-      arrival: the array that is resharded on entry to a mapped function, such as `"argument 'w'"` or, for a computed array,
-        `"float32[64,32]"`. Empty for collectives within a mapped function.
+      arrival: the array that is resharded on entry to a mapped function, such as `"argument 'w'"`
+        or, for a computed array, `"float32[64,32]"`. Empty for collectives within a mapped
+        function.
     """
 
     kind: str
@@ -49,8 +53,8 @@ class Operation:
     """The computation of one device in one operation of a program.
 
     Attributes:
-      kind: the name of the operation in JAX, such as `"dot_general"`; `"fusion"` for elementwise operations that write one
-        array.
+      kind: the name of the operation in JAX, such as `"dot_general"`; `"fusion"` for elementwise
+        operations that write one array.
       names: the axis names of the operation, as text.
       flops: floating-point operations, per run. A multiply-add counts as two.
       bytes: the bytes that are read from memory and written to it, per run.
@@ -121,4 +125,8 @@ class Totals:
                 bytes=self.bytes + n * step.bytes,
                 wire_bytes=self.wire_bytes + n * step.wire_bytes,
             )
-        return dataclasses.replace(self, flops=self.flops + n * step.flops, bytes_accessed=self.bytes_accessed + n * step.bytes)
+        return dataclasses.replace(
+            self,
+            flops=self.flops + n * step.flops,
+            bytes_accessed=self.bytes_accessed + n * step.bytes,
+        )

@@ -51,15 +51,23 @@ def text(report: Any) -> str:
     """Render a report in at most 100 columns."""
     parts = [_heading(_title(report)), _totals(report)]
     if report.collectives:
-        parts.append(_heading("Collectives, most bytes first") + "\n" + _table(_sent_rows(report), _LINES, 5))
+        parts.append(
+            _heading("Collectives, most bytes first") + "\n" + _table(_sent_rows(report), _LINES, 5)
+        )
     lines = [row for row in _line_rows(report) if row]
     if lines:
         parts.append(_heading("Lines, most FLOPs first") + "\n" + _table(lines, _LINES))
     if report.memory.kept:
-        rows = [("saved for the gradient", "")] + [(line or "?", size_text(size)) for line, size in report.memory.kept.items()]
+        rows = [("saved for the gradient", "")] + [
+            (line or "?", size_text(size)) for line, size in report.memory.kept.items()
+        ]
         parts.append(_table(rows, _LINES))
     if report.findings:
-        parts.append(_heading("Findings") + "\n" + "\n".join(_warning(_wrapped(finding)) for finding in report.findings))
+        parts.append(
+            _heading("Findings")
+            + "\n"
+            + "\n".join(_warning(_wrapped(finding)) for finding in report.findings)
+        )
     return "\n\n".join(parts)
 
 
@@ -69,27 +77,47 @@ def _wrapped(sentence: str) -> str:
 
 def _title(report: Any) -> str:
     mesh = ", ".join(f"{axis}={size}" for axis, size in report.mesh.items()) or "no mesh"
-    lives = ", ".join(f"{name}: {'+'.join(axes)}" for name, axes in report.placements.items()) or "nothing mapped"
+    lives = (
+        ", ".join(f"{name}: {'+'.join(axes)}" for name, axes in report.placements.items())
+        or "nothing mapped"
+    )
     return f"{report.name} on {mesh} ({lives}), for one device"
 
 
 def _total_rows(report: Any) -> list[tuple[str, str, str]]:
     memory = report.memory
     rows = [
-        ("computes", flops_text(report.flops), f"reads and writes {size_text(report.bytes_accessed)}"),
+        (
+            "computes",
+            flops_text(report.flops),
+            f"reads and writes {size_text(report.bytes_accessed)}",
+        ),
         ("sends", size_text(report.wire_bytes), _kinds(report)),
         (
             "holds",
             size_text(memory.peak),
-            f"at its peak (estimate); arguments {size_text(memory.arguments)}, results {size_text(memory.results)}",
+            (
+                f"at its peak (estimate); arguments {size_text(memory.arguments)}, results"
+                f" {size_text(memory.results)}"
+            ),
         ),
     ]
     for line, part in report.bubbles.items():
-        rows.append(("idles", f"{100 * part:.1f} %", f"of the ticks of the pipeline at {line or 'an unknown line'}"))
+        rows.append(
+            (
+                "idles",
+                f"{100 * part:.1f} %",
+                f"of the ticks of the pipeline at {line or 'an unknown line'}",
+            )
+        )
     if report.compiled is not None:
         temporary = size_text(report.compiled.memory["temporary"])
         rows.append(
-            ("compiled", f"{len(report.compiled.collectives)}", f"collectives in the text, {temporary} of temporary memory")
+            (
+                "compiled",
+                f"{len(report.compiled.collectives)}",
+                f"collectives in the text, {temporary} of temporary memory",
+            )
         )
     return rows
 
@@ -105,7 +133,9 @@ def _totals(report: Any) -> str:
 
 
 def _kinds(report: Any) -> str:
-    kinds = ", ".join(f"{count} {kind} ({size_text(size)})" for kind, (count, size) in report.summary().items())
+    kinds = ", ".join(
+        f"{count} {kind} ({size_text(size)})" for kind, (count, size) in report.summary().items()
+    )
     return f"on the wire (at least, on a ring); payload: {kinds}" if kinds else "nothing"
 
 
@@ -117,12 +147,20 @@ def _sent_rows(report: Any) -> list[tuple[str, ...]]:
             where = f"arrival of {step.arrival.removeprefix('argument ')}{{{','.join(step.names)}}}"
         key = (step.kind, "+".join(step.mesh_axes), where, step.source, step.phase, step.dtype)
         count, wire, payload = groups.get(key, (0, 0, 0))
-        groups[key] = (count + step.trips, wire + step.trips * step.wire_bytes, payload + step.trips * step.bytes)
-    rows: list[tuple[str, ...]] = [("wire", "payload", "times", "collective", "over", "operation", "line", "")]
+        groups[key] = (
+            count + step.trips,
+            wire + step.trips * step.wire_bytes,
+            payload + step.trips * step.bytes,
+        )
+    rows: list[tuple[str, ...]] = [
+        ("wire", "payload", "times", "collective", "over", "operation", "line", "")
+    ]
     for key, (count, wire, payload) in sorted(groups.items(), key=lambda item: -item[1][1]):
         kind, axes, where, source, phase, dtype = key
         what = f"{kind} {show_dtype(np.dtype(dtype))}"
-        rows.append((size_text(wire), size_text(payload), str(count), what, axes, where, source, phase))
+        rows.append(
+            (size_text(wire), size_text(payload), str(count), what, axes, where, source, phase)
+        )
     return rows
 
 
@@ -131,7 +169,15 @@ def _line_rows(report: Any) -> list[tuple[str, ...]]:
     groups = sorted(report.by("line").items(), key=lambda item: -item[1].flops)
     for line, total in groups:
         sent = size_text(total.wire_bytes) if total.collectives else ""
-        rows.append((flops_text(total.flops), size_text(total.bytes_accessed), sent, line, source_line(report, line)))
+        rows.append(
+            (
+                flops_text(total.flops),
+                size_text(total.bytes_accessed),
+                sent,
+                line,
+                source_line(report, line),
+            )
+        )
     return rows if len(rows) > 1 else []
 
 
@@ -149,8 +195,14 @@ def _table(rows: Sequence[tuple[str, ...]], most: int, longest: int = -1) -> str
     over = sum(widths) + 2 * (len(widths) - 1) - _WIDTH
     if 0 < over < widths[longest] - 8:
         widths[longest] -= over
-        shown = [tuple(_shortened(cell, width) for cell, width in zip(row, widths, strict=True)) for row in shown]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+        shown = [
+            tuple(_shortened(cell, width) for cell, width in zip(row, widths, strict=True))
+            for row in shown
+        ]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
     lines = [_shortened(line, _WIDTH) for line in lines]
     if len(rows) > len(shown):
         lines.append(f"… and {len(rows) - len(shown)} more")
@@ -165,12 +217,21 @@ def difference(diff: Any) -> str:
     """Render the changes from one report to another."""
     rows = [("", "before", "after", "ratio")]
     for what, (before, after) in diff.totals.items():
-        old, new = (flops_text(n) if what == "flops" else size_text(int(n)) for n in (before, after))
+        old, new = (
+            flops_text(n) if what == "flops" else size_text(int(n)) for n in (before, after)
+        )
         said = f"{what} (on the wire)" if what == "bytes sent" else what
         rows.append((said, old, new, f"{after / before:.2f}" if before else ""))
     for kind, pairs in diff.kinds.items():
         old, new = (f"{count} ({size_text(size)})" for count, size in pairs)
-        rows.append((f"{kind} (payload)", old, new, f"{pairs[1][1] / pairs[0][1]:.2f}" if pairs[0][1] else ""))
+        rows.append(
+            (
+                f"{kind} (payload)",
+                old,
+                new,
+                f"{pairs[1][1] / pairs[0][1]:.2f}" if pairs[0][1] else "",
+            )
+        )
     return f"{_title(diff.before)}\n{_title(diff.after)}\n" + _table(rows, len(rows))
 
 
@@ -198,13 +259,20 @@ _BLUE, _RED = "70,130,220", "220,90,80"
 def html(report: Any) -> str:
     """Render a report for notebooks: totals, collectives, findings, and the source lines with their costs."""
     totals = "".join(
-        f"<tr><td class='t'><b>{_e(what)}</b></td><td>{_e(figure)}</td><td class='t s'>{_e(more)}</td></tr>"
+        f"<tr><td class='t'><b>{_e(what)}</b></td><td>{_e(figure)}</td><td class='t"
+        f" s'>{_e(more)}</td></tr>"
         for what, figure, more in _total_rows(report)
     )
-    parts = [_STYLE, f'<div class="nx-report"><p><b>{_e(_title(report))}</b></p>', _scrolled(totals)]
+    parts = [
+        _STYLE,
+        f'<div class="nx-report"><p><b>{_e(_title(report))}</b></p>',
+        _scrolled(totals),
+    ]
     if report.collectives:
         rows = _sent_rows(report)
-        parts.append(_details("Collectives, most bytes first", _html_table(rows, 3), len(rows) <= 25))
+        parts.append(
+            _details("Collectives, most bytes first", _html_table(rows, 3), len(rows) <= 25)
+        )
     if report.findings:
         items = "".join(f"<li>{_e(finding)}</li>" for finding in report.findings)
         parts.append(_details("Findings", f"<ul>{items}</ul>", True))
@@ -227,8 +295,14 @@ def _details(summary: str, body: str, is_open: bool) -> str:
 
 def _html_table(rows: Sequence[tuple[str, ...]], first_text: int) -> str:
     def row(cells: Iterable[str], tag: str) -> str:
-        marks = (f"<{tag} class='t'>" if i >= first_text else f"<{tag}>" for i in range(len(rows[0])))
-        return "<tr>" + "".join(f"{mark}{_e(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=True)) + "</tr>"
+        marks = (
+            f"<{tag} class='t'>" if i >= first_text else f"<{tag}>" for i in range(len(rows[0]))
+        )
+        return (
+            "<tr>"
+            + "".join(f"{mark}{_e(cell)}</{tag}>" for mark, cell in zip(marks, cells, strict=True))
+            + "</tr>"
+        )
 
     return _scrolled(row(rows[0], "th") + "".join(row(cells, "td") for cells in rows[1:]))
 
@@ -240,23 +314,34 @@ def _html_sources(report: Any) -> list[str]:
         name, _, number = line.rpartition(":")
         if name in report.files and number.isdigit():
             costs.setdefault(name, {})[int(number)] = total
-    head = "".join(f"<th>{words}</th>" for words in ("computes", "reads, writes", "wire", "keeps", ""))
+    head = "".join(
+        f"<th>{words}</th>" for words in ("computes", "reads, writes", "wire", "keeps", "")
+    )
     parts = []
     every = [total for totals in costs.values() for total in totals.values()]
-    most = (max((total.flops for total in every), default=0), max((total.wire_bytes for total in every), default=0))
+    most = (
+        max((total.flops for total in every), default=0),
+        max((total.wire_bytes for total in every), default=0),
+    )
     for i, (name, totals) in enumerate(costs.items()):
         near = {n + d for n in totals for d in range(-_AROUND, _AROUND + 1)}
-        near |= {n for n in range(min(near), max(near)) if n - 1 in near and n + 1 in near}  # a gap of a single line is filled
+        near |= {
+            n for n in range(min(near), max(near)) if n - 1 in near and n + 1 in near
+        }  # a gap of a single line is filled
         rows = [f"<tr>{head}<th class='t'></th></tr>"]
         for number in sorted(n for n in near if n > 0):
             if len(rows) > 1 and number - 1 not in near:
-                rows.append("<tr><td></td><td></td><td></td><td></td><td class='n'>⋮</td><td></td></tr>")
+                rows.append(
+                    "<tr><td></td><td></td><td></td><td></td><td class='n'>⋮</td><td></td></tr>"
+                )
             rows.append(_source_row(report, name, number, totals.get(number), most))
         parts.append(_details(name, _scrolled("".join(rows)), not i))
     return parts
 
 
-def _source_row(report: Any, name: str, number: int, total: Totals | None, most: tuple[float, float]) -> str:
+def _source_row(
+    report: Any, name: str, number: int, total: Totals | None, most: tuple[float, float]
+) -> str:
     code = linecache.getline(report.files[name], number).rstrip("\n")
     kept = report.memory.kept.get(f"{name}:{number}", 0)
     cells = [("", ""), ("", ""), ("", "")]
@@ -264,11 +349,15 @@ def _source_row(report: Any, name: str, number: int, total: Totals | None, most:
         cells = [
             (flops_text(total.flops) if total.flops else "", _bar(total.flops, most[0], _BLUE)),
             (size_text(total.bytes_accessed) if total.bytes_accessed else "", ""),
-            (size_text(total.wire_bytes) if total.collectives else "", _bar(total.wire_bytes, most[1], _RED)),
+            (
+                size_text(total.wire_bytes) if total.collectives else "",
+                _bar(total.wire_bytes, most[1], _RED),
+            ),
         ]
     figures = "".join(f"<td{bar}>{words}</td>" for words, bar in cells)
     return (
-        f"<tr>{figures}<td>{size_text(kept) if kept else ''}</td><td class='n'>{number}</td><td class='t'>{_e(code)}</td></tr>"
+        f"<tr>{figures}<td>{size_text(kept) if kept else ''}</td><td class='n'>{number}</td><td"
+        f" class='t'>{_e(code)}</td></tr>"
     )
 
 
@@ -277,4 +366,7 @@ def _bar(part: float, most: float, colour: str) -> str:
     if not part:
         return ""
     share = f"{100 * part / most:.0f}%"
-    return f" style='background:linear-gradient(to left,rgba({colour},.35) {share},transparent {share})'"
+    return (
+        f" style='background:linear-gradient(to left,rgba({colour},.35) {share},transparent"
+        f" {share})'"
+    )

@@ -24,7 +24,11 @@ _KEYS: Mapping[str, Callable[[Step], tuple[str, ...]]] = {
     "mesh_axis": lambda step: step.mesh_axes if isinstance(step, Collective) else ("(none)",),
     "kind": lambda step: (step.kind,),
     "operation": lambda step: (
-        step.operation or "(elementwise)" if isinstance(step, Operation) else step.operation or "(cast)",
+        (
+            step.operation or "(elementwise)"
+            if isinstance(step, Operation)
+            else step.operation or "(cast)"
+        ),
     ),
     "phase": lambda step: (step.phase,),
 }
@@ -36,7 +40,8 @@ class Compiled:
 
     Attributes:
       collectives: the collectives of the compiled program, by `nx.hlo.collectives`.
-      flops: floating-point operations as XLA counts them, with the body of a loop once; 0 if the backend does not report them.
+      flops: floating-point operations as XLA counts them, with the body of a loop once; 0 if the
+        backend does not report them.
       memory: the memory of a device in bytes: `"arguments"`, `"results"`, `"temporary"`.
     """
 
@@ -47,18 +52,22 @@ class Compiled:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Report:
-    """Communication, computation and memory of a program for one device, made by `nx.explain`. It prints as tables.
+    """Communication, computation and memory of a program for one device, made by `nx.explain`.
+
+    It prints as tables.
 
     Attributes:
       name: the name of the function.
       mesh: the size of each mesh axis.
       placements: the mesh axes to which each name is mapped.
-      steps: the collectives and operations in program order; those in a loop are listed once, with their `trips`.
+      steps: the collectives and operations in program order; those in a loop are listed once, with
+        their `trips`.
       memory: arguments, results, residuals for the gradient, and an estimate of the peak.
       findings: possible improvements, as sentences.
       compiled: the result of XLA, with `compile=True`.
       files: the path of each file that source lines refer to.
-      bubbles: the fraction of the ticks of each pipeline in which a device is idle, by the line of `nx.pipeline`.
+      bubbles: the fraction of the ticks of each pipeline in which a device is idle, by the line of
+        `nx.pipeline`.
     """
 
     name: str
@@ -99,7 +108,8 @@ class Report:
     def summary(self) -> dict[str, tuple[int, int]]:
         """Return the number of collectives of each kind for one device, and their payload in bytes, loops multiplied out.
 
-        XLA may combine several collectives into one, so a compiled program may have fewer; the bytes are the same.
+        XLA may combine several collectives into one, so a compiled program may have fewer; the
+        bytes are the same.
         """
         found: dict[str, tuple[int, int]] = {}
         for step in sorted(self.collectives, key=lambda step: KINDS.index(step.kind)):
@@ -111,19 +121,23 @@ class Report:
         """Return the totals of groups of steps, the group with the most bytes sent first.
 
         Args:
-          key: `"line"`, `"name"`, `"mesh_axis"`, `"kind"`, `"operation"` or `"phase"`. A step with several names or mesh axes
-            counts for each of them.
+          key: `"line"`, `"name"`, `"mesh_axis"`, `"kind"`, `"operation"` or `"phase"`. A step with
+            several names or mesh axes counts for each of them.
 
         Raises:
           ArgumentError: the key is not one of these.
         """
         if key not in _KEYS:
-            raise ArgumentError(f"Report.by: {key!r} is not a key. Choose from {', '.join(map(repr, _KEYS))}.")
+            raise ArgumentError(
+                f"Report.by: {key!r} is not a key. Choose from {', '.join(map(repr, _KEYS))}."
+            )
         groups: dict[str, Totals] = {}
         for step in self.steps:
             for group in _KEYS[key](step):
                 groups[group] = groups.get(group, Totals()).with_step(step)
-        order = sorted(groups.items(), key=lambda item: (-item[1].wire_bytes, -item[1].flops, item[0]))
+        order = sorted(
+            groups.items(), key=lambda item: (-item[1].wire_bytes, -item[1].flops, item[0])
+        )
         return dict(order)
 
     def time(self, machine: Any) -> float:

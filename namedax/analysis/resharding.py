@@ -1,9 +1,10 @@
 """Collectives with which XLA's partitioner moves an array from one layout to another, outside mapped functions.
 
-XLA compares the numbers of blocks along the dimensions. If the new layout only adds mesh axes, XLA slices blocks without
-communication. Otherwise it exchanges blocks between two dimensions (all-to-all) or joins blocks (all-gather). If the order of
-mesh axes differs, it then sends each block to the device that needs it (collective-permute). If XLA finds no such sequence, it
-gathers everything.
+XLA compares the numbers of blocks along the dimensions. If the new layout only adds mesh axes, XLA
+slices blocks without communication. Otherwise it exchanges blocks between two dimensions
+(all-to-all) or joins blocks (all-gather). If the order of mesh axes differs, it then sends each
+block to the device that needs it (collective-permute). If XLA finds no such sequence, it gathers
+everything.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ class Move(NamedTuple):
 
 def moves(before: Spec, after: Spec, sizes: Mapping[str, int], rank: int) -> Iterator[Move]:
     """Return the collectives that move an array of this rank from one layout to another, on a mesh of these sizes."""
-    have, want = ([_kept(spec[i], sizes) if i < len(spec) else () for i in range(rank)] for spec in (before, after))
+    have, want = (
+        [_kept(spec[i], sizes) if i < len(spec) else () for i in range(rank)]
+        for spec in (before, after)
+    )
     yield from _Layouts(have, want, sizes).moves()
 
 
@@ -46,7 +50,9 @@ def _kept(axes: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[str, ...]:
 class _Layouts:
     """The current layout of an array, and the target layout."""
 
-    def __init__(self, have: list[tuple[str, ...]], want: list[tuple[str, ...]], sizes: Mapping[str, int]):
+    def __init__(
+        self, have: list[tuple[str, ...]], want: list[tuple[str, ...]], sizes: Mapping[str, int]
+    ):
         self.have, self.want, self.sizes = have, want, sizes
 
     def count(self, axes: Iterable[str]) -> int:
@@ -70,9 +76,16 @@ class _Layouts:
             yield from self.exchange_and_gather()
 
     def permute(self) -> Move:
-        changed = [axis for o, n in zip(self.have, self.want, strict=True) if o != n for axis in (*o, *n)]
+        changed = [
+            axis for o, n in zip(self.have, self.want, strict=True) if o != n for axis in (*o, *n)
+        ]
         parts = math.prod(map(self.count, self.want))
-        return Move("collective-permute", tuple(dict.fromkeys(changed)), self.count(dict.fromkeys(changed)), parts)
+        return Move(
+            "collective-permute",
+            tuple(dict.fromkeys(changed)),
+            self.count(dict.fromkeys(changed)),
+            parts,
+        )
 
     def gathers(self) -> Iterator[Move]:
         """Join blocks if all dimensions have a multiple of the target number of blocks, the last dimension first."""
@@ -99,7 +112,10 @@ class _Layouts:
                 return self.in_turn()
             j, devices = others[0], int(factor)
             factors[j] = 1
-            moved = next((have[i][k:] for k in range(len(have[i])) if self.count(have[i][k:]) == devices), None)
+            moved = next(
+                (have[i][k:] for k in range(len(have[i])) if self.count(have[i][k:]) == devices),
+                None,
+            )
             found.append(Move("all-to-all", moved or have[i], devices, parts))
             if moved is None:
                 have[i], have[j] = (), ("?",)  # not an order of complete mesh axes
@@ -139,7 +155,10 @@ class _Layouts:
         """Slice along mesh axes that are added, then exchange."""
         used = {axis for axes in self.have for axis in axes}
         have = list(self.have)
-        (moved, *_), cut = filter(None, self.have), [axes if used.issuperset(axes) else () for axes in self.want]
+        (moved, *_), cut = (
+            filter(None, self.have),
+            [axes if used.issuperset(axes) else () for axes in self.want],
+        )
         if have == [(), *self.want[:-1]] and sorted(cut) == sorted(have) and self.is_whole():
             # One dimension to the one before it; the last one is sliced afterwards.
             yield Move("all-to-all", moved, self.count(moved), self.count(moved))
@@ -154,7 +173,9 @@ class _Layouts:
 
     def is_whole(self) -> bool:
         """Return True if the wanted layout uses all mesh axes."""
-        return self.count(axis for axes in self.want for axis in axes) == math.prod(self.sizes.values())
+        return self.count(axis for axes in self.want for axis in axes) == math.prod(
+            self.sizes.values()
+        )
 
     def exchange_and_gather(self) -> Iterator[Move]:
         """Gather dimensions that keep no mesh axis and exchange the others, or the other way round."""

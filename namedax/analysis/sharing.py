@@ -1,7 +1,8 @@
 """Work that XLA does not repeat.
 
-XLA merges equal operations, and runs a gather that is the same in every step of a loop once. It does not gather a number that
-all devices have. Other invariant operations of a loop stay in it here, because their place does not affect communication.
+XLA merges equal operations, and runs a gather that is the same in every step of a loop once. It
+does not gather a number that all devices have. Other invariant operations of a loop stay in it
+here, because their place does not affect communication.
 """
 
 from __future__ import annotations
@@ -42,7 +43,12 @@ def know(body: Body, known: set[int] | None = None) -> None:
                 node.eqn, node.kind = None, Kind.BARRIER
             if node.eqn is None or node.kind == Kind.CAST or costs.keeps_uniform(node.eqn):
                 known.update(map(id, node.results))
-        elif node.eqn is None and node.moved is None and not node.is_apart and all(id(value) in known for value in node.reads):
+        elif (
+            node.eqn is None
+            and node.moved is None
+            and not node.is_apart
+            and all(id(value) in known for value in node.reads)
+        ):
             known.update(map(id, node.results))
         for inner in node.bodies:
             know(inner, known)
@@ -51,7 +57,10 @@ def know(body: Body, known: set[int] | None = None) -> None:
 def _is_nothing(node: Node) -> bool:
     """Return True if an integer is subtracted from itself."""
     return (
-        node.eqn is not None and costs.subtracts(node.eqn) and _is_of_itself(node) and node.results[0].aval.dtype.kind in "iu"
+        node.eqn is not None
+        and costs.subtracts(node.eqn)
+        and _is_of_itself(node)
+        and node.results[0].aval.dtype.kind in "iu"
     )
 
 
@@ -167,7 +176,9 @@ def _carried(loop: Node) -> tuple[set[int], dict[int, Value]]:
         count = len(body.inputs) - first
     changing = {id(value) for value in body.inputs[first:] if value is not None}
     outside: dict[int, Value] = {}
-    for value, output, before in zip(body.inputs[first : first + count], body.outputs, operands[first:], strict=False):
+    for value, output, before in zip(
+        body.inputs[first : first + count], body.outputs, operands[first:], strict=False
+    ):
         if value is not None and value is output and before is not None:
             changing.discard(id(value))
             outside[id(value)] = before

@@ -1,7 +1,8 @@
 """The origin of an equation: the user's source line, the operation and its names, and its phase.
 
-JAX stores a traceback and a stack of scopes with every equation. The scopes of namedax are `nx.xmap{batch:x}` for the body of a
-mapped function, with the mesh axes of names, and `nx.dot{hidden}` for an operation, with its names.
+JAX stores a traceback and a stack of scopes with every equation. The scopes of namedax are
+`nx.xmap{batch:x}` for the body of a mapped function, with the mesh axes of names, and
+`nx.dot{hidden}` for an operation, with its names.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class Origin(Record):
     Attributes:
       scopes: the stack of scopes around it, as text.
       source: the line of the user's file.
-      is_pinned: True if all equations called here belong to this line, for any traceback of their own.
+      is_pinned: True if all equations called here belong to this line, for any traceback of their
+        own.
     """
 
     scopes: str = ""
@@ -58,7 +60,11 @@ class Origin(Record):
     @property
     def phase(self) -> Phase:
         """The phase; a recomputation for the gradient counts as gradient."""
-        return "gradient" if "transpose(" in self.scopes or "rematted_computation" in self.scopes else "forward"
+        return (
+            "gradient"
+            if "transpose(" in self.scopes or "rematted_computation" in self.scopes
+            else "forward"
+        )
 
     @property
     def operation(self) -> str:
@@ -70,7 +76,11 @@ class Origin(Record):
     def names(self) -> tuple[str, ...]:
         """The axis names of the operation; for a renaming `new:old`, both."""
         found = self._operation()
-        names = (name for pair in found[1].split(",") for name in pair.split(":") if name) if found else ()
+        names = (
+            (name for pair in found[1].split(",") for name in pair.split(":") if name)
+            if found
+            else ()
+        )
         return tuple(dict.fromkeys(names))
 
     def _operation(self) -> tuple[str, str] | None:
@@ -94,8 +104,11 @@ class Origin(Record):
         stack = str(eqn.source_info.name_stack)
         scopes = f"{self.scopes}/{stack}" if stack else self.scopes
         source = self.source if self.is_pinned else source_of(eqn)
-        # JAX traces its own jitted functions once: their equations have the traceback of the first caller.
-        return Origin(scopes, source if source.path else self.source, self.is_pinned or calls_jax(eqn))
+        # JAX traces its own jitted functions once: their equations have the traceback of the first
+        # caller.
+        return Origin(
+            scopes, source if source.path else self.source, self.is_pinned or calls_jax(eqn)
+        )
 
     def placements(self) -> Mapping[str, tuple[str, ...]]:
         """Return the mesh axes of each name in the surrounding mapped functions."""
@@ -111,8 +124,16 @@ class Origin(Record):
 @functools.lru_cache(maxsize=1024)
 def region_of(scopes: str) -> Mapping[str, tuple[str, ...]]:
     """Parse the scopes of mapped functions: `nx.xmap{batch:x,hidden:y+z}`."""
-    pairs = (pair for name, inner in _SCOPE.findall(scopes) if name == _REGION for pair in inner.split(",") if pair)
-    return {name: tuple(axes.split("+")) for name, _, axes in (pair.rpartition(":") for pair in pairs)}
+    pairs = (
+        pair
+        for name, inner in _SCOPE.findall(scopes)
+        if name == _REGION
+        for pair in inner.split(",")
+        if pair
+    )
+    return {
+        name: tuple(axes.split("+")) for name, _, axes in (pair.rpartition(":") for pair in pairs)
+    }
 
 
 @functools.cache

@@ -31,7 +31,10 @@ def steps_of(body: Body, storage: Storage, label: Label, trips: int = 1) -> Iter
     """
     for node in body.nodes:
         if node.kind == Kind.BRANCH:
-            yield from max(([*steps_of(inner, storage.within(inner), label, trips)] for inner in node.bodies), key=_weight)
+            yield from max(
+                ([*steps_of(inner, storage.within(inner), label, trips)] for inner in node.bodies),
+                key=_weight,
+            )
         elif node.bodies:
             for inner in node.bodies:
                 yield from steps_of(inner, storage.within(inner), label, trips * node.trips)
@@ -58,11 +61,17 @@ def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
         if node.kind in _REDUCING:
             kind, aval = "all-reduce", operand.aval
         elif node.kind == Kind.GATHER:
-            kind, aval = "all-gather", getattr(result.aval, "inner_aval", result.aval)  # an asynchronous one returns a future
+            kind, aval = (
+                "all-gather",
+                getattr(result.aval, "inner_aval", result.aval),
+            )  # an asynchronous one returns a future
         elif node.kind == Kind.SCATTER:
             kind, aval = "reduce-scatter", operand.aval
         else:
-            kind, aval = ("all-to-all" if is_whole_exchange(node.eqn) else "collective-permute"), operand.aval
+            kind, aval = (
+                ("all-to-all" if is_whole_exchange(node.eqn) else "collective-permute"),
+                operand.aval,
+            )
         yield from _collective(node, label, kind, axes, aval, trips)
 
 
@@ -85,7 +94,19 @@ def _collective(
     wire = hlo.Collective(kind, size, devices).wire_bytes
     dtype = str(aval.dtype)
     names = origin.names_on(axes)
-    yield Collective(kind, axes, devices, names, size, wire, trips, dtype, origin.operation, label(origin), origin.phase)
+    yield Collective(
+        kind,
+        axes,
+        devices,
+        names,
+        size,
+        wire,
+        trips,
+        dtype,
+        origin.operation,
+        label(origin),
+        origin.phase,
+    )
 
 
 def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
@@ -97,9 +118,16 @@ def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
 
     for move in moves(before, after, sizes, len(aval.shape)):
         names = given.names_on(move.mesh_axes) if given is not None else ()
-        for step in _collective(node, label, move.kind, move.mesh_axes, aval, trips, move.parts, move.devices):
+        for step in _collective(
+            node, label, move.kind, move.mesh_axes, aval, trips, move.parts, move.devices
+        ):
             arrival = given.what if given is not None and given.what else type_
-            yield dataclasses.replace(step, operation=step.operation or "nx.xmap", names=names or step.names, arrival=arrival)
+            yield dataclasses.replace(
+                step,
+                operation=step.operation or "nx.xmap",
+                names=names or step.names,
+                arrival=arrival,
+            )
 
 
 def _parts(axes: Iterable[str], sizes: Mapping[str, int]) -> int:
@@ -120,7 +148,9 @@ def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
     for i in reduced:
         if i < len(spec) and spec[i]:
             for result in node.results:
-                yield from _collective(whole, label, "all-reduce", spec[i], result.aval, trips, kept)
+                yield from _collective(
+                    whole, label, "all-reduce", spec[i], result.aval, trips, kept
+                )
 
 
 # --- operations -----------------------------------------------------------------------------------------------------
@@ -139,7 +169,9 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
     typed = eqn.invars[0].aval if costs.is_contraction(eqn) else computed[0]
     names, text = origin.names, label(origin)
     dtype = str(typed.dtype)
-    yield Operation(name_of(eqn), names, flops, moved, trips, dtype, origin.operation, text, origin.phase)
+    yield Operation(
+        name_of(eqn), names, flops, moved, trips, dtype, origin.operation, text, origin.phase
+    )
 
 
 def _bytes(node: Node, storage: Storage) -> int:

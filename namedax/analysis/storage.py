@@ -1,8 +1,9 @@
 """Memory use: the arrays of a program that are written to memory, and the peak memory of a device.
 
-XLA computes elementwise operations where their results are used. Such an array is written only in three cases: an operation
-other than elementwise operations and reductions reads it; it is a result; or it is expensive and used more than once. An array
-is freed after its last use, in program order. This is an estimate, because the compiler may reorder operations.
+XLA computes elementwise operations where their results are used. Such an array is written only in
+three cases: an operation other than elementwise operations and reductions reads it; it is a result;
+or it is expensive and used more than once. An array is freed after its last use, in program order.
+This is an estimate, because the compiler may reorder operations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ class Storage:
                 self._users[id(value)].append(node)
         self._results = {id(value) for value in body.outputs if value is not None}
         self._joined: set[int] = set()  # filled in program order
-        self.is_written = {id(value): self._written(value) for node in body.nodes for value in node.results}
+        self.is_written = {
+            id(value): self._written(value) for node in body.nodes for value in node.results
+        }
 
     def within(self, body: Body) -> Storage:
         """Return the storage of a program that one of the operations runs."""
@@ -72,7 +75,9 @@ class Storage:
 
     def _has_joins(self, maker: Node) -> bool:
         """Return True if operations that are fused with an operation join elements of several arrays."""
-        return costs.joins(maker.eqn) or any(id(self._root(value)) in self._joined for value in maker.reads)
+        return costs.joins(maker.eqn) or any(
+            id(self._root(value)) in self._joined for value in maker.reads
+        )
 
     def _taken_by(self, value: Value) -> list[Node]:
         """Return the users of a slice of a step if it is copied first, because users other than elementwise operations read it."""
@@ -123,7 +128,11 @@ class Storage:
         for node in self._body.nodes:
             when = order[id(node)]
             for value in node.results:
-                if self.is_written[id(value)] and id(value) not in in_place and not self._is_left_out(node, value):
+                if (
+                    self.is_written[id(value)]
+                    and id(value) not in in_place
+                    and not self._is_left_out(node, value)
+                ):
                     made[id(value)] = (value, when)
             if node.bodies or any(self.is_written[id(value)] for value in node.results):
                 for value in node.reads:
@@ -135,11 +144,17 @@ class Storage:
         for node in self._body.nodes:
             for value in _rearranged(node):
                 root = self._root(value)
-                begin = order[id(root.maker)] if root.maker is not None and id(root.maker) in order else order[id(node)]
+                begin = (
+                    order[id(root.maker)]
+                    if root.maker is not None and id(root.maker) in order
+                    else order[id(node)]
+                )
                 copy = Value(value.aval, value.layout, value.sizes)
                 copies.append(copy)
                 made[id(copy)], last[id(copy)] = (copy, begin), order[id(node)]
-            for value in node.reads if node.eqn is not None and costs.copies_operand(node.eqn) else ():
+            for value in (
+                node.reads if node.eqn is not None and costs.copies_operand(node.eqn) else ()
+            ):
                 copy = Value(value.aval, value.layout, value.sizes)
                 copies.append(copy)
                 made[id(copy)] = (copy, order[id(node)])
@@ -158,7 +173,11 @@ class Storage:
         """Return the new values of a carry that XLA writes over the old ones: elementwise functions of them, after all other uses."""
         if loop.kind not in (Kind.SCAN, Kind.WHILE) or body is not loop.bodies[0]:
             return set()
-        first = Scan.of(loop.eqn).consts if loop.kind == Kind.SCAN else len(body.inputs) - len(body.outputs)
+        first = (
+            Scan.of(loop.eqn).consts
+            if loop.kind == Kind.SCAN
+            else len(body.inputs) - len(body.outputs)
+        )
         count = Scan.of(loop.eqn).carries if loop.kind == Kind.SCAN else len(body.outputs)
         inner = self.within(body)
         order = {id(node): i for i, node in enumerate(body.nodes)}
@@ -167,7 +186,9 @@ class Storage:
             if old is None or new is None or new.maker is None or not _is_elementwise(new.maker):
                 continue
             users = inner._users[id(old)]
-            if all(_is_elementwise(user) and order[id(user)] <= order[id(new.maker)] for user in users):
+            if all(
+                _is_elementwise(user) and order[id(user)] <= order[id(new.maker)] for user in users
+            ):
                 found.add(id(new))
         return found
 
@@ -192,8 +213,14 @@ class Storage:
             dying = [key for key in ends[when] if key not in new]
             reused = sum(size[key] for key in dying) if self._is_in_place(node) else 0
             grown = sum(size[key] for key in new)
-            inner = max((self.within(body).peak(self._in_place(node, body)) for body in node.bodies), default=0)
-            if node.kind in (Kind.SCAN, Kind.WHILE):  # the carry reuses the memory of its initial value
+            inner = max(
+                (self.within(body).peak(self._in_place(node, body)) for body in node.bodies),
+                default=0,
+            )
+            if node.kind in (
+                Kind.SCAN,
+                Kind.WHILE,
+            ):  # the carry reuses the memory of its initial value
                 reused = min(sum(size[key] for key in dying), _carry_bytes(node))
             reused = min(reused, grown)
             held += grown - reused
@@ -205,7 +232,11 @@ class Storage:
 
 def _computes_operands(node: Node) -> bool:
     """Return True if XLA fuses elementwise operations into an operation that reads their results."""
-    return node.eqn is not None and not node.bodies and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn))
+    return (
+        node.eqn is not None
+        and not node.bodies
+        and (costs.is_fused(node.eqn) or costs.sums_up(node.eqn))
+    )
 
 
 def _is_elementwise(node: Node) -> bool:
@@ -215,7 +246,11 @@ def _is_elementwise(node: Node) -> bool:
 def _rearranged(node: Node) -> list[Value]:
     """Return the operands of a contraction that are first copied into another order."""
     orders = costs.is_in_order(node.eqn) if node.eqn is not None else ()
-    return [value for value, good in zip(node.operands, orders, strict=False) if value is not None and not good]
+    return [
+        value
+        for value, good in zip(node.operands, orders, strict=False)
+        if value is not None and not good
+    ]
 
 
 def _carry_bytes(node: Node) -> int:
@@ -229,7 +264,11 @@ def _looks(node: Node, value: Value) -> Iterator[Value]:
     if node.moved is not None:
         return
     if node.kind == Kind.BARRIER:
-        yield from (result for operand, result in zip(node.operands, node.results, strict=True) if operand is value)
+        yield from (
+            result
+            for operand, result in zip(node.operands, node.results, strict=True)
+            if operand is value
+        )
     elif is_look(node):
         yield from node.results
 
@@ -240,7 +279,10 @@ def is_look(node: Node) -> bool:
         return True
     (value,) = node.operands if len(node.operands) == 1 else (None,)
     is_product = (
-        value is not None and value.maker is not None and value.maker.eqn is not None and costs.is_contraction(value.maker.eqn)
+        value is not None
+        and value.maker is not None
+        and value.maker.eqn is not None
+        and costs.is_contraction(value.maker.eqn)
     )
     return is_product and costs.transposes(node.eqn)
 
@@ -254,7 +296,9 @@ def _looked_at(node: Node, value: Value) -> Iterator[Value]:
 
 def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]]:
     """Yield the operations of the forward pass whose results the gradient reads, with their bytes."""
-    read = {id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads}
+    read = {
+        id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads
+    }
     counted: set[int] = set()
     for node in body.nodes:
         if node.origin.phase == "gradient":

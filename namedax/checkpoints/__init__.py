@@ -1,11 +1,15 @@
-"""Checkpoints with axis names: written under one layout, read under any other. They require orbax, the extra `namedax[checkpoints]`.
+"""Checkpoints with axis names: written under one layout, read under any other.
 
-A checkpoint of orbax has shapes. A checkpoint of namedax also stores the axis names, in orbax's own metadata. The mesh, the
-layout, the number of processes and the physical order of axes may therefore differ on restore, and a wrong name is an error.
+They require orbax, the extra `namedax[checkpoints]`.
 
-`written_names` converts an axis name to JSON, and `trees` a tree of arrays. `fitting` checks the requested tree against the
-stored one. `reading` reads arrays with their target sharding. `integrity` writes and compares checksums, and replaces one
-checkpoint by another. `files` has the public functions. Read `trees` first.
+A checkpoint of orbax has shapes. A checkpoint of namedax also stores the axis names, in orbax's own
+metadata. The mesh, the layout, the number of processes and the physical order of axes may therefore
+differ on restore, and a wrong name is an error.
+
+`written_names` converts an axis name to JSON, and `trees` a tree of arrays. `fitting` checks the
+requested tree against the stored one. `reading` reads arrays with their target sharding.
+`integrity` writes and compares checksums, and replaces one checkpoint by another. `files` has the
+public functions. Read `trees` first.
 """
 
 from namedax.checkpoints.files import names as names

@@ -11,7 +11,14 @@ from typing import Any
 import jax
 
 from namedax.checkpoints.fitting import Wanted, as_stored, check, wanted_leaf
-from namedax.checkpoints.integrity import is_local, new_identifier, recover, replacing, verify, write_checksums
+from namedax.checkpoints.integrity import (
+    is_local,
+    new_identifier,
+    recover,
+    replacing,
+    verify,
+    write_checksums,
+)
 from namedax.checkpoints.reading import Reading, placed_value
 from namedax.checkpoints.trees import (
     Path,
@@ -36,7 +43,10 @@ from namedax.resources.processes import all_devices, compare, spans_processes
 
 __all__ = ["names", "restore", "save", "save_args", "types"]
 
-_KEY, _VERSION = "namedax", 2  # keys of orbax's metadata; since version 2 it has an identifier, and `save` writes checksums
+_KEY, _VERSION = (
+    "namedax",
+    2,
+)  # keys of orbax's metadata; since version 2 it has an identifier, and `save` writes checksums
 
 
 def _orbax(op: str) -> Any:
@@ -44,7 +54,8 @@ def _orbax(op: str) -> Any:
         import orbax.checkpoint
     except ImportError as error:
         raise ImportError(
-            f"{op}: orbax is not installed. Install it with `pip install orbax-checkpoint`, or namedax[checkpoints]."
+            f"{op}: orbax is not installed. Install it with `pip install orbax-checkpoint`, or"
+            " namedax[checkpoints]."
         ) from error
     return orbax.checkpoint
 
@@ -57,14 +68,17 @@ def _folder(path: Any) -> str:
 def _compare_processes(op: str, folder: str, options: str) -> None:
     """Raise `CheckpointError` if another process uses another folder or other options."""
     if jax.process_count() > 1 and spans_processes(all_devices()):
-        compare(op, {"folder": folder, "options": options}, all_devices(), CheckpointError, once=False)
+        compare(
+            op, {"folder": folder, "options": options}, all_devices(), CheckpointError, once=False
+        )
 
 
 def _refuse_inside(op: str) -> None:
     surrounding = ambient()
     if surrounding is not None:
         raise AxisResourceError(
-            f"{op}: it needs global arrays and cannot run in a mapped function. Call it before or after the mapped function."
+            f"{op}: it needs global arrays and cannot run in a mapped function. Call it before or"
+            " after the mapped function."
         )
 
 
@@ -73,24 +87,27 @@ def _refuse_inside(op: str) -> None:
 
 @checks_signature
 def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
-    """Write a tree of arrays to a new folder, with the names of their axes. The call returns when everything is written.
+    """Write a tree of arrays to a new folder, with the names of their axes.
 
-    Every process of a program must call this function, with a folder that all processes can access, and writes its own blocks.
-    The stored data do not depend on the mesh.
+    The call returns when everything is written.
 
-    The checkpoint is written next to the folder (`step.saving`) and renamed when it is complete. If the program is killed, or
-    the disk is full, the previous contents remain. A list of checksums is written with it, which `restore` uses to detect
-    damaged files.
+    Every process of a program must call this function, with a folder that all processes can access,
+    and writes its own blocks. The stored data do not depend on the mesh.
+
+    The checkpoint is written next to the folder (`step.saving`) and renamed when it is complete. If
+    the program is killed, or the disk is full, the previous contents remain. A list of checksums is
+    written with it, which `restore` uses to detect damaged files.
 
     Args:
-      path: the folder, or an address that orbax supports (`gs://...`). An address has neither checksums nor the renaming.
+      path: the folder, or an address that orbax supports (`gs://...`). An address has neither
+        checksums nor the renaming.
       tree: a pytree of arrays, named or not, random keys, and Python numbers and strings.
-      overwrite: whether to replace an existing folder when the new one is complete. Default: False, an existing folder is an
-        error.
+      overwrite: whether to replace an existing folder when the new one is complete. Default: False,
+        an existing folder is an error.
 
     Raises:
-      CheckpointError: a leaf or a name cannot be stored, the folder already exists, another program is saving to it, or the
-        processes pass different folders.
+      CheckpointError: a leaf or a name cannot be stored, the folder already exists, another program
+        is saving to it, or the processes pass different folders.
       AxisResourceError: the call is inside a mapped function.
       ImportError: orbax is not installed.
 
@@ -119,16 +136,18 @@ def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
         except ValueError as error:
             if "already exists" not in str(error):
                 raise
-            raise CheckpointError(f"save: {folder} already exists. Save to another folder, or pass overwrite=True.") from None
+            raise CheckpointError(
+                f"save: {folder} already exists. Save to another folder, or pass overwrite=True."
+            ) from None
 
 
 @checks_signature
 def save_args(tree: Any) -> Any:
     """Return the arguments with which orbax's own checkpointers write the same data as `save`.
 
-    Orbax's checkpointers have more features: they write in the background (`AsyncCheckpointer`), keep the newest checkpoints
-    (`CheckpointManager`), or put several items into one checkpoint (`orbax.checkpoint.args.Composite`). `restore` takes the
-    folder of a step, or of one item in it.
+    Orbax's checkpointers have more features: they write in the background (`AsyncCheckpointer`),
+    keep the newest checkpoints (`CheckpointManager`), or put several items into one checkpoint
+    (`orbax.checkpoint.args.Composite`). `restore` takes the folder of a step, or of one item in it.
 
     Args:
       tree: as in `save`.
@@ -154,7 +173,9 @@ def _save_args(ocp: Any, tree: Any, op: str, more: Mapping[str, str]) -> Any:
     arrays, text = split(tree, op)
     # Orbax does not write an empty tree.
     item = nested(arrays) or {"nothing": {}}
-    return ocp.args.PyTreeSave(item, custom_metadata={_KEY: {"version": _VERSION, "tree": text, **more}})
+    return ocp.args.PyTreeSave(
+        item, custom_metadata={_KEY: {"version": _VERSION, "tree": text, **more}}
+    )
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -167,10 +188,13 @@ def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, A
     folder = _folder(path)
     recover(folder)
     # A manager writes an item without a name one folder deeper.
-    found = next((f for f in (folder, f"{folder}/default") if (epath.Path(f) / "_METADATA").exists()), None)
+    found = next(
+        (f for f in (folder, f"{folder}/default") if (epath.Path(f) / "_METADATA").exists()), None
+    )
     if found is None:
         raise CheckpointError(
-            f"{op}: there is no checkpoint in {folder}. Pass the folder of one step, written by nx.checkpoints.save."
+            f"{op}: there is no checkpoint in {folder}. Pass the folder of one step, written by"
+            " nx.checkpoints.save."
         )
     identifier = verify(found, op, every)
     try:
@@ -179,13 +203,14 @@ def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, A
             custom = metadata.custom_metadata or {}
     except Exception as error:  # orbax raises various errors for files that it did not write
         raise CheckpointError(
-            f"{op}: {found}/_METADATA cannot be read: it is damaged, or does not belong to a checkpoint ({type(error).__name__}: {error}). "
-            "Restore another checkpoint."
+            f"{op}: {found}/_METADATA cannot be read: it is damaged, or does not belong to a"
+            f" checkpoint ({type(error).__name__}: {error}). Restore another checkpoint."
         ) from error
     if not isinstance(custom, Mapping) or _KEY not in custom:
         raise CheckpointError(
-            f"{op}: the checkpoint in {found} has no axis names, because it was not written by nx.checkpoints. Restore it with orbax, into "
-            "nx.interop.abstract(types, axis_resources, mesh), with the types of the saved tree."
+            f"{op}: the checkpoint in {found} has no axis names, because it was not written by"
+            " nx.checkpoints. Restore it with orbax, into nx.interop.abstract(types,"
+            " axis_resources, mesh), with the types of the saved tree."
         )
     tree = _checked_tree(custom[_KEY], identifier, f"{found}/_METADATA", op)
     _compare(stored_leaves(tree, op), metadata.tree, found, op)
@@ -204,16 +229,19 @@ def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any
     version = entry.get("version") if isinstance(entry, Mapping) else None
     if type(version) is not int or version < 1:
         raise CheckpointError(
-            f"{op}: the field {_KEY}.version of {file} is {format_value(version)}, not a version of namedax. Restore another checkpoint."
+            f"{op}: the field {_KEY}.version of {file} is {format_value(version)}, not a version of"
+            " namedax. Restore another checkpoint."
         )
     if version > _VERSION:
         raise CheckpointError(
-            f"{op}: the checkpoint in {os.path.dirname(file)} has version {version}, but this namedax reads versions up to {_VERSION}. "
-            "Use a newer namedax."
+            f"{op}: the checkpoint in {os.path.dirname(file)} has version {version}, but this"
+            f" namedax reads versions up to {_VERSION}. Use a newer namedax."
         )
     if entry.get("id") != identifier:
         lost = (
-            "its list of checksums is missing" if identifier is None else "its list of checksums belongs to another checkpoint"
+            "its list of checksums is missing"
+            if identifier is None
+            else "its list of checksums belongs to another checkpoint"
         )
         raise CheckpointError(f"{op}: {file} is incomplete: {lost}. Restore another checkpoint.")
     check_tree(entry.get("tree"), f"the field {_KEY}.tree of {file}", op)
@@ -228,7 +256,8 @@ def names(path: Any) -> dict[str, dict[Hashable, int]]:
       path: as in `restore`.
 
     Returns:
-      A dict from the path of each array in the tree (its keys joined by `/`) to its named shape, in the stored physical order.
+      A dict from the path of each array in the tree (its keys joined by `/`) to its named shape, in
+      the stored physical order.
 
     Raises:
       CheckpointError: there is no checkpoint, or it has no axis names.
@@ -253,9 +282,9 @@ def names(path: Any) -> dict[str, dict[Hashable, int]]:
 def types(path: Any) -> Any:
     """Return the tree of a checkpoint, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
 
-    The result is like that of `jax.eval_shape` on the program that saved it. Use it to inspect the tree, or to restore a part
-    of it with `restore(..., partial=True)`. Containers are dicts, lists and tuples: other classes become the dict of their
-    fields.
+    The result is like that of `jax.eval_shape` on the program that saved it. Use it to inspect the
+    tree, or to restore a part of it with `restore(..., partial=True)`. Containers are dicts, lists
+    and tuples: other classes become the dict of their fields.
 
     Args:
       path: as in `restore`.
@@ -292,28 +321,31 @@ def restore(
 ) -> Any:
     """Read a tree of arrays from a folder, onto any mesh, under any layout.
 
-    Every process of a program must call this function, and each device reads its own blocks. The numbers of processes and
-    devices and the mapped names may differ from those at the time of saving.
+    Every process of a program must call this function, and each device reads its own blocks. The
+    numbers of processes and devices and the mapped names may differ from those at the time of
+    saving.
 
     Args:
       path: the folder that `save` wrote, or that of one step of an orbax `CheckpointManager`.
-      like: a tree of arrays, or of their types (from `jax.eval_shape`, `nx.interop.abstract` or `types`), with the structure
-        and the physical order of axes of the result. Names, sizes and dtypes must equal the stored ones. Default: the saved
-        tree, in which a class (a named tuple, a dataclass) becomes the dict of its fields.
-      axis_resources: the layout of the result, as in `xmap`. Names that an array lacks are ignored, and so is a `SerialLoop`.
-        Default: the sharding of the arrays or types in `like`; without one, JAX's default placement.
+      like: a tree of arrays, or of their types (from `jax.eval_shape`, `nx.interop.abstract` or
+        `types`), with the structure and the physical order of axes of the result. Names, sizes and
+        dtypes must equal the stored ones. Default: the saved tree, in which a class (a named tuple,
+        a dataclass) becomes the dict of its fields.
+      axis_resources: the layout of the result, as in `xmap`. Names that an array lacks are ignored,
+        and so is a `SerialLoop`. Default: the sharding of the arrays or types in `like`; without
+        one, JAX's default placement.
       mesh: a mesh; default: that of `jax.set_mesh`.
       partial: whether the checkpoint may contain arrays that `like` lacks; default: False.
-      verify_files: whether to read all files once to compare their checksums, each by one of the processes. With False, damaged
-        arrays may be returned as wrong numbers. Default: True.
+      verify_files: whether to read all files once to compare their checksums, each by one of the
+        processes. With False, damaged arrays may be returned as wrong numbers. Default: True.
 
     Returns:
-      The tree. A NumPy array is restored as a NumPy array. A Python value is restored as itself, or as an array if `like` has
-      one.
+      The tree. A NumPy array is restored as a NumPy array. A Python value is restored as itself, or
+      as an array if `like` has one.
 
     Raises:
-      CheckpointError: there is no checkpoint, or it is damaged; or its arrays, names, sizes or dtypes differ from those in
-        `like`; or the processes pass different folders.
+      CheckpointError: there is no checkpoint, or it is damaged; or its arrays, names, sizes or
+        dtypes differ from those in `like`; or the processes pass different folders.
       AxisResourceError: `axis_resources` is malformed, or the call is inside a mapped function.
       MeshError: names are mapped and there is no mesh, or it lacks a mesh axis or devices.
       PlacementConflictError: two names of one array are on one mesh axis.
@@ -331,7 +363,8 @@ def restore(
     _refuse_inside(op)
     if like is None and partial:
         raise ArgumentError(
-            "restore: partial=True skips the arrays that like= lacks, so it requires like=. Pass the tree to restore as like=."
+            "restore: partial=True skips the arrays that like= lacks, so it requires like=. Pass"
+            " the tree to restore as like=."
         )
     _compare_processes(op, _folder(path), f"partial={partial!r}, verify_files={verify_files!r}")
     placement = _placement(axis_resources, mesh, op)
@@ -341,12 +374,16 @@ def restore(
     if like is None:
         wanted = {where: as_stored(have, op) for where, have in stored.items()}
     else:
-        wanted = {where: wanted_leaf(leaf, where, op) for where, leaf in leaves_of(like, op).items()}
+        wanted = {
+            where: wanted_leaf(leaf, where, op) for where, leaf in leaves_of(like, op).items()
+        }
     check(stored, wanted, partial, folder, op)
     results = _read(ocp, folder, stored, wanted, placement)
     if like is None:
         return rebuilt(tree, results.__getitem__, op)
-    return jax.tree.unflatten(jax.tree.structure(like, is_leaf=is_named), [results[where] for where in wanted])
+    return jax.tree.unflatten(
+        jax.tree.structure(like, is_leaf=is_named), [results[where] for where in wanted]
+    )
 
 
 def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> Any:
@@ -359,14 +396,20 @@ def _found(read: Any, where: Path, folder: str, op: str, take: bool = False) -> 
         data = None
     if not hasattr(data, "shape"):
         raise CheckpointError(
-            f"{op}: the checkpoint in {folder} has no array for {path_text(where)}: files are missing. Restore another checkpoint."
+            f"{op}: the checkpoint in {folder} has no array for {path_text(where)}: files are"
+            " missing. Restore another checkpoint."
         )
     return data
 
 
-def _placement(axis_resources: Mapping[Hashable, Any] | None, mesh: Any, op: str) -> tuple[Assignment, Any] | None:
+def _placement(
+    axis_resources: Mapping[Hashable, Any] | None, mesh: Any, op: str
+) -> tuple[Assignment, Any] | None:
     """Return the layout and mesh by which arrays are placed; `None` if neither is given."""
-    if mesh is None and (axis_resources is None or (not parse_resources(axis_resources, op) and concrete_mesh(mesh) is None)):
+    if mesh is None and (
+        axis_resources is None
+        or (not parse_resources(axis_resources, op) and concrete_mesh(mesh) is None)
+    ):
         return None
     return placement_of({} if axis_resources is None else axis_resources, mesh, op)
 
@@ -388,7 +431,11 @@ def _read(
         else:
             as_array = as_stored(have, "restore") if isinstance(want, Value) else want
             readings[where] = Reading.of(have, as_array, placement, where, "restore")  # type: ignore[arg-type]
-    arguments = {where or ("",): reading.restore_args(ocp) for where, reading in readings.items() if not reading.stored.empty}
+    arguments = {
+        where or ("",): reading.restore_args(ocp)
+        for where, reading in readings.items()
+        if not reading.stored.empty
+    }
     read: Any = None
     if arguments:
         restore_args = nested(arguments)
@@ -396,12 +443,15 @@ def _read(
         try:
             with ocp.PyTreeCheckpointer() as checkpointer:
                 read = checkpointer.restore(
-                    folder, args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True)
+                    folder,
+                    args=ocp.args.PyTreeRestore(
+                        item, restore_args=restore_args, partial_restore=True
+                    ),
                 )
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(
-                f"restore: the arrays in {folder} cannot be read: files are damaged or missing ({type(error).__name__}: {error!s:.300}). "
-                "Restore another checkpoint."
+                f"restore: the arrays in {folder} cannot be read: files are damaged or missing"
+                f" ({type(error).__name__}: {error!s:.300}). Restore another checkpoint."
             ) from error
     for where, reading in readings.items():
         data = None if reading.stored.empty else _found(read, where, folder, "restore", take=True)

@@ -44,14 +44,22 @@ def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
     data = data_of(leaf)
     if not hasattr(data, "shape") or not hasattr(data, "dtype"):
         raise CheckpointError(
-            f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type {type(leaf).__name__}, not an array. Use an array, the type of "
-            "one (from jax.eval_shape or nx.interop.abstract), or a Python number or string."
+            f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type"
+            f" {type(leaf).__name__}, not an array. Use an array, the type of one (from"
+            " jax.eval_shape or nx.interop.abstract), or a Python number or string."
         )
     dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
     concrete = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
     placed = isinstance(data, jax.ShapeDtypeStruct) or (concrete and data.committed)
     host = isinstance(data, NUMPY)
-    return Wanted(tuple(data.shape), data.dtype, dims, host, data.sharding if placed else None, type_text(leaf))
+    return Wanted(
+        tuple(data.shape),
+        data.dtype,
+        dims,
+        host,
+        data.sharding if placed else None,
+        type_text(leaf),
+    )
 
 
 def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
@@ -62,29 +70,40 @@ def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
 
 
 def check(
-    stored: Mapping[Path, Stored | Value], wanted: Mapping[Path, Wanted | Value], partial: bool, folder: str, op: str
+    stored: Mapping[Path, Stored | Value],
+    wanted: Mapping[Path, Wanted | Value],
+    partial: bool,
+    folder: str,
+    op: str,
 ) -> None:
     """Raise `CheckpointError` with all differences if the request does not match the checkpoint."""
     problems = []
     for path, want in wanted.items():
         have = stored.get(path)
         if have is None:
-            hint = did_you_mean(path_text(path), [path_text(other) for other in stored if other not in wanted])
+            hint = did_you_mean(
+                path_text(path), [path_text(other) for other in stored if other not in wanted]
+            )
             problems.append(f"{_where(path)}, {want.text}, is requested but not stored.{hint}")
         elif reason := _difference(have, want, f"an axis of {_where(path)} in like=", op):
-            problems.append(f"{_where(path)} is stored as {have.text} but requested as {want.text}: {reason}")
+            problems.append(
+                f"{_where(path)} is stored as {have.text} but requested as {want.text}: {reason}"
+            )
     if not partial:
         extra = [path for path in stored if path not in wanted]
         problems += [
-            f"{_where(path)}, {stored[path].text}, is stored but not requested. Pass partial=True to skip it." for path in extra
+            f"{_where(path)}, {stored[path].text}, is stored but not requested. Pass partial=True"
+            " to skip it."
+            for path in extra
         ]
     if problems:
         more = [f"... and {len(problems) - _MOST} more."] if len(problems) > _MOST else []
         lines = "".join(f"\n  {line}" for line in problems[:_MOST] + more)
         raise CheckpointError(
-            f"{op}: like= does not match the checkpoint in {folder}.{lines}\nArrays, names, sizes and dtypes must equal the saved ones; "
-            "nx.checkpoints.names lists them. The order of axes, axis_resources and the mesh may differ. To change a name, restore with "
-            "the stored name, and use nx.rename."
+            f"{op}: like= does not match the checkpoint in {folder}.{lines}\nArrays, names, sizes"
+            " and dtypes must equal the saved ones; nx.checkpoints.names lists them. The order of"
+            " axes, axis_resources and the mesh may differ. To change a name, restore with the"
+            " stored name, and use nx.rename."
         )
 
 
@@ -98,7 +117,9 @@ def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) 
         return "" if type(have.value) is type(want.value) else "the Python types differ."
     if isinstance(have, Value) or isinstance(want, Value):
         value, array = (have, want) if isinstance(have, Value) else (want, have)
-        return "" if _is_scalar_of(array, value) else "a Python value matches only a scalar array of its kind of number."  # type: ignore[arg-type]
+        if _is_scalar_of(array, value):  # type: ignore[arg-type]
+            return ""
+        return "a Python value matches only a scalar array of its kind of number."
     return _of_names(have, want, what, op) or _of_types(have, want)
 
 
@@ -109,19 +130,33 @@ def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
 
 
 def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
-    asked = {identity(written_name(d, op, what)): (d, n) for d, n in zip(want.dims, want.shape, strict=True) if d is not None}
+    asked = {
+        identity(written_name(d, op, what)): (d, n)
+        for d, n in zip(want.dims, want.shape, strict=True)
+        if d is not None
+    }
     if len(asked) < len(want.dims) - want.dims.count(None):
-        return "two requested names are members of enumerations with equal names, which a checkpoint cannot distinguish."
+        return (
+            "two requested names are members of enumerations with equal names, which a checkpoint"
+            " cannot distinguish."
+        )
     unknown = [name for key, (name, _) in asked.items() if key not in have.names]
     if unknown:
         hints = (
-            did_you_mean(str(name), [text for key, text in have.display_names.items() if key not in asked]) for name in unknown
+            did_you_mean(
+                str(name), [text for key, text in have.display_names.items() if key not in asked]
+            )
+            for name in unknown
         )
         return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
     left = [text for key, text in have.display_names.items() if key not in asked]
     if left:
         return f"it also has the axis {show_names(left)}."
-    sizes = [f"axis {name!r} has size {have.names[key]}, not {n}." for key, (name, n) in asked.items() if have.names[key] != n]
+    sizes = [
+        f"axis {name!r} has size {have.names[key]}, not {n}."
+        for key, (name, n) in asked.items()
+        if have.names[key] != n
+    ]
     positional = tuple(n for dim, n in zip(want.dims, want.shape, strict=True) if dim is None)
     if not sizes and positional != have.positional:
         return f"its positional shape is {have.positional}, not {positional}."
@@ -130,10 +165,19 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
 
 def _of_types(have: Stored, want: Wanted) -> str:
     if have.dtype != want.dtype:
-        cast = "" if is_key(have) or is_key(want) else " Restore it with the stored dtype, and cast it afterwards (astype)."
+        cast = (
+            ""
+            if is_key(have) or is_key(want)
+            else " Restore it with the stored dtype, and cast it afterwards (astype)."
+        )
         return f"its dtype is {show_dtype(have.dtype)}, not {show_dtype(want.dtype)}.{cast}"
-    if not want.host and not is_key(have) and jax.dtypes.canonicalize_dtype(have.dtype) != have.dtype:
+    if (
+        not want.host
+        and not is_key(have)
+        and jax.dtypes.canonicalize_dtype(have.dtype) != have.dtype
+    ):
         return (
-            f"JAX has no {show_dtype(have.dtype)} while jax_enable_x64 is disabled. Enable it, or put a NumPy array into like=."
+            f"JAX has no {show_dtype(have.dtype)} while jax_enable_x64 is disabled. Enable it, or"
+            " put a NumPy array into like=."
         )
     return ""

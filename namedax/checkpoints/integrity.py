@@ -1,8 +1,9 @@
 """Checksums of the files of a checkpoint, and the replacement of one checkpoint by another.
 
-A checkpoint is written next to its folder and renamed when it is complete. If a program is killed, or the disk is full, either
-the old checkpoint or the new one remains. One file lists the size and the CRC-32 of every other file. It has an identifier that
-the metadata has too, so that files of two checkpoints cannot be mixed. The processes of a program share the work.
+A checkpoint is written next to its folder and renamed when it is complete. If a program is killed,
+or the disk is full, either the old checkpoint or the new one remains. One file lists the size and
+the CRC-32 of every other file. It has an identifier that the metadata has too, so that files of two
+checkpoints cannot be mixed. The processes of a program share the work.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from jax.experimental import multihost_utils
 
 from namedax.errors import CheckpointError
 
-__all__ = ["CHECKSUMS", "is_local", "new_identifier", "recover", "replacing", "verify", "write_checksums"]
+__all__ = [
+    "CHECKSUMS",
+    "is_local",
+    "new_identifier",
+    "recover",
+    "replacing",
+    "verify",
+    "write_checksums",
+]
 
 CHECKSUMS = "namedax.checksums.json"
 _CHUNK = 1 << 22  # the number of bytes per read
@@ -49,7 +58,9 @@ def new_identifier() -> str:
 def _files(folder: str) -> list[str]:
     """Return the files of a folder, relative to it, without the file of checksums."""
     found = (path for path in Path(folder).rglob("*") if path.is_file())
-    return sorted(name for path in found if (name := path.relative_to(folder).as_posix()) != CHECKSUMS)
+    return sorted(
+        name for path in found if (name := path.relative_to(folder).as_posix()) != CHECKSUMS
+    )
 
 
 def _checksum(path: str) -> int:
@@ -78,7 +89,10 @@ def write_checksums(folder: str, identifier: str) -> None:
     names = _files(folder)
     sums = _shared(len(names), lambda i: _checksum(os.path.join(folder, names[i])))
     if jax.process_index() == 0:
-        files = {name: [os.path.getsize(os.path.join(folder, name)), one] for name, one in zip(names, sums, strict=True)}
+        files = {
+            name: [os.path.getsize(os.path.join(folder, name)), one]
+            for name, one in zip(names, sums, strict=True)
+        }
         text = _text(identifier, files)
         with open(os.path.join(folder, CHECKSUMS), "w", encoding="utf-8") as file:
             json.dump({"list": text, "crc32": zlib.crc32(text.encode())}, file)
@@ -97,9 +111,13 @@ def _read_list(folder: str, op: str) -> tuple[str, dict[str, list[int]]]:
         if zlib.crc32(text.encode()) != outer["crc32"]:
             raise ValueError("its own checksum differs")
         inner = json.loads(text)
-        return str(inner["id"]), {str(name): [int(size), int(one)] for name, (size, one) in inner["files"].items()}
+        return str(inner["id"]), {
+            str(name): [int(size), int(one)] for name, (size, one) in inner["files"].items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{op}: {path} is damaged ({error}). Restore another checkpoint.") from None
+        raise CheckpointError(
+            f"{op}: {path} is damaged ({error}). Restore another checkpoint."
+        ) from None
 
 
 def verify(folder: str, op: str, every: bool) -> str | None:
@@ -125,12 +143,22 @@ def verify(folder: str, op: str, every: bool) -> str | None:
             return 1
         return 2 if os.path.getsize(path) != size else 3 if _checksum(path) != one else 0
 
-    problems = ("", "is missing", "differs in size from the written file", "differs in checksum from the written file")
-    bad = [f"{name} {problems[found]}" for name, found in zip(names, _shared(len(names), state), strict=True) if found]
+    problems = (
+        "",
+        "is missing",
+        "differs in size from the written file",
+        "differs in checksum from the written file",
+    )
+    bad = [
+        f"{name} {problems[found]}"
+        for name, found in zip(names, _shared(len(names), state), strict=True)
+        if found
+    ]
     if bad:
         more = f", and {len(bad) - 3} more files are damaged" if len(bad) > 3 else ""
         raise CheckpointError(
-            f"{op}: the checkpoint in {folder} is damaged: {', '.join(bad[:3])}{more}. Restore another checkpoint."
+            f"{op}: the checkpoint in {folder} is damaged: {', '.join(bad[:3])}{more}. Restore"
+            " another checkpoint."
         )
     return identifier
 
@@ -150,7 +178,8 @@ def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
     """Yield a folder to write to, which is renamed to `folder` when the block ends, and removed on an error.
 
     Raises:
-      CheckpointError: `folder` exists and must not be overwritten, or another program is writing it.
+      CheckpointError: `folder` exists and must not be overwritten, or another program is writing
+        it.
     """
     new, old = folder + _NEW, folder + _OLD
     first = jax.process_index() == 0
@@ -159,7 +188,9 @@ def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
             recover(folder)
         _together("recovered")
         if os.path.lexists(folder) and not overwrite:
-            raise CheckpointError(f"{op}: {folder} already exists. Save to another folder, or pass overwrite=True.")
+            raise CheckpointError(
+                f"{op}: {folder} already exists. Save to another folder, or pass overwrite=True."
+            )
         if first:
             shutil.rmtree(new, ignore_errors=True)  # left by a program that was killed
         _together("cleared")
@@ -203,10 +234,13 @@ def _only_one(folder: str, op: str) -> Iterator[None]:
         except OSError:
             file.close()
             raise CheckpointError(
-                f"{op}: another program, or another thread, is saving to {folder}. Wait until it ends, or save to another folder."
+                f"{op}: another program, or another thread, is saving to {folder}. Wait until it"
+                " ends, or save to another folder."
             ) from None
         with contextlib.suppress(OSError):
-            if os.stat(path).st_ino == os.fstat(file.fileno()).st_ino:  # else its last owner removed the file
+            if (
+                os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+            ):  # else its last owner removed the file
                 break
         file.close()
     try:

@@ -1,10 +1,12 @@
 """A tree of arrays in two parts: the arrays under their paths, which orbax writes, and JSON for everything else.
 
-The JSON has the tree's structure, and for each array its dtype and its dims, the axis names. It also contains Python values and
-arrays without elements, which orbax does not support. Nothing is ever unpickled, because classes are not stored. A named tuple
-or a dataclass is restored as a dict of its fields, or as its class if `like` has it.
+The JSON has the tree's structure, and for each array its dtype and its dims, the axis names. It
+also contains Python values and arrays without elements, which orbax does not support. Nothing is
+ever unpickled, because classes are not stored. A named tuple or a dataclass is restored as a dict
+of its fields, or as its class if `like` has it.
 
-A path is the sequence of keys from the root to a leaf, joined by `/`; within a key, `/`, `.` and `%` are percent-encoded.
+A path is the sequence of keys from the root to a leaf, joined by `/`; within a key, `/`, `.` and
+`%` are percent-encoded.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ PLAIN = (bool, int, float, complex, str)  # types of Python values that are stor
 
 
 class Stored(NamedTuple):
-    """An array of a checkpoint, as described by its metadata. `dims` are written names, `None` for a positional axis."""
+    """An array of a checkpoint, as described by its metadata.
+
+    `dims` are written names, `None` for a positional axis.
+    """
 
     shape: tuple[int, ...]
     dtype: Any
@@ -57,7 +62,11 @@ class Stored(NamedTuple):
     @property
     def names(self) -> dict[str, int]:
         """The size of each name, by the name's identity."""
-        return {identity(dim): n for dim, n in zip(self.dims, self.shape, strict=True) if dim is not None}
+        return {
+            identity(dim): n
+            for dim, n in zip(self.dims, self.shape, strict=True)
+            if dim is not None
+        }
 
     @property
     def display_names(self) -> dict[str, str]:
@@ -82,8 +91,9 @@ class Stored(NamedTuple):
             shape, dtype = words.shape, words.dtype
         if tuple(data.shape) != tuple(shape) or np.dtype(data.dtype) != np.dtype(dtype):
             raise CheckpointError(
-                f"{op}: the files in {folder} contain {data.dtype}{list(data.shape)} for {path_text(path)}, but the metadata has "
-                f"{np.dtype(dtype)}{list(shape)}: one of them is damaged. Restore another checkpoint."
+                f"{op}: the files in {folder} contain {data.dtype}{list(data.shape)} for"
+                f" {path_text(path)}, but the metadata has {np.dtype(dtype)}{list(shape)}: one of"
+                " them is damaged. Restore another checkpoint."
             )
 
     def read_dims(self, op: str) -> Dims:
@@ -162,7 +172,9 @@ def _part(written: Any) -> str:
     return "".join(_QUOTED.get(character, character) for character in text)
 
 
-_QUOTED = {character: f"%{ord(character):02X}" for character in "%/."}  # orbax joins keys with periods
+_QUOTED = {
+    character: f"%{ord(character):02X}" for character in "%/."
+}  # orbax joins keys with periods
 
 
 def path_text(path: Path) -> str:
@@ -183,7 +195,8 @@ def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
         if children is None:
             if path in found:
                 raise CheckpointError(
-                    f"{op}: two leaves of the tree have the same path, {path_text(path)}. Give them different keys."
+                    f"{op}: two leaves of the tree have the same path, {path_text(path)}. Give them"
+                    " different keys."
                 )
             found[path] = node
         for key, child in children or ():
@@ -208,7 +221,10 @@ def split(tree: Any, op: str) -> tuple[dict[Path, Any], Any]:
         if node is None:
             return {"none": True}
         keys = [_written_key(key, op) for key, _ in children]
-        inner = [visit(child, (*path, _part(key))) for key, (_, child) in zip(keys, children, strict=True)]
+        inner = [
+            visit(child, (*path, _part(key)))
+            for key, (_, child) in zip(keys, children, strict=True)
+        ]
         if type(node) in (list, tuple):
             return {type(node).__name__: inner}
         return {"dict": [[key, child] for key, child in zip(keys, inner, strict=True)]}
@@ -232,7 +248,8 @@ def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
     else:
         entry["dtype"] = np.dtype(data.dtype).name
     if math.prod(data.shape):
-        # The global array, with the sizes of its names: not a block, and without padding of a layout.
+        # The global array, with the sizes of its names: not a block, and without padding of a
+        # layout.
         arrays[path or ("",)] = _as_orbax_takes_it(data)
     return entry
 
@@ -242,18 +259,24 @@ def _storable(leaf: Any, what: str, op: str) -> Any:
     data = data_of(leaf)
     if isinstance(data, jax.core.Tracer):
         raise CheckpointError(
-            f"{op}: {what}, {type_text(leaf)}, has no values while it is traced. Save outside traced and mapped functions."
+            f"{op}: {what}, {type_text(leaf)}, has no values while it is traced. Save outside"
+            " traced and mapped functions."
         )
     array = isinstance(data, (jax.Array, np.ndarray, np.generic))
-    if not array or not (is_key(data) or jnp.issubdtype(data.dtype, np.number) or jnp.issubdtype(data.dtype, np.bool_)):
+    if not array or not (
+        is_key(data)
+        or jnp.issubdtype(data.dtype, np.number)
+        or jnp.issubdtype(data.dtype, np.bool_)
+    ):
         raise CheckpointError(
-            f"{op}: {what} is {format_value(leaf)}, of type {type(leaf).__name__}, which cannot be stored. A checkpoint can store arrays of "
-            "numbers, and Python numbers and strings. Remove it, or convert it to an array."
+            f"{op}: {what} is {format_value(leaf)}, of type {type(leaf).__name__}, which cannot be"
+            " stored. A checkpoint can store arrays of numbers, and Python numbers and strings."
+            " Remove it, or convert it to an array."
         )
     if not is_key(data) and not _has_files(np.dtype(data.dtype).name):
         raise CheckpointError(
-            f"{op}: {what}, {type_text(leaf)}, has a dtype that orbax cannot store. Cast it (astype) to save it, and cast it back "
-            "after restoring."
+            f"{op}: {what}, {type_text(leaf)}, has a dtype that orbax cannot store. Cast it"
+            " (astype) to save it, and cast it back after restoring."
         )
     return data
 
@@ -270,12 +293,15 @@ def _has_files(dtype: str) -> bool:
 
 
 def _written_dims(array: NamedArray, what: str, op: str) -> list[Any]:
-    dims = [None if dim is None else written_name(dim, op, f"an axis of {what}") for dim in positions(array, op)]
+    dims = [
+        None if dim is None else written_name(dim, op, f"an axis of {what}")
+        for dim in positions(array, op)
+    ]
     named = [identity(dim) for dim in dims if dim is not None]
     if len(set(named)) < len(named):
         raise CheckpointError(
-            f"{op}: two axes of {what}, {type_text(array)}, are members of enumerations with equal names, which a checkpoint cannot "
-            "distinguish. Rename one of them (nx.rename)."
+            f"{op}: two axes of {what}, {type_text(array)}, are members of enumerations with equal"
+            " names, which a checkpoint cannot distinguish. Rename one of them (nx.rename)."
         )
     return dims
 
@@ -284,7 +310,8 @@ def _generator(keys: Any, what: str, op: str) -> str:
     kind = jax.random.key_impl(keys)
     if not isinstance(kind, str):
         raise CheckpointError(
-            f"{op}: {what} has keys of the generator {kind!r}, which has no registered name. Save jax.random.key_data(keys) instead."
+            f"{op}: {what} has keys of the generator {kind!r}, which has no registered name. Save"
+            " jax.random.key_data(keys) instead."
         )
     return kind
 
@@ -294,7 +321,9 @@ def _as_orbax_takes_it(data: Any) -> Any:
         data = jax.random.key_data(data)
     if isinstance(data, jax.Array) and (jax.process_count() == 1 or not data.is_fully_addressable):
         return data
-    return np.asarray(data)  # with several processes, each process has its own equal copy, as for a Python value
+    return np.asarray(
+        data
+    )  # with several processes, each process has its own equal copy, as for a Python value
 
 
 def _written_value(value: Any) -> Any:
@@ -318,7 +347,8 @@ def _key_type(kind: str, op: str) -> Any:
         return jax.eval_shape(lambda: jax.random.key(0, impl=kind)).dtype
     except ValueError as error:
         raise CheckpointError(
-            f"{op}: the checkpoint has keys of the generator {kind!r}, which is not registered in this program. Register it first. ({error})"
+            f"{op}: the checkpoint has keys of the generator {kind!r}, which is not registered in"
+            f" this program. Register it first. ({error})"
         ) from None
 
 
@@ -341,12 +371,16 @@ def check_tree(node: Any, field: str, op: str) -> None:
 
     def wrong(what: str, value: Any) -> CheckpointError:
         return CheckpointError(
-            f"{op}: {field} has {format_value(value)} for {what}: the file is damaged, or from a newer namedax. Restore another checkpoint."
+            f"{op}: {field} has {format_value(value)} for {what}: the file is damaged, or from a"
+            " newer namedax. Restore another checkpoint."
         )
 
     def visit(node: Any, path: Path) -> None:
         here = path_text(path) or "the tree itself"
-        if not isinstance(node, dict) or len({"none", "value", "shape", "dict", "list", "tuple"} & node.keys()) != 1:
+        if (
+            not isinstance(node, dict)
+            or len({"none", "value", "shape", "dict", "list", "tuple"} & node.keys()) != 1
+        ):
             raise wrong(here, node)
         if "shape" in node:
             _check_array(node, here, wrong, op)
@@ -362,7 +396,9 @@ def check_tree(node: Any, field: str, op: str) -> None:
     visit(node, ())
 
 
-def _check_array(entry: dict[str, Any], here: str, wrong: Callable[[str, Any], CheckpointError], op: str) -> None:
+def _check_array(
+    entry: dict[str, Any], here: str, wrong: Callable[[str, Any], CheckpointError], op: str
+) -> None:
     shape, dims = entry["shape"], entry.get("dims")
     if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape):
         raise wrong(f"the shape of {here}", shape)
@@ -385,7 +421,9 @@ def _stored(entry: Mapping[str, Any], op: str) -> Stored | Value:
         return Value(_read_value(entry["value"]))
     shape, kind = tuple(entry["shape"]), entry.get("key")
     dtype = jnp.dtype(entry["dtype"]) if kind is None else _key_type(kind, op)
-    return Stored(shape, dtype, tuple(entry.get("dims", (None,) * len(shape))), kind, bool(entry.get("host")))
+    return Stored(
+        shape, dtype, tuple(entry.get("dims", (None,) * len(shape))), kind, bool(entry.get("host"))
+    )
 
 
 def _walk(node: Any, path: Path) -> Iterator[tuple[Path, Mapping[str, Any]]]:

@@ -1,8 +1,9 @@
 """Conversion of axis names and dict keys to JSON and back.
 
-Values that are equal in Python are written alike: a member of a `StrEnum` as its string, a named tuple as a tuple. Reading
-never imports or calls anything. A member of an enumeration is looked up in modules that the program has imported. Only its
-class name and its own name count when names are compared.
+Values that are equal in Python are written alike: a member of a `StrEnum` as its string, a named
+tuple as a tuple. Reading never imports or calls anything. A member of an enumeration is looked up
+in modules that the program has imported. Only its class name and its own name count when names are
+compared.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def written_name(name: Hashable, op: str, what: str) -> Any:
     data = _written(name)
     if data is _UNKNOWN:
         raise CheckpointError(
-            f"{op}: {what} is {name!r}, of type {type(name).__name__}, which cannot be stored. A checkpoint can store {STORABLE}. "
-            "Rename it to one of these (nx.rename for an axis)."
+            f"{op}: {what} is {name!r}, of type {type(name).__name__}, which cannot be stored. A"
+            f" checkpoint can store {STORABLE}. Rename it to one of these (nx.rename for an axis)."
         )
     return data
 
@@ -76,7 +77,11 @@ def _written_number(number: Any) -> Any:
         return int(number if isinstance(number, numbers.Integral) else value.real)
     if number != value or hash(number) != hash(value):  # a fraction that is not a float
         return _UNKNOWN
-    return {"float": value.real.hex()} if value.imag == 0 else {"complex": [value.real.hex(), value.imag.hex()]}
+    return (
+        {"float": value.real.hex()}
+        if value.imag == 0
+        else {"complex": [value.real.hex(), value.imag.hex()]}
+    )
 
 
 def _written_member(member: Any) -> Any:
@@ -103,7 +108,8 @@ def read_name(data: Any, op: str) -> Any:
     """Return the name that was written as `data`.
 
     Raises:
-      CheckpointError: it is a member of an enumeration that this program has not imported, or it is not a name.
+      CheckpointError: it is a member of an enumeration that this program has not imported, or it is
+        not a name.
 
     >>> read_name({"tuple": ["layer", 0]}, "restore")
     ('layer', 0)
@@ -124,13 +130,14 @@ def read_name(data: Any, op: str) -> Any:
         case {"enum": str(member), "module": str(module)}:
             return _member(member, module, op)
     raise CheckpointError(
-        f"{op}: the checkpoint has {format_value(data)} in place of a name: it is damaged, or from a newer namedax. Restore another "
-        "checkpoint."
+        f"{op}: the checkpoint has {format_value(data)} in place of a name: it is damaged, or from"
+        " a newer namedax. Restore another checkpoint."
     )
 
 
 def _member(text: str, module: str, op: str) -> enum.Enum:
-    # Looked up in the dictionaries of modules and classes, because attribute access could run code, or import something.
+    # Looked up in the dictionaries of modules and classes, because attribute access could run code,
+    # or import something.
     *path, member = text.split(".")
     found: Any = sys.modules.get(module)
     for part in path:
@@ -139,6 +146,7 @@ def _member(text: str, module: str, op: str) -> enum.Enum:
         named: enum.Enum = found.__members__[member]
         return named
     raise CheckpointError(
-        f"{op}: the checkpoint has the name {text} of an enumeration in module {module!r}, which this program has not imported, or which "
-        "lacks it. Import the module first, or pass like= with the names to use."
+        f"{op}: the checkpoint has the name {text} of an enumeration in module {module!r}, which"
+        " this program has not imported, or which lacks it. Import the module first, or pass like="
+        " with the names to use."
     )

@@ -1,13 +1,16 @@
 """Arrays, axis names and regions; no operation.
 
-Read `names` and `array` (`NamedArray`) first, then `region` (the axis names of a mapped function and their mesh axes),
-`padded_sharding` (axes that do not divide over their mesh axes), `closure_capture` and `user_code` (the boundary to the
-functions of users). `axis_mappings` is the notation that `nx.named` and `nx.xmap` share; `annotations` are type annotations.
+Read `names` and `array` (`NamedArray`) first, then `region` (the axis names of a mapped function
+and their mesh axes), `padded_sharding` (axes that do not divide over their mesh axes),
+`closure_capture` and `user_code` (the boundary to the functions of users). `axis_mappings` is the
+notation that `nx.named` and `nx.xmap` share; `annotations` are type annotations.
 
-`display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds` has the sums that XLA's
-CPU backend cannot compile. `element_types` chooses dtypes, `foreign_arrays` rejects arrays of other libraries, `reshape` merges
-dimensions, `records` are classes of fields, `notebook` names notebook cells, `name_scopes` names operations in programs, and
-`functions` reads signatures. `call_errors`, `argument_kinds`, `bool_arguments` check calls; `docstrings` joins docstrings;
-`numpy_functions` and `protocol_hints` are for named arrays in functions of NumPy and Python. `leaf_marks` marks leaves whose
-names a pytree operation may have moved. `explicit_fallback` runs what JAX cannot run on Explicit axes.
+`display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds`
+has the sums that XLA's CPU backend cannot compile. `element_types` chooses dtypes, `foreign_arrays`
+rejects arrays of other libraries, `reshape` merges dimensions, `records` are classes of fields,
+`notebook` names notebook cells, `name_scopes` names operations in programs, and `functions` reads
+signatures. `call_errors`, `argument_kinds`, `bool_arguments` check calls; `docstrings` joins
+docstrings; `numpy_functions` and `protocol_hints` are for named arrays in functions of NumPy and
+Python. `leaf_marks` marks leaves whose names a pytree operation may have moved. `explicit_fallback`
+runs what JAX cannot run on Explicit axes.
 """

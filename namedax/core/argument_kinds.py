@@ -19,7 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 
-from namedax.errors import ArgumentTypeError, ArrayAttributeError, NamedaxError, format_value, shape_of, usage
+from namedax.errors import (
+    ArgumentTypeError,
+    ArrayAttributeError,
+    NamedaxError,
+    format_value,
+    shape_of,
+    usage,
+)
 
 __all__ = ["check_function", "is_explained", "refuse_kinds"]
 
@@ -29,7 +36,9 @@ _ERRORS = (TypeError, ValueError, LookupError, AttributeError, AssertionError, A
 
 def is_explained(error: BaseException) -> bool:
     """Return True if an error may be replaced by one that shows the argument of a wrong kind."""
-    return isinstance(error, _ERRORS) and not (isinstance(error, NamedaxError) and not isinstance(error, ArrayAttributeError))
+    return isinstance(error, _ERRORS) and not (
+        isinstance(error, NamedaxError) and not isinstance(error, ArrayAttributeError)
+    )
 
 
 def check_function(op: str, what: str, value: Any) -> None:
@@ -42,7 +51,9 @@ def check_function(op: str, what: str, value: Any) -> None:
         raise ArgumentTypeError(f"{op}: {what}={format_value(value)} is not a function.{usage(op)}")
 
 
-def refuse_kinds(op: str, signature: inspect.Signature, given: Mapping[str, Any], error: BaseException) -> None:
+def refuse_kinds(
+    op: str, signature: inspect.Signature, given: Mapping[str, Any], error: BaseException
+) -> None:
     """Raise if an argument of a call that has failed is not of the kind of its parameter.
 
     Args:
@@ -82,7 +93,8 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             if _is_array(value) and name not in _OPTIONS:
                 continue
             raise ArgumentTypeError(
-                f"{op}: {name}={format_value(value)} is an option of the compiled program and cannot be hashed. Give a number, a string or a tuple."
+                f"{op}: {name}={format_value(value)} is an option of the compiled program and"
+                " cannot be hashed. Give a number, a string or a tuple."
             ) from error
 
 
@@ -106,7 +118,11 @@ def _is_array(value: Any) -> bool:
         return all(map(_is_array, value))
     if isinstance(value, type) or callable(value):
         return False
-    return shape_of(value) is not None or hasattr(type(value), "__array__") or hasattr(type(value), "__jax_array__")
+    return (
+        shape_of(value) is not None
+        or hasattr(type(value), "__array__")
+        or hasattr(type(value), "__jax_array__")
+    )
 
 
 def _is_tree(value: Any) -> bool:
@@ -138,11 +154,18 @@ def _is_number(value: Any) -> bool:
 
 def _is_axis(value: Any) -> bool:
     entries = value if isinstance(value, (list, tuple)) else [value]
-    return all(entry is None or entry is ... or (_is_hashable(entry) and not _is_unfit_name(entry)) for entry in entries)
+    return all(
+        entry is None or entry is ... or (_is_hashable(entry) and not _is_unfit_name(entry))
+        for entry in entries
+    )
 
 
 def _is_unfit_name(value: Any) -> bool:
-    return callable(value) or isinstance(value, (types.ModuleType, slice, jax.Array, np.ndarray)) or value is NotImplemented
+    return (
+        callable(value)
+        or isinstance(value, (types.ModuleType, slice, jax.Array, np.ndarray))
+        or value is NotImplemented
+    )
 
 
 def _is_hashable(value: Any) -> bool:
@@ -152,7 +175,9 @@ def _is_hashable(value: Any) -> bool:
 def _is_dtype(value: Any) -> bool:
     if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # random keys
         return True
-    if isinstance(value, type) and issubclass(value, np.generic):  # a class of dtypes, such as jnp.floating
+    if isinstance(value, type) and issubclass(
+        value, np.generic
+    ):  # a class of dtypes, such as jnp.floating
         return True
     return np.dtype(getattr(value, "dtype", value)) is not None
 
@@ -166,7 +191,9 @@ def _is_iterable(value: Any) -> bool:
 
 
 def _is_mesh(value: Any) -> bool:
-    return isinstance(value, (Mesh, AbstractMesh, int, Mapping, list, tuple)) and not isinstance(value, bool)
+    return isinstance(value, (Mesh, AbstractMesh, int, Mapping, list, tuple)) and not isinstance(
+        value, bool
+    )
 
 
 def _is_path(value: Any) -> bool:
@@ -180,7 +207,10 @@ _AXIS: _Kind = ("an axis: a name, a position, or a list or tuple of these", _is_
 _DTYPE: _Kind = ("a dtype", _is_dtype)
 _FUNCTION: _Kind = ("a function", callable)
 _INTEGER: _Kind = ("an integer", _is_integer)
-_INTEGERS: _Kind = ("a list or tuple of integers", lambda value: not isinstance(value, str) and all(map(_is_integer, value)))
+_INTEGERS: _Kind = (
+    "a list or tuple of integers",
+    lambda value: not isinstance(value, str) and all(map(_is_integer, value)),
+)
 _MAPPING: _Kind = ("a dict", _is_mapping)
 _NUMBER: _Kind = ("a number", _is_number)
 _SIZE: _Kind = ("an integer, or a list or tuple of integers", _is_size)
@@ -188,12 +218,18 @@ _TEXT: _Kind = ("a string", lambda value: isinstance(value, str))
 _UNKNOWN: _Kind = ("", None)
 
 _BY_NAME: dict[str, _Kind] = {
-    **dict.fromkeys(("axis", "axes", "axis1", "axis2", "source", "destination", "dimension", "dimensions"), _AXIS),
+    **dict.fromkeys(
+        ("axis", "axes", "axis1", "axis2", "source", "destination", "dimension", "dimensions"),
+        _AXIS,
+    ),
     **dict.fromkeys("cond_fun body_fun fun func function fn".split(), _FUNCTION),
     **dict.fromkeys(("dtype", "preferred_element_type", "out_dtype"), _DTYPE),
     **dict.fromkeys(("path", "directory"), ("a path", _is_path)),
     "branches": ("a list or tuple of functions", lambda value: all(map(callable, value))),
-    "ax": ("an axes object of matplotlib", lambda value: value is None or hasattr(value, "get_window_extent")),
+    "ax": (
+        "an axes object of matplotlib",
+        lambda value: value is None or hasattr(value, "get_window_extent"),
+    ),
     "epsilon": ("a number", _is_number),
     "mesh": ("a mesh", _is_mesh),
     "shape": _SIZE,
@@ -201,7 +237,9 @@ _BY_NAME: dict[str, _Kind] = {
 # Options of JAX's functions, which cannot be arrays.
 _OPTIONS = frozenset("axis dtype out_sharding keepdims".split())
 # Names of parameters annotated as `Any` that may take a pytree.
-_ARRAYS = frozenset("x y a b m v arr data operand logits labels indices weights query value lhs rhs q".split())
+_ARRAYS = frozenset(
+    "x y a b m v arr data operand logits labels indices weights query value lhs rhs q".split()
+)
 
 _BY_ANNOTATION: dict[str, _Kind] = {
     **dict.fromkeys(("int", "DimSize"), _INTEGER),
@@ -209,11 +247,28 @@ _BY_ANNOTATION: dict[str, _Kind] = {
     **dict.fromkeys(("Shape", "int | Sequence[int]", "int | tuple[int, ...]"), _SIZE),
     **dict.fromkeys(("Sequence[int]", "tuple[int, ...]"), _INTEGERS),
     **dict.fromkeys(
-        ("ArrayLike", "Array", "RealArray", "IntegerArray", "Key | ArrayLike", "Key | Array", "Array | np.ndarray"), _ARRAY
+        (
+            "ArrayLike",
+            "Array",
+            "RealArray",
+            "IntegerArray",
+            "Key | ArrayLike",
+            "Key | Array",
+            "Array | np.ndarray",
+        ),
+        _ARRAY,
     ),
-    **dict.fromkeys(("jax.Array", "ArrayLike | SupportsShape", "int | ArrayLike", "ArrayLike | int"), _ARRAY),
-    "Hashable": ("the name of an axis", lambda value: _is_hashable(value) and not _is_unfit_name(value)),
-    "Moments": ("a pair of moments, nx.nn.Moments(mean, var)", lambda value: isinstance(value, tuple) and len(value) == 2),
+    **dict.fromkeys(
+        ("jax.Array", "ArrayLike | SupportsShape", "int | ArrayLike", "ArrayLike | int"), _ARRAY
+    ),
+    "Hashable": (
+        "the name of an axis",
+        lambda value: _is_hashable(value) and not _is_unfit_name(value),
+    ),
+    "Moments": (
+        "a pair of moments, nx.nn.Moments(mean, var)",
+        lambda value: isinstance(value, tuple) and len(value) == 2,
+    ),
     "bool": ("True or False", _is_flag),
     "str": _TEXT,
     "tuple[Sequence[int], Sequence[int]]": ("a pair of lists of integers", _is_pair),
@@ -241,7 +296,11 @@ def _kind_of(parameter: inspect.Parameter) -> _Kind:
     for beginning, kind in _BY_BEGINNING.items():
         if text.startswith(beginning):
             # A union of a function or a dict with another type accepts that type too.
-            return _UNKNOWN if " | " in text.rpartition("]")[2] and kind is not _ARRAY else _or_default(parameter, kind)
+            return (
+                _UNKNOWN
+                if " | " in text.rpartition("]")[2] and kind is not _ARRAY
+                else _or_default(parameter, kind)
+            )
     if text in ("Any", "_empty", "object") and parameter.name in _ARRAYS:
         return _or_default(parameter, _TREE)
     return _UNKNOWN

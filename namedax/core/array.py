@@ -24,7 +24,14 @@ from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
 from namedax.core.numpy_functions import call_of_numpy
-from namedax.core.protocol_hints import for_a_format, for_a_number, for_membership, for_positions, for_truth, iteration_hint
+from namedax.core.protocol_hints import (
+    for_a_format,
+    for_a_number,
+    for_membership,
+    for_positions,
+    for_truth,
+    iteration_hint,
+)
 from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
 from namedax.errors import (
     ArgumentTypeError,
@@ -60,8 +67,9 @@ class _ArrayType(type):
     # remedy.
     def __repr__(cls) -> str:
         return (
-            f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call nx.numpy's, or nx.nmap(function); and where trees differ "
-            "in the order of names, nx.order_like(tree, like)>"
+            f"<class 'namedax.{cls.__name__}', which JAX's own functions do not take: call"
+            " nx.numpy's, or nx.nmap(function); and where trees differ in the order of names,"
+            " nx.order_like(tree, like)>"
         )
 
 
@@ -115,8 +123,8 @@ class Parts:
 class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """An array with named and positional axes. Immutable.
 
-    Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This constructor is the raw
-    form: inside a mapped body `data` is the block of this device.
+    Make one with `nx.named`, or let `nx.xmap` make it from the arguments of your function. This
+    constructor is the raw form: inside a mapped body `data` is the block of this device.
 
     Args:
       data: a `jax.Array`, or anything that `jnp.asarray` takes.
@@ -140,15 +148,15 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __init__(self, data: Any, dims: Dims):
         if isinstance(data, NamedArray):
             raise NamedAxesLeftError(
-                f"NamedArray: data is a named array already, {type_text(data)}. Use nx.rename, or nx.named to name its "
-                "positional axes."
+                f"NamedArray: data is a named array already, {type_text(data)}. Use nx.rename, or"
+                " nx.named to name its positional axes."
             )
         data = data if isinstance(data, jax.Array) else as_jax("NamedArray", data)
         dims = check_dims(dims, "NamedArray")
         if len(dims) != data.ndim:
             raise PositionalAxisError(
-                f"NamedArray: dims {dims} has {len(dims)} entries for data of shape {data.shape}; it needs one entry per "
-                "dimension, None for a positional one."
+                f"NamedArray: dims {dims} has {len(dims)} entries for data of shape {data.shape};"
+                " it needs one entry per dimension, None for a positional one."
             )
         if (region := ambient()) is not None:
             region.check_placement("NamedArray", (dim for dim in dims if dim is not None))
@@ -164,7 +172,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             if name == "_dims":
                 tail = _get_tail(self)
                 # JAX may put an object of any shape, or of none, in the place of an array.
-                shape = self._data.shape if isinstance(self._data, (jax.core.Tracer, jax.Array)) else shape_of(self._data) or ()
+                shape = (
+                    self._data.shape
+                    if isinstance(self._data, (jax.core.Tracer, jax.Array))
+                    else shape_of(self._data) or ()
+                )
                 _set_dims(self, (None,) * (len(shape) - len(tail)) + tail)
                 return self._dims
             if name == "_tail":
@@ -175,29 +187,43 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 # others by position, so `DataArray - x` would be an outer difference. No later call
                 # could detect that, and xarray would swallow an AttributeError.
                 raise ArgumentTypeError(
-                    f"encoding: {type_text(self)} is not an operand of xarray, whose operators would take it by position. Convert the "
-                    "other operand first, nx.from_xarray(other), or this one with nx.to_xarray(x)."
+                    f"encoding: {type_text(self)} is not an operand of xarray, whose operators"
+                    " would take it by position. Convert the other operand first,"
+                    " nx.from_xarray(other), or this one with nx.to_xarray(x)."
                 )
             if name.startswith("_"):  # protocols, which many libraries probe
-                raise ArrayAttributeError(f"{name}: a NamedArray has no such attribute.", name=name, obj=self)
+                raise ArrayAttributeError(
+                    f"{name}: a NamedArray has no such attribute.", name=name, obj=self
+                )
             names = self._names  # absent from an array that is not complete yet
             # its data lack the attribute: JAX puts objects other than arrays into a tree
             if hasattr(NamedArray, name):
-                raise ArrayAttributeError(f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self)
+                raise ArrayAttributeError(
+                    f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self
+                )
             remedy = hints().attribute(name, names)
-            instead = f"Write {remedy}." if remedy else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
+            instead = (
+                f"Write {remedy}."
+                if remedy
+                else f"Its named axes are {show_names(names)}; dir(x) lists what it has."
+            )
             try:
                 text = type_text(self)
             except PositionalAxisError:  # its data do not fit, which is another error
                 text = "NamedArray"
-            raise ArrayAttributeError(f"{name}: {text} has no attribute {name!r}. {instead}", name=name, obj=self)
+            raise ArrayAttributeError(
+                f"{name}: {text} has no attribute {name!r}. {instead}", name=name, obj=self
+            )
 
         def __setitem__(self, index: Any, value: Any) -> None:
             # Hidden from type checkers: a class with this method would count as mutable.
             refuse_assignment(self, index, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise ArrayAttributeError(f"setattr: NamedArray is immutable: {name!r} cannot be set. Make a new array with nx.named.")
+        raise ArrayAttributeError(
+            f"setattr: NamedArray is immutable: {name!r} cannot be set. Make a new array with"
+            " nx.named."
+        )
 
     def __delattr__(self, name: str) -> None:
         raise ArrayAttributeError(f"delattr: NamedArray is immutable: {name!r} cannot be deleted.")
@@ -254,7 +280,9 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         pairs = zip(positions(self, "named_shape"), self._data.shape, strict=True)
         if region is None or not region.manual or is_global(self):
             return MappingProxyType({dim: n for dim, n in pairs if dim is not None})
-        return MappingProxyType({dim: region.global_size(dim, n) for dim, n in pairs if dim is not None})
+        return MappingProxyType(
+            {dim: region.global_size(dim, n) for dim, n in pairs if dim is not None}
+        )
 
     @property
     def dtype(self) -> Any:
@@ -295,13 +323,18 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         """
         if names := self._names:
             raise NamedAxesLeftError(
-                f"{what}: {type_text(self)} still has named axes, and {what} needs an array without names. {remedy(names)}"
+                f"{what}: {type_text(self)} still has named axes, and {what} needs an array without"
+                f" names. {remedy(names)}"
             )
         return self._data
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         also = " jnp.asarray and NumPy's functions need one too; nx and nx.numpy take names."
-        return np.array(self._nameless("np.asarray", lambda names: for_positions(names) + also), dtype=dtype, copy=copy)
+        return np.array(
+            self._nameless("np.asarray", lambda names: for_positions(names) + also),
+            dtype=dtype,
+            copy=copy,
+        )
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return call_of_numpy(function, args, kwargs, NamedArray)
@@ -323,7 +356,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return index
 
     def __format__(self, form: str) -> str:
-        return str(self) if not form else format(self._nameless("format()", functools.partial(for_a_format, form)), form)
+        return (
+            str(self)
+            if not form
+            else format(self._nameless("format()", functools.partial(for_a_format, form)), form)
+        )
 
     def item(self) -> Any:
         """Return the single element of an array without names as a Python scalar."""
@@ -339,7 +376,8 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __len__(self) -> int:
         if not self.shape:
             raise PositionalAxisError(
-                f"len(): {type_text(self)} has no positional axis; x.named_shape has the sizes of the others.{iteration_hint(self._names)}"
+                f"len(): {type_text(self)} has no positional axis; x.named_shape has the sizes of"
+                f" the others.{iteration_hint(self._names)}"
             )
         return self.shape[0]
 
@@ -357,13 +395,17 @@ def refuse_assignment(array: NamedArray, index: Any, value: Any) -> NoReturn:
     """
     parts = index if isinstance(index, tuple) else (index,)
     dims = array._dims
-    if None not in dims and len(parts) <= len(dims) and all(isinstance(part, (int, slice)) for part in parts):
+    if (
+        None not in dims
+        and len(parts) <= len(dims)
+        and all(isinstance(part, (int, slice)) for part in parts)
+    ):
         parts = tuple(entry for pair in zip(dims, parts, strict=False) for entry in pair)
     where = repr(index) if isinstance(index, Mapping) else ", ".join(map(index_text, parts))
     what = repr(value) if isinstance(value, (bool, int, float, complex)) else "..."
     raise ArgumentTypeError(
-        f"setitem: {type_text(array)} is immutable, and its elements cannot be set. Write x = x.at[{where}].set({what}), which makes a "
-        "new array."
+        f"setitem: {type_text(array)} is immutable, and its elements cannot be set. Write x ="
+        f" x.at[{where}].set({what}), which makes a new array."
     )
 
 
@@ -399,7 +441,11 @@ set_block: Callable[[NamedArray, BlockInfo | None], None] = vars(Parts)["_block"
 
 
 def _new_block(region: Region | None) -> BlockInfo | None:
-    return BlockInfo(get_opaque_trace_state(), region) if region is not None and region.manual else None
+    return (
+        BlockInfo(get_opaque_trace_state(), region)
+        if region is not None and region.manual
+        else None
+    )
 
 
 def origin_of(array: NamedArray) -> Region | None:
@@ -491,15 +537,17 @@ def positions(array: NamedArray, op: str) -> Dims:
     """
     if type(array._data) is NamedArray:
         raise PositionalAxisError(
-            f"{op}: an array with axes {array._dims} holds a named array, {type_text(array._data)}, as its data. A function of trees "
-            "(jax.tree.map) sees the data of each array without its names, and combined it with a named array. Pass "
-            "is_leaf=lambda x: isinstance(x, nx.NamedArray), so that it sees the named arrays."
+            f"{op}: an array with axes {array._dims} holds a named array, {type_text(array._data)},"
+            " as its data. A function of trees (jax.tree.map) sees the data of each array without"
+            " its names, and combined it with a named array. Pass is_leaf=lambda x: isinstance(x,"
+            " nx.NamedArray), so that it sees the named arrays."
         )
     if len(array._dims) != len(array._data.shape):
         raise PositionalAxisError(
-            f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw JAX transform (jax.vmap, "
-            "lax.scan, jax.tree.map) has removed a named axis, or one behind a named axis. Move the "
-            "positional axis to the front first, or use nx.nmap, which takes names."
+            f"{op}: an array with axes {array._dims} holds data of shape {array._data.shape}. A raw"
+            " JAX transform (jax.vmap, lax.scan, jax.tree.map) has removed a named axis, or one"
+            " behind a named axis. Move the positional axis to the front first, or use nx.nmap,"
+            " which takes names."
         )
     return array._dims
 

@@ -59,14 +59,16 @@ class AxisMapping(Record):
         """
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
-                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {said(what)} has {ndim}. Write one entry per axis "
-                "(None for one without a name), or end the list with '...' to name the first axes only."
+                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {said(what)} has"
+                f" {ndim}. Write one entry per axis (None for one without a name), or end the list"
+                " with '...' to name the first axes only."
             )
         dims: list[Hashable | None] = [None] * ndim
         for position, name in self.names:
             if position >= ndim:
                 raise AxisMappingError(
-                    f"{op}: the axis mapping {self.text} puts {name!r} at position {position}, but {said(what)} has only {ndim} axes."
+                    f"{op}: the axis mapping {self.text} puts {name!r} at position {position}, but"
+                    f" {said(what)} has only {ndim} axes."
                 )
             dims[position] = name
         return tuple(dims)
@@ -84,7 +86,10 @@ def is_mapping(value: Any) -> bool:
     if isinstance(value, dict):
         return not value or any(isinstance(key, (int, np.integer)) for key in value)
     if isinstance(value, list):
-        return all(entry is None or entry is ... or is_name(entry) or isinstance(entry, int) for entry in value)
+        return all(
+            entry is None or entry is ... or is_name(entry) or isinstance(entry, int)
+            for entry in value
+        )
     return False
 
 
@@ -98,7 +103,8 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
       within: the pytree of axis mappings that contains `value`, for messages.
 
     Raises:
-      AxisMappingError: `value` has none of these forms, a position is negative, or a name appears twice.
+      AxisMappingError: `value` has none of these forms, a position is negative, or a name appears
+        twice.
 
     >>> parse_mapping(["batch", None, "k"], "nx.named").names
     ((0, 'batch'), (2, 'k'))
@@ -106,21 +112,27 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
     if isinstance(value, AxisMapping):
         return value
     entries = value if isinstance(value, (list, Mapping)) else (value,)
-    text = repr(value).replace("Ellipsis", "...") if _USUAL.issuperset(map(type, entries)) else format_value(value)
+    text = (
+        repr(value).replace("Ellipsis", "...")
+        if _USUAL.issuperset(map(type, entries))
+        else format_value(value)
+    )
     if isinstance(value, Mapping):
         pairs, rank = _from_dict(value, text, op)
     elif isinstance(value, list):
         pairs, rank = _from_list(value, text, op)
     else:
         raise AxisMappingError(
-            f"{op}: {text} is not an axis mapping. Write a dict from positions to names ({{0: 'batch'}}), a list with one "
-            f"entry per axis (['batch', None]), or a list that ends with '...' (['batch', ...]).{_what_was_meant(value, op, within)}"
+            f"{op}: {text} is not an axis mapping. Write a dict from positions to names ({{0:"
+            " 'batch'}), a list with one entry per axis (['batch', None]), or a list that ends"
+            f" with '...' (['batch', ...]).{_what_was_meant(value, op, within)}"
         )
     seen: set[Hashable] = set()
     for _, name in pairs:
         if name in seen:
             raise AxisMappingError(
-                f"{op}: axis {name!r} appears twice in the axis mapping {text}; an array has an axis at most once."
+                f"{op}: axis {name!r} appears twice in the axis mapping {text}; an array has an"
+                " axis at most once."
             )
         seen.add(name)
     return AxisMapping(tuple(sorted(pairs, key=lambda pair: pair[0])), rank, text)
@@ -133,7 +145,10 @@ def _what_was_meant(value: Any, op: str, within: Any) -> str:
     """Return a remedy for `value`, which is not an axis mapping, in the tree `within`; or ""."""
     if isinstance(value, PartitionSpec):
         axis = next((entry for entry in value if entry is not None), "x")
-        return f" A PartitionSpec has mesh axes; write names, and {{'name': {axis!r}}} in axis_resources."
+        return (
+            f" A PartitionSpec has mesh axes; write names, and {{'name': {axis!r}}} in"
+            " axis_resources."
+        )
     if turned := _turned(value, within):
         return f" Positions come first: did you mean {turned!r}?"
     if (
@@ -148,7 +163,9 @@ def _what_was_meant(value: Any, op: str, within: Any) -> str:
         and all(isinstance(entry, (str, int, EllipsisType)) or entry is None for entry in within)
     ):
         meant = [None if isinstance(entry, int) else entry for entry in within]
-        return f" A tuple holds the mappings of several values. Did you mean {meant!r}?".replace("Ellipsis", "...")
+        return f" A tuple holds the mappings of several values. Did you mean {meant!r}?".replace(
+            "Ellipsis", "..."
+        )
     if hasattr(value, "dtype"):
         return usage(op)
     return f" Did you mean {[value]!r}?" if isinstance(value, str) else ""
@@ -177,32 +194,41 @@ def _turned(value: Any, within: Any) -> dict[int, Hashable]:
 def _check_name(name: Any, text: str, op: str) -> Any:
     if not is_name(name):
         raise AxisMappingError(
-            f"{op}: {format_value(name)} in the axis mapping {text} is not an axis name; a name is any hashable value except integers, None "
-            "and '...'."
+            f"{op}: {format_value(name)} in the axis mapping {text} is not an axis name; a name is"
+            " any hashable value except integers, None and '...'."
         )
     check_name(name, op)
     return name
 
 
-def _from_dict(value: Mapping[Any, Any], text: str, op: str) -> tuple[list[tuple[int, Hashable]], None]:
+def _from_dict(
+    value: Mapping[Any, Any], text: str, op: str
+) -> tuple[list[tuple[int, Hashable]], None]:
     pairs = []
     for position, name in value.items():
         if isinstance(position, bool) or not isinstance(position, (int, np.integer)):
             raise AxisMappingError(
-                f"{op}: key {format_value(position)} in the axis mapping {text} is not a position; keys are integers from 0."
+                f"{op}: key {format_value(position)} in the axis mapping {text} is not a position;"
+                " keys are integers from 0."
             )
         if position < 0:
             raise AxisMappingError(
-                f"{op}: position {position} in the axis mapping {text} is negative; the rank that it would count from depends "
-                "on where the mapping is used. Count from the front, from 0."
+                f"{op}: position {position} in the axis mapping {text} is negative; the rank that"
+                " it would count from depends on where the mapping is used. Count from the front,"
+                " from 0."
             )
         pairs.append((int(position), _check_name(name, text, op)))
     return pairs, None
 
 
-def _from_list(value: list[Any], text: str, op: str) -> tuple[list[tuple[int, Hashable]], int | None]:
+def _from_list(
+    value: list[Any], text: str, op: str
+) -> tuple[list[tuple[int, Hashable]], int | None]:
     if any(isinstance(entry, EllipsisType) for entry in value[:-1]):
-        raise AxisMappingError(f"{op}: '...' stands before the end in the axis mapping {text}; it can only be the last entry.")
+        raise AxisMappingError(
+            f"{op}: '...' stands before the end in the axis mapping {text}; it can only be the last"
+            " entry."
+        )
     prefix = bool(value) and value[-1] is ...
     entries = value[:-1] if prefix else value
     pairs = [(i, _check_name(name, text, op)) for i, name in enumerate(entries) if name is not None]
@@ -242,4 +268,6 @@ def copied(axes: Any) -> Any:
 
     A list or dict that its owner changes later would not match the compiled program.
     """
-    return jax.tree.map(lambda node: copy.copy(node) if is_mapping(node) else node, axes, is_leaf=is_mapping)
+    return jax.tree.map(
+        lambda node: copy.copy(node) if is_mapping(node) else node, axes, is_leaf=is_mapping
+    )

@@ -47,12 +47,17 @@ def flags_of(function: Callable[..., Any]) -> Flags:
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
-    code, annotations = getattr(inner, "__code__", None), getattr(inner, "__annotations__", None) or {}
+    code, annotations = (
+        getattr(inner, "__code__", None),
+        getattr(inner, "__annotations__", None) or {},
+    )
     found = [name for name, kind in annotations.items() if kind == "bool" or kind is bool]
     if code is None or not found:
         return _NONE
     by_place, count = code.co_varnames, code.co_argcount
-    defaults = dict(zip(by_place[:count][::-1], (inner.__defaults__ or ())[::-1], strict=False)) | (inner.__kwdefaults__ or {})
+    defaults = dict(zip(by_place[:count][::-1], (inner.__defaults__ or ())[::-1], strict=False)) | (
+        inner.__kwdefaults__ or {}
+    )
     flags = {name: defaults[name] for name in found if isinstance(defaults.get(name), bool)}
     if not flags:
         return _NONE
@@ -69,11 +74,19 @@ def check_flags(op: str, flags: Flags, args: tuple[Any, ...], kwargs: Mapping[st
       ArgumentTypeError: the value is a string, a list, an array with axes, or another object.
     """
     given = {name: args[place] for place, name in flags.places.items() if place < len(args)}
-    for name, value in (given | {name: kwargs[name] for name in flags.names if name in kwargs}).items():
+    for name, value in (
+        given | {name: kwargs[name] for name in flags.names if name in kwargs}
+    ).items():
         if isinstance(value, (bool, np.bool_)) or (type(value) is int and value in (0, 1)):
             continue
-        if (value is None and not flags.defaults[name]) or (getattr(value, "ndim", None) == 0 and not hasattr(value, "dims")):
+        if (value is None and not flags.defaults[name]) or (
+            getattr(value, "ndim", None) == 0 and not hasattr(value, "dims")
+        ):
             continue
         may_be_axis = type(value) is str and "axis" not in kwargs and len(args) <= flags.axis
-        remedy = f" Pass the axis name by keyword: axis={format_value(value)}." if may_be_axis else ""
-        raise ArgumentTypeError(f"{op}: {name}={format_value(value)} is neither True nor False.{remedy}")
+        remedy = (
+            f" Pass the axis name by keyword: axis={format_value(value)}." if may_be_axis else ""
+        )
+        raise ArgumentTypeError(
+            f"{op}: {name}={format_value(value)} is neither True nor False.{remedy}"
+        )

@@ -17,13 +17,23 @@ from namedax.core.argument_kinds import is_explained, refuse_kinds
 from namedax.core.bool_arguments import check_flags, flags_of
 from namedax.errors import ArgumentTypeError, closest, format_value, usage
 
-__all__ = ["bound", "call_or_refuse", "checks_signature", "refuse_miscall", "refuse_no_element_type"]
+__all__ = [
+    "bound",
+    "call_or_refuse",
+    "checks_signature",
+    "refuse_miscall",
+    "refuse_no_element_type",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def refuse_miscall(
-    op: str, called: Callable[..., Any] | inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
+    op: str,
+    called: Callable[..., Any] | inspect.Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    error: Exception,
 ) -> None:
     """Raise if a call failed because its arguments do not match the function.
 
@@ -53,26 +63,37 @@ def refuse_miscall(
         words = str(error).partition("() ")[2] or str(reason)
         words = words.partition(". Did you mean")[0]  # Python 3.13 adds suggestions
         raise ArgumentTypeError(
-            f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
+            f"{op}:"
+            f" {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
         ) from None
     refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
     refuse_kinds(op, signature, given, error)
 
 
-def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool) -> None:
+def refuse_no_element_type(
+    op: str, signature: inspect.Signature, given: Mapping[str, Any], sizes_by_name: bool
+) -> None:
     """Raise if the `dtype` argument is not a dtype.
 
     It may be axis names, or a boolean that belongs to another parameter.
     """
     dtype: Any = given.get("dtype")
-    if not isinstance(dtype, (str, bool, int, list, tuple)) or (isinstance(dtype, str) and not sizes_by_name):
+    if not isinstance(dtype, (str, bool, int, list, tuple)) or (
+        isinstance(dtype, str) and not sizes_by_name
+    ):
         return  # NumPy reports a misspelled string
     try:
         np.dtype(dtype)  # type: ignore[arg-type]
         return
     except (TypeError, ValueError):  # text that is not valid Unicode
         pass
-    names = [dtype] if isinstance(dtype, str) else list(dtype) if isinstance(dtype, (list, tuple)) else []
+    names = (
+        [dtype]
+        if isinstance(dtype, str)
+        else list(dtype)
+        if isinstance(dtype, (list, tuple))
+        else []
+    )
     names = names if all(isinstance(name, str) for name in names) else []
     if not names:
         remedy = _by_name(signature, {})
@@ -80,13 +101,19 @@ def refuse_no_element_type(op: str, signature: inspect.Signature, given: Mapping
         shape = given.get("shape", ())
         sizes = list(shape) if isinstance(shape, (list, tuple)) else [shape]
         sizes = sizes if len(sizes) == len(names) else [8] * len(names)
-        remedy = f" Give names with their sizes: named_shape={dict(zip(names, sizes, strict=True))!r}."
+        remedy = (
+            f" Give names with their sizes: named_shape={dict(zip(names, sizes, strict=True))!r}."
+        )
     else:
         remedy = f" To name the axes of an array write nx.named(x, {format_value(names)})."
-    raise ArgumentTypeError(f"{op}: dtype={format_value(dtype)} is not a dtype.{usage(op)}{remedy}") from None
+    raise ArgumentTypeError(
+        f"{op}: dtype={format_value(dtype)} is not a dtype.{usage(op)}{remedy}"
+    ) from None
 
 
-def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+def bound(
+    op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
     """Return the arguments of a call by parameter.
 
     Raises:
@@ -99,7 +126,9 @@ def bound(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Ma
         raise
 
 
-def call_or_refuse(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def call_or_refuse(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
     """Return `function(*args, **kwargs)`; explain an error from wrong arguments."""
     try:
         return function(*args, **kwargs)
@@ -124,9 +153,15 @@ def checks_signature(function: F) -> F:
     return cast(F, called)
 
 
-def _of_names(op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def _of_names(
+    op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> str:
     """Return a remedy for names that were given one by one: the list or dict to write."""
-    unknown = {key: value for key, value in kwargs.items() if key not in signature.parameters and type(value) is int}
+    unknown = {
+        key: value
+        for key, value in kwargs.items()
+        if key not in signature.parameters and type(value) is int
+    }
     if "named_shape" in signature.parameters and unknown:
         return f" Give sizes by name as one dict: named_shape={unknown!r}."
     if op != "named":
@@ -153,22 +188,37 @@ def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
     has = signature.parameters
     if {"in_axes", "axis_resources"} <= has.keys() and (said := _of_xmap(has, kwargs)):
         return said
-    more = [f"{p.name}=" for p in has.values() if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name != "axis"]
-    called = [_CALLED[word] if _CALLED.get(word) in has else closest(word, has) for word in kwargs if word not in has]
+    more = [
+        f"{p.name}="
+        for p in has.values()
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and p.name != "axis"
+    ]
+    called = [
+        _CALLED[word] if _CALLED.get(word) in has else closest(word, has)
+        for word in kwargs
+        if word not in has
+    ]
     hints = "".join(f" Did you mean {word}=?" for word in called if word is not None)
     by_name = f" It also takes the keywords {', '.join(more)}." if more else ""
     return by_name + hints
 
 
-_SPECS = "A PartitionSpec has mesh axes: write axis names in {}_axes=, and their mesh axes in axis_resources={{'name': 'x'}}."
+_SPECS = (
+    "A PartitionSpec has mesh axes: write axis names in {}_axes=, and their mesh axes in"
+    " axis_resources={{'name': 'x'}}."
+)
 _STATIC = "Give the positions, {}_argnums=."
 # Options of `jax.shard_map`, `jax.jit`, `jax.vmap`, the old xmap and Haliax that xmap does not
 # have.
 _NOT_OF_XMAP = {
     **dict.fromkeys(("in_specs", "in_shardings"), _SPECS.format("in")),
     **dict.fromkeys(("out_specs", "out_shardings"), _SPECS.format("out")),
-    **dict.fromkeys(("check_vma", "check_rep"), "Replication is always checked; remove this option."),
-    **dict.fromkeys(("backend", "devices", "device"), "The mesh determines the devices: pass mesh=."),
+    **dict.fromkeys(
+        ("check_vma", "check_rep"), "Replication is always checked; remove this option."
+    ),
+    **dict.fromkeys(
+        ("backend", "devices", "device"), "The mesh determines the devices: pass mesh=."
+    ),
     "axis_name": "Write axis names in in_axes=, as in in_axes=['batch'].",
     "axis_names": "The mesh axes in use are those in axis_resources={'name': 'x'}.",
     **dict.fromkeys(("axis_mapping", "axis_mappings", "mapping"), "Did you mean axis_resources=?"),
@@ -178,7 +228,9 @@ _NOT_OF_XMAP = {
 
 def _of_xmap(has: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> str:
     """Return remedies for options that `xmap` lacks, or for a decorator with arguments."""
-    said = dict.fromkeys(_NOT_OF_XMAP[word] for word in kwargs if word not in has and word in _NOT_OF_XMAP)
+    said = dict.fromkeys(
+        _NOT_OF_XMAP[word] for word in kwargs if word not in has and word in _NOT_OF_XMAP
+    )
     if kwargs and "fun" in has and "fun" not in kwargs and not said and kwargs.keys() <= has.keys():
         return " As a decorator with options: @functools.partial(nx.xmap, in_axes=...)."
     return "".join(f" {sentence}" for sentence in said)

@@ -19,7 +19,9 @@ __all__ = ["ClosureCapture", "Traces", "traced", "type_of_programs"]
 
 # Trace a function of a list of arrays. Return its jaxpr, and a function that calls the traced
 # function with the arrays.
-Traces = Callable[[Callable[[list[Any]], Any], Sequence[Any]], tuple[ClosedJaxpr, Callable[[], Any]]]
+Traces = Callable[
+    [Callable[[list[Any]], Any], Sequence[Any]], tuple[ClosedJaxpr, Callable[[], Any]]
+]
 
 _NAME = "part_of_body"
 
@@ -32,7 +34,9 @@ def type_of_programs() -> type:
     return found[0]
 
 
-def traced(body: Callable[[list[Any]], Any], datas: Sequence[Any]) -> tuple[ClosedJaxpr, Callable[[], Any]]:
+def traced(
+    body: Callable[[list[Any]], Any], datas: Sequence[Any]
+) -> tuple[ClosedJaxpr, Callable[[], Any]]:
     """Return the jaxpr of `body`, and a function that calls it with `datas`.
 
     The call is one equation and binds or traces nothing again.
@@ -75,7 +79,9 @@ class ClosureCapture:
             self._noted.append(value)
         return enter(value)
 
-    def traced(self, body: Callable[[list[Any]], Any], datas: Sequence[Any]) -> tuple[ClosedJaxpr, Callable[[], Any]]:
+    def traced(
+        self, body: Callable[[list[Any]], Any], datas: Sequence[Any]
+    ) -> tuple[ClosedJaxpr, Callable[[], Any]]:
         """Return `traced(body, datas)`, where `body` calls `begin`.
 
         The body is traced again as long as a trace finds more values.

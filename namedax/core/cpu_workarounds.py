@@ -42,7 +42,9 @@ def extremum(data: Any, axes: tuple[int, ...], largest: bool) -> Any:
     result = (jnp.max if largest else jnp.min)(data, axes, keepdims=True)
     if not (jnp.issubdtype(data.dtype, jnp.floating) and on_cpus()):
         return result
-    return jnp.where(jnp.any(lax.ne(data, data), axes, keepdims=True), jnp.asarray(jnp.nan, data.dtype), result)
+    return jnp.where(
+        jnp.any(lax.ne(data, data), axes, keepdims=True), jnp.asarray(jnp.nan, data.dtype), result
+    )
 
 
 def widened(data: Any) -> Any:
@@ -57,7 +59,9 @@ def sums_abort(data: Any) -> bool:
     """Return True if XLA cannot sum values of the dtype of `data` between devices here."""
     if data.dtype != jnp.bfloat16:
         return False
-    mesh = jax.typeof(data).sharding.mesh  # also valid in differentiation rules, which JAX runs outside the region
+    mesh = jax.typeof(
+        data
+    ).sharding.mesh  # also valid in differentiation rules, which JAX runs outside the region
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     manual = [axis for axis, kind in types.items() if kind == AxisType.Manual]
     if not manual or len(manual) == len(types):

@@ -45,6 +45,7 @@ class Shown:
         def _sizes(self) -> Mapping[Hashable, int]: ...
         @property
         def dtype(self) -> Any: ...
+
     # ruff: enable[D102]
 
     def __repr__(self) -> str:
@@ -60,7 +61,9 @@ class Shown:
         # random keys, which NumPy does not support
         if jnp.issubdtype(data.dtype, jax.dtypes.extended):
             data = jax.random.key_data(data)
-        values = np.array2string(np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", ")
+        values = np.array2string(
+            np.asarray(data), threshold=24, edgeitems=2, precision=4, separator=", "
+        )
         dims = ", ".join("_" if dim is None else escaped(str(dim)) for dim in self.dims)
         return f"NamedArray({type_text(self)}, dims=({dims}),\n{values})"
 
@@ -112,11 +115,15 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
     dims, region = value.dims, ambient()
     if region is not None and region.resources:
         return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
-    told = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(data, jax.core.Tracer)
+    told = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
+        data, jax.core.Tracer
+    )
     sharding = data.sharding if told else None
     spec = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
-    return [() if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded]
+    return [
+        () if not axes else (axes,) if isinstance(axes, str) else tuple(axes) for axes in padded
+    ]
 
 
 def positional_type_text(value: Shown) -> str:
@@ -142,8 +149,18 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has a dtype and no shape.
-        own = shape_of(value) if not isinstance(value, (int, float, complex)) else () if hasattr(value, "dtype") else None
-        return format_value(value) if own is None else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
+        own = (
+            shape_of(value)
+            if not isinstance(value, (int, float, complex))
+            else ()
+            if hasattr(value, "dtype")
+            else None
+        )
+        return (
+            format_value(value)
+            if own is None
+            else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
+        )
     data: Any = value.data
     dims = value.dims
     # the shape of a named array covers its positional axes only
@@ -151,10 +168,16 @@ def type_text(value: Any) -> str:
     if of_data is None or len(of_data) != len(dims):
         return f"{format_value(data)} with axes {dims} that do not fit"
     specs = shown_placements(value)
-    shape = ",".join(str(n) + _mesh_axes_text(s) for n, dim, s in zip(of_data, dims, specs, strict=True) if dim is None)
+    shape = ",".join(
+        str(n) + _mesh_axes_text(s)
+        for n, dim, s in zip(of_data, dims, specs, strict=True)
+        if dim is None
+    )
     sizes = value._sizes
     named = ", ".join(
-        f"{escaped(str(dim))}:{sizes[dim]}{_mesh_axes_text(s)}" for dim, s in zip(dims, specs, strict=True) if dim is not None
+        f"{escaped(str(dim))}:{sizes[dim]}{_mesh_axes_text(s)}"
+        for dim, s in zip(dims, specs, strict=True)
+        if dim is not None
     )
     return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
 
@@ -174,7 +197,9 @@ def index_text(part: Any) -> str:
     ["'month'", '3', '2:5', '::2', '...', 'index']
     """
     if isinstance(part, slice):
-        start, stop, step = ("" if bound is None else repr(bound) for bound in (part.start, part.stop, part.step))
+        start, stop, step = (
+            "" if bound is None else repr(bound) for bound in (part.start, part.stop, part.step)
+        )
         return f"{start}:{stop}" if part.step is None else f"{start}:{stop}:{step}"
     if part is ...:
         return "..."
@@ -226,8 +251,14 @@ def _statistics(values: np.ndarray) -> str:
         # Scaled, so that the mean of the largest numbers of a dtype does not overflow.
         scale = float(np.abs(finite).max()) or 1.0
         mean, deviation = (finite / scale).mean() * scale, (finite / scale).std() * scale
-        parts.append(f"mean {mean:.4g}, std {deviation:.4g}, from {finite.min():.4g} to {finite.max():.4g}")
-    parts += [f"{int(n)} {what}" for n, what in ((np.isnan(wide).sum(), "NaN"), (np.isinf(wide).sum(), "infinite")) if n]
+        parts.append(
+            f"mean {mean:.4g}, std {deviation:.4g}, from {finite.min():.4g} to {finite.max():.4g}"
+        )
+    parts += [
+        f"{int(n)} {what}"
+        for n, what in ((np.isnan(wide).sum(), "NaN"), (np.isinf(wide).sum(), "infinite"))
+        if n
+    ]
     return ", ".join(parts)
 
 
@@ -238,7 +269,11 @@ def _summary(array: Shown) -> str:
 
 def _values_text(array: Shown) -> str:
     values = _values(array)
-    return "" if values is None else np.array2string(values, threshold=24, edgeitems=2, precision=4, separator=", ")
+    return (
+        ""
+        if values is None
+        else np.array2string(values, threshold=24, edgeitems=2, precision=4, separator=", ")
+    )
 
 
 def _to_html(array: Shown) -> str:
@@ -246,14 +281,20 @@ def _to_html(array: Shown) -> str:
     kind = html.escape(type_text(array))
     rows = "".join(
         "<tr>"
-        + "".join(f"<td style='text-align:left'>{html.escape(cell)}</td>" for cell in (axis, str(size), placement or "whole"))
+        + "".join(
+            f"<td style='text-align:left'>{html.escape(cell)}</td>"
+            for cell in (axis, str(size), placement or "whole")
+        )
         + "</tr>"
         for axis, size, placement in _axes(array)
     )
     table = f"<table><thead><tr><th>axis</th><th>size</th><th>placement</th></tr></thead><tbody>{rows}</tbody></table>"
     values = _values_text(array)
     body = f"<pre>{html.escape(values)}</pre>" if values else ""
-    return f"<div><code>NamedArray {kind}</code>{table if rows else ''}<div>{html.escape(_summary(array))}</div>{body}</div>"
+    return (
+        "<div><code>NamedArray"
+        f" {kind}</code>{table if rows else ''}<div>{html.escape(_summary(array))}</div>{body}</div>"
+    )
 
 
 def _axes(array: Shown) -> list[tuple[str, int, str]]:
@@ -318,15 +359,19 @@ def _mask(mask: Any, array: Shown) -> np.ndarray:
     order = _labels(array.dims)
     if not set(labels) <= set(order):
         raise NamedAxesLeftError(
-            f"treescope, mask: {type_text(mask)} has axes that the array {type_text(array)} lacks. Reduce or rename them."
+            f"treescope, mask: {type_text(mask)} has axes that the array {type_text(array)} lacks."
+            " Reduce or rename them."
         )
     values = values.transpose([labels.index(label) for label in order if label in labels])
-    values = np.expand_dims(values, tuple(i for i, label in enumerate(order) if label not in labels))
+    values = np.expand_dims(
+        values, tuple(i for i, label in enumerate(order) if label not in labels)
+    )
     for label, m, n in zip(order, values.shape, array.data.shape, strict=True):
         if m != n and (m != 1 or (label in labels and not isinstance(label, int))):
             raise AxisSizeError(
-                f"treescope, mask: {type_text(mask)} has size {m} along axis {label!r}, along which the array {type_text(array)} has "
-                f"size {n}. Make the mask for this array, or reduce it along the axis."
+                f"treescope, mask: {type_text(mask)} has size {m} along axis {label!r}, along which"
+                f" the array {type_text(array)} has size {n}. Make the mask for this array, or"
+                " reduce it along the axis."
             )
     return np.broadcast_to(values, array.data.shape).copy()
 
@@ -348,7 +393,11 @@ def treescope_adapter() -> Any:
         def get_axis_info_for_array_data(self, array: Shown) -> tuple[Any, ...]:
             positions = iter(range(len(array.dims)))
             return tuple(
-                adapters.PositionalAxisInfo(next(positions), n) if dim is None else adapters.NamedPositionlessAxisInfo(dim, n)
+                (
+                    adapters.PositionalAxisInfo(next(positions), n)
+                    if dim is None
+                    else adapters.NamedPositionlessAxisInfo(dim, n)
+                )
                 for dim, n in zip(array.dims, array.data.shape, strict=True)
             )
 

@@ -17,7 +17,17 @@ from namedax.core.foreign_arrays import refuse_foreign
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
 
 __all__ = [
-    *("NUMPY", "additive_identity", "as_inexact", "as_jax", "beyond", "check_fits", "check_numbers", "common_type", "extreme"),
+    *(
+        "NUMPY",
+        "additive_identity",
+        "as_inexact",
+        "as_jax",
+        "beyond",
+        "check_fits",
+        "check_numbers",
+        "common_type",
+        "extreme",
+    ),
     *("has_infinity", "inexact_type", "refuse_overflow", "to_type", "weak_as"),
 ]
 
@@ -35,7 +45,12 @@ def check_numbers(op: str, value: Any) -> None:
       ArgumentError: `value` is an array or number of NumPy with integers that do not fit, or with
         finite numbers that would become infinite.
     """
-    if not isinstance(value, NUMPY) or value.dtype.itemsize < 8 or value.dtype.kind not in "iufc" or not value.size:
+    if (
+        not isinstance(value, NUMPY)
+        or value.dtype.itemsize < 8
+        or value.dtype.kind not in "iufc"
+        or not value.size
+    ):
         return
     kind, bits = value.dtype.kind, value.dtype.itemsize
     if (bits > 8 and kind != "c") or jax.dtypes.canonicalize_dtype(value.dtype).itemsize == bits:
@@ -52,7 +67,8 @@ def check_numbers(op: str, value: Any) -> None:
             else f"the integers of {format_value(np.asarray(value))} are from {low} to {high}"
         )
         raise ArgumentError(
-            f"{op}: {they}; JAX holds integers from {kept.min} to {kept.max} while 64-bit types are off. {_WIDER}"
+            f"{op}: {they}; JAX holds integers from {kept.min} to {kept.max} while 64-bit types are"
+            f" off. {_WIDER}"
         )
 
 
@@ -67,9 +83,14 @@ def _check_finite(op: str, value: Any) -> None:
         with np.errstate(over="ignore"):
             lost = np.isfinite(part) & np.isinf(part.astype(np.float32))
         if lost.any():
-            they = f"{value.item()!r} is a number" if value.ndim == 0 else f"{format_value(np.asarray(value))} has numbers"
+            they = (
+                f"{value.item()!r} is a number"
+                if value.ndim == 0
+                else f"{format_value(np.asarray(value))} has numbers"
+            )
             raise ArgumentError(
-                f"{op}: {they} beyond {limit:.3g}, the largest that JAX holds while 64-bit types are off; it would become infinite. {_WIDER}"
+                f"{op}: {they} beyond {limit:.3g}, the largest that JAX holds while 64-bit types"
+                f" are off; it would become infinite. {_WIDER}"
             )
 
 
@@ -110,16 +131,25 @@ def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
 
 def _beyond(value: int, info: Any) -> str:
     is_default = info.dtype == jnp.int32 and jax.dtypes.canonicalize_dtype(np.int64) == jnp.int32
-    wider = f" while 64-bit types are off. {_WIDER}" if is_default else ". Give the array a dtype that holds it."
+    wider = (
+        f" while 64-bit types are off. {_WIDER}"
+        if is_default
+        else ". Give the array a dtype that holds it."
+    )
     return f"{value} is out of range for {info.dtype}, from {info.min} to {info.max}{wider}"
 
 
-_WIDER = "Enable them with jax.config.update('jax_enable_x64', True), or change the dtype or the unit, as by array.astype('float32')."
+_WIDER = (
+    "Enable them with jax.config.update('jax_enable_x64', True), or change the dtype or the unit,"
+    " as by array.astype('float32')."
+)
 
 
 _NUMBERS = {
     **dict.fromkeys("Mm", "Convert dates to numbers, as by (x - x[0]).astype(int)."),
-    **dict.fromkeys("SU", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."),
+    **dict.fromkeys(
+        "SU", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."
+    ),
 }
 
 
@@ -132,9 +162,12 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
         array with dims of another library.
     """
     if isinstance(value, NUMPY) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
-        remedy = _NUMBERS.get(value.dtype.kind, "Convert it to numbers first, as by x.astype(float).")
+        remedy = _NUMBERS.get(
+            value.dtype.kind, "Convert it to numbers first, as by x.astype(float)."
+        )
         raise ArgumentTypeError(
-            f"{op}: the dtype {value.dtype} of {format_value(np.asarray(value))} is not supported by JAX. {remedy}"
+            f"{op}: the dtype {value.dtype} of {format_value(np.asarray(value))} is not supported"
+            f" by JAX. {remedy}"
         )
     refuse_foreign(op, value)
     if dtype is None:

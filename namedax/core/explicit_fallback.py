@@ -22,7 +22,15 @@ from namedax.core.element_types import refuse_overflow
 from namedax.core.foreign_arrays import refuse_foreign_among
 from namedax.errors import NamedaxError
 
-__all__ = ["Explicit", "explain_call", "install", "may_fall_back", "needs_fallback", "run_fallback", "sharding_by_name"]
+__all__ = [
+    "Explicit",
+    "explain_call",
+    "install",
+    "may_fall_back",
+    "needs_fallback",
+    "run_fallback",
+    "sharding_by_name",
+]
 
 Entries = tuple[tuple[Hashable, tuple[str, ...]], ...]
 
@@ -58,7 +66,11 @@ def may_fall_back(args: Iterable[Any]) -> bool:
         kind = type(arg)
         if kind is NamedArray:
             data = arg._data
-            sharding = jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else getattr(data, "sharding", None)
+            sharding = (
+                jax.typeof(data).sharding
+                if isinstance(data, jax.core.Tracer)
+                else getattr(data, "sharding", None)
+            )
             if type(sharding) is NamedSharding and AxisType.Explicit in sharding.mesh.axis_types:
                 return True
         elif (kind is list or kind is tuple) and may_fall_back(arg):
@@ -75,7 +87,11 @@ def sharding_by_name(operand: NamedArray) -> Entries:
     if not isinstance(sharding, NamedSharding):
         return ()
     pairs = zip(operand._dims, sharding.spec, strict=False)
-    return tuple((dim, entry if isinstance(entry, tuple) else (entry,)) for dim, entry in pairs if entry is not None)
+    return tuple(
+        (dim, entry if isinstance(entry, tuple) else (entry,))
+        for dim, entry in pairs
+        if entry is not None
+    )
 
 
 def needs_fallback(rule: Explicit, axes: Callable[[], Any], operands: Sequence[Any]) -> bool:
@@ -91,13 +107,20 @@ def needs_fallback(rule: Explicit, axes: Callable[[], Any], operands: Sequence[A
     if not shardings:
         return False
     meshes = {jax.typeof(x._data).sharding.mesh for x in named}
-    if rule is Explicit.MAPPED or _conflict(shardings) or len({mesh for mesh in meshes if not mesh.empty}) > 1:
+    if (
+        rule is Explicit.MAPPED
+        or _conflict(shardings)
+        or len({mesh for mesh in meshes if not mesh.empty}) > 1
+    ):
         return True
     if rule is Explicit.AS_JAX:
         return False
     if rule is Explicit.ALIGNED:
         places = dict(entry for entries in shardings for entry in entries)
-        return any(dict(sharding_by_name(x)) != {dim: places[dim] for dim in x._dims if dim in places} for x in named)
+        return any(
+            dict(sharding_by_name(x)) != {dim: places[dim] for dim in x._dims if dim in places}
+            for x in named
+        )
     sharded = {name for entries in shardings for name, _ in entries}
     touched = axes()
     return None in sharded or touched is None or touched is ... or not sharded.isdisjoint(touched)
@@ -147,7 +170,11 @@ def run_fallback(
 
 
 def explain_call(
-    op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], error: Exception
+    op: str,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    error: Exception,
 ) -> None:
     """Raise an error that shows the wrong argument of a call, if one of the arguments is wrong.
 
@@ -166,7 +193,9 @@ def explain_call(
       ArgumentTypeError: the function has no such arguments, one is not of the kind of its
         parameter, or one is an array with dims of another library.
     """
-    first = error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
+    first = (
+        error.explains if isinstance(error, NamedaxError) and error.explains is not None else error
+    )
     try:
         refuse_foreign_among(op, (args, kwargs))
         if isinstance(first, OverflowError):

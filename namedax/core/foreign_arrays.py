@@ -31,7 +31,9 @@ def is_foreign_type(kind: type) -> bool:
         return known
     if len(_known) >= _MOST:
         _known.clear()
-    found = _known[kind] = hasattr(kind, "dims") and hasattr(kind, "__array__") and not issubclass(kind, Shown)
+    found = _known[kind] = (
+        hasattr(kind, "dims") and hasattr(kind, "__array__") and not issubclass(kind, Shown)
+    )
     return found
 
 
@@ -77,4 +79,7 @@ def _text(op: str, value: Any) -> str:
         remedy = "Convert it first: nx.from_xarray(xarray.DataArray(x))."
     else:
         remedy = f"Convert it first: nx.named(np.asarray(x), {list(dims)!r})."
-    return f"{op}: a {kind.__name__} with {named} is not converted implicitly, because its dims would be dropped. {remedy}"
+    return (
+        f"{op}: a {kind.__name__} with {named} is not converted implicitly, because its dims would"
+        f" be dropped. {remedy}"
+    )

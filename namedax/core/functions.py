@@ -41,7 +41,9 @@ def source_of(function: Any) -> Source | None:
     return None if code is None else Source(code, getattr(function, "__name__", "function"))
 
 
-def set_display_source(function: Callable[..., Any], source: Source | None, signature: inspect.Signature) -> None:
+def set_display_source(
+    function: Callable[..., Any], source: Source | None, signature: inspect.Signature
+) -> None:
     """Make JAX's messages show the user's function and line in place of `function`, its caller.
 
     JAX reads `__wrapped__`, and the argument names from the signature.

@@ -18,7 +18,11 @@ __all__ = ["LEAF", "Mark", "mark_for"]
 Mark = tuple[tuple[str, ...], ...]
 
 
-def mark_for(dims: Sequence[Hashable | None], sizes: Sequence[int], resources: Mapping[Hashable, Sequence[str]]) -> Mark | None:
+def mark_for(
+    dims: Sequence[Hashable | None],
+    sizes: Sequence[int],
+    resources: Mapping[Hashable, Sequence[str]],
+) -> Mark | None:
     """Return the mark for a leaf with these dims, or `None` if it needs none.
 
     It needs none if a different size would reveal every move of a sharded dimension.
@@ -29,7 +33,11 @@ def mark_for(dims: Sequence[Hashable | None], sizes: Sequence[int], resources: M
     True
     """
     axes = tuple(tuple(sorted(resources.get(dim, ()))) for dim in dims)
-    return axes if any(own and sizes.count(size) > 1 for own, size in zip(axes, sizes, strict=True)) else None
+    return (
+        axes
+        if any(own and sizes.count(size) > 1 for own, size in zip(axes, sizes, strict=True))
+        else None
+    )
 
 
 def _batch(operands: Sequence[Any], batched: Sequence[int], mark: Mark) -> tuple[Any, int]:

@@ -68,20 +68,23 @@ class Methods:
     ) -> Array:
         """Contract two arrays over the given named axes, and broadcast the other axes.
 
-        `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with the last but one of the
-        other, and its named axes are batch axes.
+        `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with
+        the last but one of the other, and its named axes are batch axes.
 
         Args:
           x: a named array.
           y: a named array.
           axis: an axis name, or a tuple of names, that both arrays have.
           precision: as in `jax.lax.dot_general`; by default `None`.
-          preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the operands.
-          overlap: as in `einsum`, by default the setting of `xmap`; useful if an operand must be resharded for the contraction.
+          preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+            operands.
+          overlap: as in `einsum`, by default the setting of `xmap`; useful if an operand must be
+            resharded for the contraction.
 
         Returns:
-          An array with all axes of both operands except the contracted ones. At most one operand has positional axes, or both
-          have equal positional shapes, which multiply elementwise; for outer products of positional axes use `einsum`.
+          An array with all axes of both operands except the contracted ones. At most one operand has
+          positional axes, or both have equal positional shapes, which multiply elementwise; for outer
+          products of positional axes use `einsum`.
 
         Communication: over a sharded axis, one all-reduce of the result.
 
@@ -105,25 +108,27 @@ class Methods:
     ) -> Array:
         """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
-        With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops. The array is repeated
-        along the axes that appear on the right only. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`, like the method
-        `x.repeat`.
+        With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.
+        The array is repeated along the axes that appear on the right only. With a number, `repeat(x, 2,
+        "k")`, it is `nx.numpy.repeat`, like the method `x.repeat`.
 
         Args:
           x: an array, named or not.
-          repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w 2)"`. Otherwise the number
-            of repetitions of each element: a number, or an integer array with one for each.
-          axis: without a pattern, a positional or named axis; `None` (default) flattens the positional axes. Required if every
-            axis is named.
+          repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w
+            2)"`. Otherwise the number of repetitions of each element: a number, or an integer array
+            with one for each.
+          axis: without a pattern, a positional or named axis; `None` (default) flattens the positional
+            axes. Required if every axis is named.
           total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
           out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
-          **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped function by default.
+          **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped
+            function by default.
 
         Returns:
           The repeated array.
 
-        Communication: along a sharded new axis, none; every device makes its own block. For elements along an axis, see
-        `nx.numpy.repeat`.
+        Communication: along a sharded new axis, none; every device makes its own block. For elements
+        along an axis, see `nx.numpy.repeat`.
 
         Raises:
           RearrangeError: as in `rearrange`, or a new axis has no size.
@@ -136,8 +141,8 @@ class Methods:
 
         Args:
           a: an array, named or not.
-          axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all positional axes of size 1.
-            Required if every axis is named.
+          axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all
+            positional axes of size 1. Required if every axis is named.
 
         Returns:
           The array without these axes.
@@ -155,25 +160,28 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          indices: integers, named or not; axes that `x` has too are batch axes. They may have the indexed axis; the result then
-            has it with their size.
-          axis: an axis name, or a positional axis of `x`; `None` (default) flattens all positional axes. Required if every axis
-            is named.
-          mode: the result for an index out of range: `"fill"` or `None`, the default (NaN, or the least integer, or
-            `fill_value`), `"clip"` or `"wrap"`. Negative indices count from the end, except with `"clip"`.
+          indices: integers, named or not; axes that `x` has too are batch axes. They may have the
+            indexed axis; the result then has it with their size.
+          axis: an axis name, or a positional axis of `x`; `None` (default) flattens all positional
+            axes. Required if every axis is named.
+          mode: the result for an index out of range: `"fill"` or `None`, the default (NaN, or the least
+            integer, or `fill_value`), `"clip"` or `"wrap"`. Negative indices count from the end, except
+            with `"clip"`.
           fill_value: the fill value, by default `None`.
 
         Returns:
-          The axes of `x` without `axis`, and the axes of `indices`. Positional axes of `indices` replace a positional `axis`, and
-          come first if `axis` is a name.
+          The axes of `x` without `axis`, and the axes of `indices`. Positional axes of `indices`
+          replace a positional `axis`, and come first if `axis` is a name.
 
-        Communication: over a sharded axis, one all-reduce of the result; neither the table nor its gradient is moved. If
-        `indices` has that axis, one all-gather of the indices and one reduce-scatter of the elements that all of them request.
+        Communication: over a sharded axis, one all-reduce of the result; neither the table nor its
+        gradient is moved. If `indices` has that axis, one all-gather of the indices and one
+        reduce-scatter of the elements that all of them request.
 
         Raises:
           AxisNotFoundError: `x` lacks the axis.
           AxisSizeError: an axis has two sizes.
-          PlacementConflictError: `indices` has another axis that is sharded over the mesh axis of `axis`.
+          PlacementConflictError: `indices` has another axis that is sharded over the mesh axis of
+            `axis`.
         """
     @property
     def T(self) -> NamedArray:
@@ -219,12 +227,14 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None` (default) all positional ones.
-            Required if every axis is named.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
           dtype: the dtype of the result, as in `jnp.sum`; by default `None`.
-          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
           initial: the initial value of the sum, by default `None`.
-          where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
           promote_integers: if `True` (default), narrow integers are summed as `int`, as in `jnp.sum`.
 
         Returns:
@@ -252,17 +262,19 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+          axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all
+            axes.
           dtype: element type of the result.
           ddof: what is subtracted from the count.
           keepdims: whether reduced positional axes stay, with size 1.
           where: a boolean array, named or not; elements where it is false are left out.
-          mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
-            deviations from it are squared, whatever it is.
+          mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x,
+            axis, keepdims=True)` does. The deviations from it are squared, whatever it is.
           correction: the array API's word for `ddof`.
 
         Returns:
-          An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
+          An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is
+          given.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -279,7 +291,10 @@ class Methods:
         mean: Any = None,
         correction: float | None = None,
     ) -> Array:
-        """The standard deviation over positional and named axes together. Arguments and costs as for `var`."""
+        """The standard deviation over positional and named axes together.
+
+        Arguments and costs as for `var`.
+        """
     def prod(
         self,
         axis: Axis = None,
@@ -292,8 +307,8 @@ class Methods:
     ) -> Array:
         """Multiply over positional and named axes; arguments as for `sum`.
 
-        Communication: over a sharded axis, one all-gather of the partial products, one per device, because XLA has no all-reduce
-        for products.
+        Communication: over a sharded axis, one all-gather of the partial products, one per device,
+        because XLA has no all-reduce for products.
         """
     def max(
         self,
@@ -309,10 +324,13 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`, all positional axes.
-          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+          axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`,
+            all positional axes.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+            named axes are removed.
           initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
-          where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
         """
     def min(
         self,
@@ -330,8 +348,9 @@ class Methods:
     def argmax(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
-        Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a single axis, since named
-        axes have no order. Along a sharded axis the index refers to the complete axis, not to the block.
+        Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a
+        single axis, since named axes have no order. Along a sharded axis the index refers to the
+        complete axis, not to the block.
         """
     def argmin(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
         """Return the index of the first minimum along one axis; see `argmax`."""
@@ -342,16 +361,17 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a positional or named axis; `None` (default) flattens the positional axes, as in `jnp.cumsum`. Required if every
-            axis is named.
+          axis: a positional or named axis; `None` (default) flattens the positional axes, as in
+            `jnp.cumsum`. Required if every axis is named.
           dtype: the dtype of the result, as in `jnp.cumsum`; by default `None`.
           reverse: if `True`, accumulate from the end of the axis; by default `False`.
 
         Returns:
           An array with the axes of `x`.
 
-        Communication: along a sharded axis, one all-gather of the sums of the blocks, one element per device and row. The
-        gradient, a cumulative sum from the other end, adds one reduce-scatter of the same size.
+        Communication: along a sharded axis, one all-gather of the sums of the blocks, one element per
+        device and row. The gradient, a cumulative sum from the other end, adds one reduce-scatter of
+        the same size.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -366,19 +386,22 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.sort`.
+          axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
+            `jnp.sort`.
           kind: not supported, as in `jnp.sort`.
           order: not supported, as in `jnp.sort`.
-          stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the gradient.
+          stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the
+            gradient.
           descending: if `True`, sort from the largest (and NaN); by default `False`.
 
         Returns:
           An array with the axes of `x`.
 
-        Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6 collective-permutes of the block
-        over 2, 4, 8 devices; the axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
-        blocks back in the same number of steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements,
-        or 126 for `bfloat16`.
+        Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6
+        collective-permutes of the block over 2, 4, 8 devices; the axis is never gathered. With a
+        gradient the indices are sent too, and the gradient sends the blocks back in the same number of
+        steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements, or 126
+        for `bfloat16`.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -398,11 +421,14 @@ class Methods:
 
         Args:
           x: an array, named or not.
-          axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.argsort`.
+          axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
+            `jnp.argsort`.
           kind: not supported, as in `jnp.argsort`.
           order: not supported, as in `jnp.argsort`.
-          stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always stable.
-          descending: if `True`, sort from the largest (and NaN), with ties still in order; by default `False`.
+          stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always
+            stable.
+          descending: if `True`, sort from the largest (and NaN), with ties still in order; by default
+            `False`.
           dtype: the dtype of the indices, by default the default integer.
 
         Returns:

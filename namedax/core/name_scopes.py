@@ -96,11 +96,17 @@ def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
     """
     module = function.__module__ or ""
     is_public = module.startswith("namedax.") and not module.startswith(_HIDDEN)
-    return scope_text(f"{module.removeprefix('namedax.')}.{function.__name__}" if is_public else "nmap", names)
+    return scope_text(
+        f"{module.removeprefix('namedax.')}.{function.__name__}" if is_public else "nmap", names
+    )
 
 
 def _told(name: Hashable) -> str:
-    return f"{_told(name.new)}:{_told(name.old)}" if isinstance(name, Renaming) else escaped(str(name)).translate(_UNTOLD)
+    return (
+        f"{_told(name.new)}:{_told(name.old)}"
+        if isinstance(name, Renaming)
+        else escaped(str(name)).translate(_UNTOLD)
+    )
 
 
 def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
@@ -115,7 +121,15 @@ def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
     if type(axes) is str:
         return (axes,)
     if axes is ...:
-        return tuple(dict.fromkeys(dim for x in operands if isinstance(x, NamedArray) for dim in x._dims if dim is not None))
+        return tuple(
+            dict.fromkeys(
+                dim
+                for x in operands
+                if isinstance(x, NamedArray)
+                for dim in x._dims
+                if dim is not None
+            )
+        )
     if isinstance(axes, (list, set, frozenset, Mapping)) or type(axes) is tuple:
         # A tuple within a sequence is one name.
         parts = ((axis,) if type(axis) is tuple else names_in(axis, operands) for axis in axes)
@@ -225,4 +239,6 @@ def is_worth_saying(operands: Iterable[Any]) -> bool:
 
     It runs in a mapped body, or one of its operands is traced.
     """
-    return bool(active_regions) or any(isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands)
+    return bool(active_regions) or any(
+        isinstance(x._data if type(x) is NamedArray else x, jax.core.Tracer) for x in operands
+    )

@@ -51,12 +51,14 @@ def check_name(name: Hashable, op: str) -> None:
             name.encode()
         except UnicodeEncodeError:
             raise AxisNameError(
-                f"{op}: the axis name {name!a} is not valid Unicode, so no program or file can contain it. Use another name."
+                f"{op}: the axis name {name!a} is not valid Unicode, so no program or file can"
+                " contain it. Use another name."
             ) from None
     elif hash(name) != hash(name):
         raise AxisNameError(
-            f"{op}: the hash of the axis name {format_value(name)} changes from call to call, so lookups fail. Give "
-            f"{type(name).__name__} a __hash__ that depends on constants only, or use a string."
+            f"{op}: the hash of the axis name {format_value(name)} changes from call to call, so"
+            f" lookups fail. Give {type(name).__name__} a __hash__ that depends on constants only,"
+            " or use a string."
         )
 
 
@@ -78,14 +80,15 @@ def check_dims(dims: Dims, op: str) -> Dims:
             continue
         if not is_name(dim):
             raise AxisNameError(
-                f"{op}: {format_value(dim)} is not an axis name; a name is any hashable value except integers, None and '...'. Write None "
-                "for a positional axis."
+                f"{op}: {format_value(dim)} is not an axis name; a name is any hashable value"
+                " except integers, None and '...'. Write None for a positional axis."
             )
         if type(dim) is not str or not dim.isascii():
             check_name(dim, op)
         if dim in seen:
             raise AxisNameError(
-                f"{op}: axis {dim!r} appears twice in {dims}; one array has an axis at most once. Rename one of them."
+                f"{op}: axis {dim!r} appears twice in {dims}; one array has an axis at most once."
+                " Rename one of them."
             )
         seen.add(dim)
     return dims

@@ -20,7 +20,16 @@ __all__ = ["call_of_numpy"]
 # These need a shape, a dtype or a part of each element, which a named array has.
 _INSPECTING = frozenset(
     [
-        *(np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.common_type, np.iscomplexobj, np.isrealobj),
+        *(
+            np.shape,
+            np.ndim,
+            np.size,
+            np.result_type,
+            np.can_cast,
+            np.common_type,
+            np.iscomplexobj,
+            np.isrealobj,
+        ),
         np.real,
         np.imag,
         np.isreal,
@@ -28,7 +37,9 @@ _INSPECTING = frozenset(
 )
 
 
-def call_of_numpy(function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], named: type[Any]) -> Any:
+def call_of_numpy(
+    function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], named: type[Any]
+) -> Any:
     """Return `function(*args, **kwargs)` for arguments with arrays of type `named`.
 
     Raises:
@@ -42,8 +53,8 @@ def call_of_numpy(function: Callable[..., Any], args: Any, kwargs: Mapping[str, 
             op = f"np{space.removeprefix('numpy')}.{function.__name__}"
             remedy = hints().numpy_function(function.__name__, space, names) or "Write"
             raise NamedAxesLeftError(
-                f"{op}: {type_text(x)} still has named axes, and NumPy's functions do not support names. {remedy} nx.positional(x, "
-                f"[{show_names(names)}]) for a positional array."
+                f"{op}: {type_text(x)} still has named axes, and NumPy's functions do not support"
+                f" names. {remedy} nx.positional(x, [{show_names(names)}]) for a positional array."
             )
     bare = [_without_wrappers(value, named) for value in (tuple(args), dict(kwargs))]
     return function(*bare[0], **bare[1])
@@ -63,4 +74,8 @@ def _without_wrappers(value: Any, named: type[Any]) -> Any:
         return value._data
     if type(value) in (list, tuple):
         return type(value)(_without_wrappers(entry, named) for entry in value)
-    return {key: _without_wrappers(entry, named) for key, entry in value.items()} if type(value) is dict else value
+    return (
+        {key: _without_wrappers(entry, named) for key, entry in value.items()}
+        if type(value) is dict
+        else value
+    )

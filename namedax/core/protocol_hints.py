@@ -12,7 +12,15 @@ from typing import Any
 
 from namedax.errors import format_value, show_names
 
-__all__ = ["for_a_format", "for_a_list", "for_a_number", "for_membership", "for_positions", "for_truth", "iteration_hint"]
+__all__ = [
+    "for_a_format",
+    "for_a_list",
+    "for_a_number",
+    "for_membership",
+    "for_positions",
+    "for_truth",
+    "iteration_hint",
+]
 
 Names = Sequence[Hashable]
 
@@ -31,8 +39,8 @@ def for_truth(names: Names) -> str:
     'Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
     """
     return (
-        "Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), "
-        "nx.minimum(x, y)."
+        "Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1),"
+        " ~c, nx.where(c, x, y), nx.minimum(x, y)."
     )
 
 
@@ -43,14 +51,20 @@ def for_a_number(names: Names) -> str:
     "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
     """
     entry = ", ".join(f"{format_value(name)}, 0" for name in names)
-    return f"Write x[{entry}] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
+    return (
+        f"Write x[{entry}] for one of its numbers, nx.mean(x, ...) for one of all; the functions of"
+        " math are nx.sqrt(x) and so on."
+    )
 
 
 def for_membership(value: Any, names: Names) -> str:
     """Return the remedy for `value in x`."""
     if isinstance(value, Hashable) and value in names:
         return f"Write {format_value(value)} in x.named_shape for the name of an axis."
-    return "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an axis."
+    return (
+        "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an"
+        " axis."
+    )
 
 
 def for_a_list(value: Any, names: Names) -> str:
@@ -60,14 +74,20 @@ def for_a_list(value: Any, names: Names) -> str:
     "Make an array of it, and name its axes: nx.named(np.array((1, 2)), ['day'])."
     """
     text = format_value(value) if isinstance(value, (list, tuple)) else "..."
-    return f"Make an array of it, and name its axes: nx.named(np.array({text}), [{show_names(names[-1:])}])."
+    return (
+        f"Make an array of it, and name its axes: nx.named(np.array({text}),"
+        f" [{show_names(names[-1:])}])."
+    )
 
 
 def for_a_format(form: str, names: Names) -> str:
     """Return the remedy for a format of one number that is applied to an array."""
     digits = str(form).rpartition(".")[2].rstrip("efgEFG%")
     decimals = digits if digits.isdigit() else "2"
-    return f"Write x.round({decimals}) for the array, rounded; {for_a_number(names)[len('Write ') :].partition(';')[0]}."
+    return (
+        f"Write x.round({decimals}) for the array, rounded;"
+        f" {for_a_number(names)[len('Write ') :].partition(';')[0]}."
+    )
 
 
 def iteration_hint(names: Names) -> str:
@@ -80,6 +100,7 @@ def iteration_hint(names: Names) -> str:
         return ""
     first = format_value(names[0])
     return (
-        f" Write for i in range(x.named_shape[{first}]): x[{first}, i]; in place of the built-in sum, max, min, any and all nx.sum(x, {first}) "
-        f"and so on; for other libraries, matplotlib's functions too, nx.positional(x, [{show_names(names)}])."
+        f" Write for i in range(x.named_shape[{first}]): x[{first}, i]; in place of the built-in"
+        f" sum, max, min, any and all nx.sum(x, {first}) and so on; for other libraries,"
+        f" matplotlib's functions too, nx.positional(x, [{show_names(names)}])."
     )

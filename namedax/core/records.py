@@ -49,7 +49,11 @@ class Record:
         cls._values = operator.attrgetter(*fields)
         if not frozen:
             changes: dict[str, Any] = {"__eq__": object.__eq__, "__hash__": object.__hash__}
-            for name, method in {**changes, "__setattr__": object.__setattr__, "__delattr__": object.__delattr__}.items():
+            for name, method in {
+                **changes,
+                "__setattr__": object.__setattr__,
+                "__delattr__": object.__delattr__,
+            }.items():
                 setattr(cls, name, method)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -61,9 +65,14 @@ class Record:
                 if name not in values:
                     values[name] = make()
             values.update(zip(fields, args, strict=False))
-            if len(args) > len(fields) or values.keys() != self._names or not kwargs.keys().isdisjoint(fields[: len(args)]):
+            if (
+                len(args) > len(fields)
+                or values.keys() != self._names
+                or not kwargs.keys().isdisjoint(fields[: len(args)])
+            ):
                 raise TypeError(
-                    f"{type(self).__qualname__} has the fields {fields}; got {len(args)} positional and {tuple(kwargs)}"
+                    f"{type(self).__qualname__} has the fields {fields}; got {len(args)} positional"
+                    f" and {tuple(kwargs)}"
                 )
         else:
             values.update(zip(fields, args, strict=True))
@@ -73,7 +82,11 @@ class Record:
         return type(self)(**{name: getattr(self, name) for name in self._fields} | changes)
 
     def __eq__(self, other: object) -> bool:
-        return self._values(self) == other._values(other) if type(other) is type(self) else NotImplemented
+        return (
+            self._values(self) == other._values(other)
+            if type(other) is type(self)
+            else NotImplemented
+        )
 
     def __hash__(self) -> int:
         return hash(self._values(self))

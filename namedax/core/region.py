@@ -210,7 +210,12 @@ class Region(frozenset[_Seen]):
         write("state", TraceState())
         write("_mesh_sizes", dict(mesh.shape) if mesh is not None else {})
         mapped = resources.items() if mode == MANUAL else ()
-        write("uneven", frozenset(name for name, axes in mapped if axes and name in sizes and self._remainder(name)))
+        write(
+            "uneven",
+            frozenset(
+                name for name, axes in mapped if axes and name in sizes and self._remainder(name)
+            ),
+        )
         return self
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -233,10 +238,12 @@ class Region(frozenset[_Seen]):
         living = [other for other, axes in self.resources.items() if name in axes]
         if living:
             return (
-                f"{name!r} is a mesh axis, over which {show_names(living)} is sharded. Write {' or '.join(map(repr, living))}."
+                f"{name!r} is a mesh axis, over which {show_names(living)} is sharded. Write"
+                f" {' or '.join(map(repr, living))}."
             )
         return (
-            f"{name!r} is a mesh axis, over which no name is sharded. Write an axis name, and map it in axis_resources of xmap."
+            f"{name!r} is a mesh axis, over which no name is sharded. Write an axis name, and map"
+            " it in axis_resources of xmap."
         )
 
     def placement(self, name: Hashable, op: str | None = None) -> tuple[str, ...]:
@@ -261,15 +268,20 @@ class Region(frozenset[_Seen]):
             return Uneven(self.resources[name], self.sizes[name])
         return self.resources.get(name, ()) if self.mode == MANUAL else ()
 
-    def _refuse(self, op: str | None, name: Hashable, size: int, rule: str, remedy: str) -> NoReturn:
+    def _refuse(
+        self, op: str | None, name: Hashable, size: int, rule: str, remedy: str
+    ) -> NoReturn:
         mesh_axes = tuple(self.resources[name])
         of_loop = any(type(axis) is not str for axis in mesh_axes)
         parts, fewer = ("blocks", "devices or steps") if of_loop else ("devices", "devices")
         text = (
-            f"axis {name!r} of size {size} does not divide over mesh axes {mesh_axes}, {self.mesh_axis_size(mesh_axes)} {parts} in total{rule}. "
-            f"{remedy}, or map {name!r} to fewer {fewer} in axis_resources."
+            f"axis {name!r} of size {size} does not divide over mesh axes {mesh_axes},"
+            f" {self.mesh_axis_size(mesh_axes)} {parts} in total{rule}. {remedy}, or map {name!r}"
+            f" to fewer {fewer} in axis_resources."
         )
-        raise UnevenAxisError(text if op is None else f"{op}: {text}").about(axis=name, operation=op)
+        raise UnevenAxisError(text if op is None else f"{op}: {text}").about(
+            axis=name, operation=op
+        )
 
     def _remainder(self, name: Hashable) -> Any:
         size, devices = self.sizes[name], self.mesh_axis_size(self.resources[name])
@@ -280,7 +292,8 @@ class Region(frozenset[_Seen]):
                 name,
                 size,
                 ", for some values of its symbols",
-                f"Export it with a size that divides, such as jax.export.symbolic_shape('{devices}*n')",
+                "Export it with a size that divides, such as"
+                f" jax.export.symbolic_shape('{devices}*n')",
             )
         return rest
 
@@ -290,14 +303,19 @@ class Region(frozenset[_Seen]):
             op,
             name,
             size,
-            f", so the last blocks of {block_of(size, devices)} contain padding, and this operation does not support padded axes",
-            f"Use a size that divides, such as {above if below == above else f'{below} or {above}'}",
+            f", so the last blocks of {block_of(size, devices)} contain padding, and this operation"
+            " does not support padded axes",
+            "Use a size that divides, such as"
+            f" {above if below == above else f'{below} or {above}'}",
         )
 
     def mesh_axis_size(self, mesh_axes: Iterable[str]) -> int:
         """Return the number of devices along `mesh_axes` together."""
         sizes = self._mesh_sizes
-        counts: list[Any] = [sizes[axis] if axis in sizes else getattr(axis, "steps") for axis in mesh_axes]  # noqa: B009
+        counts: list[Any] = [
+            sizes[axis] if axis in sizes else getattr(axis, "steps")  # noqa: B009
+            for axis in mesh_axes
+        ]
         return math.prod(counts)
 
     def blocks(self, name: Hashable) -> int:
@@ -354,7 +372,10 @@ class Region(frozenset[_Seen]):
             return block_of(size, devices)
         remedy = f"Use a size that is a multiple of {devices}"
         if supports_padding and name not in self.sizes:
-            remedy = f"Write axis_sizes={{{name!r}: {size}}}, which sets the size before the mapped function begins, use a multiple of {devices}"
+            remedy = (
+                f"Write axis_sizes={{{name!r}: {size}}}, which sets the size before the mapped"
+                f" function begins, use a multiple of {devices}"
+            )
         self._refuse(op, name, size, "", remedy)
 
     def check_placement(self, op: str, names: Iterable[Hashable], remedy: str = "") -> None:
@@ -367,16 +388,17 @@ class Region(frozenset[_Seen]):
             for mesh_axis in self.resources.get(name, ()):
                 if mesh_axis in owner and owner[mesh_axis] != name:
                     raise PlacementConflictError(
-                        f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both are mapped to mesh axis "
-                        f"{mesh_axis!r}, which can hold only one of them. " + (remedy or _rename_first(mesh_axis))
+                        f"{op}: axes {owner[mesh_axis]!r} and {name!r} meet in one value, but both"
+                        f" are mapped to mesh axis {mesh_axis!r}, which can hold only one of them. "
+                        + (remedy or _rename_first(mesh_axis))
                     ).about(axes=(owner[mesh_axis], name), mesh_axis=mesh_axis, operation=op)
                 owner[mesh_axis] = name
 
 
 def _rename_first(mesh_axis: str) -> str:
     return (
-        f"Rename one of them to an axis that is not on {mesh_axis!r} first (nx.rename, or {{new:old}} in einsum: this communicates), "
-        "or change axis_resources."
+        f"Rename one of them to an axis that is not on {mesh_axis!r} first (nx.rename, or"
+        " {new:old} in einsum: this communicates), or change axis_resources."
     )
 
 
@@ -384,7 +406,9 @@ _context = jax.make_user_context(None)
 # The region, and the names that are hidden from functions called for single slices, each with the
 # operation that hides it. Part of JAX's cache keys, as the region is.
 _hidden = jax.make_user_context(None)
-_within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar("within_kernel", default=False)
+_within_kernel: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "within_kernel", default=False
+)
 
 
 # Empty if no thread is in a region or in a rule that is traced after one. Then `ambient()` is
@@ -412,7 +436,12 @@ def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
     if region is None or not names:
         yield
         return
-    with _hidden((region, (*_hidden_in(region), *((name, op, region.resources.get(name, ())) for name in names)))):
+    with _hidden(
+        (
+            region,
+            (*_hidden_in(region), *((name, op, region.resources.get(name, ())) for name in names)),
+        )
+    ):
         yield
 
 
@@ -432,7 +461,11 @@ def hidden_axes(region: Region) -> frozenset[str]:
 def vmapped_by(name: Hashable) -> str | None:
     """Return the operation that hides a name of the region from the traced function, or `None`."""
     region = ambient()
-    return None if region is None else next((op for hidden, op, _ in _hidden_in(region) if hidden == name), None)
+    return (
+        None
+        if region is None
+        else next((op for hidden, op, _ in _hidden_in(region) if hidden == name), None)
+    )
 
 
 # --- after the end of a body -------------------------------------------------------------------
@@ -526,13 +559,20 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
     """
     if not _left.arrays or _within_kernel.get():
         return
-    axes = {axis for _, placements in _left.arrays.values() for of, axes in placements if of == name for axis in axes} & varying
+    axes = {
+        axis
+        for _, placements in _left.arrays.values()
+        for of, axes in placements
+        if of == name
+        for axis in axes
+    } & varying
     if axes:
         # the exception may outlive the rule, and keep its arguments alive
         _left.arrays.forget_all()
         raise AxisResourceError(
-            f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that has ended before this is traced, as "
-            "rules of jax.custom_vjp and jax.custom_jvp are. Use nx.custom_vjp or nx.custom_jvp, whose rules run in that function."
+            f"{op}: axis {name!r} is mapped to mesh axis {min(axes)!r} by a mapped function that"
+            " has ended before this is traced, as rules of jax.custom_vjp and jax.custom_jvp are."
+            " Use nx.custom_vjp or nx.custom_jvp, whose rules run in that function."
         )
 
 
@@ -554,7 +594,9 @@ def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: A
     names = [name for name, axes in placements if axes and is_over(name)]
     if names:
         tracers = [leaf for leaf in jax.tree.leaves(operands) if isinstance(leaf, jax.core.Tracer)]
-        varying = frozenset[str]().union(*(jax.typeof(tracer).manual_axis_type.varying for tracer in tracers))
+        varying = frozenset[str]().union(
+            *(jax.typeof(tracer).manual_axis_type.varying for tracer in tracers)
+        )
         for name in names:
             check_region_lives(op, name, varying)
 
@@ -589,7 +631,9 @@ def _inhabiting(region: Region) -> Iterator[None]:
         # a mapped function nested in one of single slices; names that it defines itself are visible
         # again
         else:
-            named = tuple((None if name in region.given else name, op, axes) for name, op, axes in hidden[1])
+            named = tuple(
+                (None if name in region.given else name, op, axes) for name, op, axes in hidden[1]
+            )
             with _hidden((region, named)), _context(region):
                 yield
     finally:

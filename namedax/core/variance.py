@@ -127,12 +127,19 @@ def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> 
 def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
     """Let `array` share the cached forms of `source`, whose data it has under other dims."""
     own, other = array._block, source._block
-    if own is not None and other is not None and other.trace == own.trace and other.region == own.region:
+    if (
+        own is not None
+        and other is not None
+        and other.trace == own.trace
+        and other.region == own.region
+    ):
         set_block(array, other)
     return array
 
 
-def with_varying_form(data: Any, dims: Dims, axes: frozenset[str], form: Callable[[], Any]) -> NamedArray:
+def with_varying_form(
+    data: Any, dims: Dims, axes: frozenset[str], form: Callable[[], Any]
+) -> NamedArray:
     """Return an array that was gathered over `axes`, with a form that varies over all of them.
 
     Args:
@@ -207,7 +214,11 @@ class _Form(NamedTuple):
     data: Any
 
     def __call__(self, wanted: frozenset[str]) -> Any:
-        return self.make(wanted) if self.saves or self.is_made is None or self.is_made(wanted) else self.data
+        return (
+            self.make(wanted)
+            if self.saves or self.is_made is None or self.is_made(wanted)
+            else self.data
+        )
 
 
 def has_varying_form(array: Any) -> bool:
@@ -257,7 +268,9 @@ def cast(array: Any, axes: frozenset[str]) -> Any:
     if block is None:
         return cast_data(array._data, missing)
     if missing not in block.casts:
-        block.casts[missing] = cast_data(array._data if block.form is None else block.form(missing), missing)
+        block.casts[missing] = cast_data(
+            array._data if block.form is None else block.form(missing), missing
+        )
     return block.casts[missing]
 
 

@@ -1,10 +1,12 @@
 """Pictures of the placement of arrays, of communication, of timelines, and of the layouts to choose from.
 
-Figures are matplotlib figures. Matplotlib is imported when a figure is made, and pyplot is never used. Read the modules in this
-order:
+Figures are matplotlib figures. Matplotlib is imported when a figure is made, and pyplot is never
+used. Read the modules in this order:
 
-- `canvas`: a figure in inches, on which text is measured before it is drawn; colors; and numbers of bytes and times as text.
-- `arrangement`: the devices of each block of an array, and the dimensions along the rows and columns of its picture.
+- `canvas`: a figure in inches, on which text is measured before it is drawn; colors; and numbers of
+  bytes and times as text.
+- `arrangement`: the devices of each block of an array, and the dimensions along the rows and
+  columns of its picture.
 - `panels`: an array, or a mesh, as a panel with its captions; the Pareto-optimal layouts.
 - `arrays`: `draw`, for arrays and trees of them.
 - `lists`: numbers in a picture, and the list that explains them.

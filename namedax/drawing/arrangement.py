@@ -1,7 +1,8 @@
 """The dimensions of an array along the rows and columns of its picture, and the blocks that are left out.
 
-Two dimensions make a sheet. Other sharded dimensions, and dimensions with very many parts, make several sheets. If there are
-too many blocks to distinguish, only the first ones and the last are drawn.
+Two dimensions make a sheet. Other sharded dimensions, and dimensions with very many parts, make
+several sheets. If there are too many blocks to distinguish, only the first ones and the last are
+drawn.
 """
 
 from __future__ import annotations
@@ -24,14 +25,27 @@ from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import entry_of
 
-__all__ = ["MOST_BLOCKS", "Arrangement", "Dimension", "Holding", "Layout", "Sheet", "arrange", "holding_of", "layout_of"]
+__all__ = [
+    "MOST_BLOCKS",
+    "Arrangement",
+    "Dimension",
+    "Holding",
+    "Layout",
+    "Sheet",
+    "arrange",
+    "holding_of",
+    "layout_of",
+]
 
 
 # --- the devices that store each block of an array, from its sharding, or from the placement of a layout
 
 
 class Layout(Record, frozen=False):
-    """A mesh: its axes with their sizes, and the array of its device numbers. Equal meshes share one layout."""
+    """A mesh: its axes with their sizes, and the array of its device numbers.
+
+    Equal meshes share one layout.
+    """
 
     axes: tuple[tuple[str, int], ...]
     grid: np.ndarray
@@ -46,7 +60,8 @@ class Layout(Record, frozen=False):
 class Dimension(Record):
     """A dimension of an array: its label, its size, the mesh axes that shard it, and its number of parts.
 
-    `undivided` has the mesh axes of a layout that do not shard it, because its size does not divide over them.
+    `undivided` has the mesh axes of a layout that do not shard it, because its size does not divide
+    over them.
     """
 
     label: str
@@ -64,9 +79,9 @@ class Dimension(Record):
 class Holding(Record):
     """An array in its blocks.
 
-    `holders` has the dimensions of the grid of blocks, and a last one for the devices that store the same block. `layout` is
-    the mesh, if the array has one. `copies` are mesh axes over which it is replicated; `sums` are those over which it is
-    unreduced.
+    `holders` has the dimensions of the grid of blocks, and a last one for the devices that store
+    the same block. `layout` is the mesh, if the array has one. `copies` are mesh axes over which it
+    is replicated; `sums` are those over which it is unreduced.
     """
 
     path: str
@@ -89,7 +104,9 @@ def layout_of(mesh: Any) -> Layout:
     """Return the layout of a mesh; the devices of an abstract one are numbered in order."""
     axes = tuple((axis, int(size)) for axis, size in mesh.shape.items())
     if isinstance(mesh, Mesh):
-        return _layout(axes, tuple(device.id for device in mesh.devices.flat), mesh.devices.flat[0].platform)
+        return _layout(
+            axes, tuple(device.id for device in mesh.devices.flat), mesh.devices.flat[0].platform
+        )
     return _layout(axes, tuple(range(math.prod(size for _, size in axes))), "")
 
 
@@ -104,7 +121,8 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
     Args:
       leaf: an array, named or not, or its type.
       path: its path in the tree.
-      place: a layout and a mesh, possibly an abstract one, or `None` to read the array's own sharding.
+      place: a layout and a mesh, possibly an abstract one, or `None` to read the array's own
+        sharding.
 
     Raises:
       ArgumentTypeError: it is not an array.
@@ -116,7 +134,8 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
     if not hasattr(data, "dtype") or not hasattr(data, "shape"):
         if place is None or not isinstance(data, (bool, int, float, complex)):
             raise ArgumentTypeError(
-                f"draw: {path or 'the argument'} is a {type(data).__name__}, not an array. Pass arrays, their types, or trees of them."
+                f"draw: {path or 'the argument'} is a {type(data).__name__}, not an array. Pass"
+                " arrays, their types, or trees of them."
             )
         data = np.asarray(data)
     dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
@@ -127,8 +146,8 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
         if sharding is None:
             why = "is being traced" if isinstance(data, jax.core.Tracer) else "is on no device"
             raise ArgumentError(
-                f"{what}, {_type_of(leaf)}, {why}, so the devices of its blocks are unknown. Pass a layout: "
-                "nx.draw(x, axis_resources, mesh)."
+                f"{what}, {_type_of(leaf)}, {why}, so the devices of its blocks are unknown. Pass a"
+                " layout: nx.draw(x, axis_resources, mesh)."
             )
     size = math.prod(data.shape) * int(data.dtype.itemsize)
     known = {"path": path, "type": _type_of(leaf), "bytes": size}
@@ -139,7 +158,9 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
 
 
 def _type_of(leaf: Any) -> str:
-    return type_text(leaf if isinstance(leaf, NamedArray) or hasattr(leaf, "dtype") else np.asarray(leaf))
+    return type_text(
+        leaf if isinstance(leaf, NamedArray) or hasattr(leaf, "dtype") else np.asarray(leaf)
+    )
 
 
 def _labels(dims: Dims) -> list[str]:
@@ -168,15 +189,19 @@ def _by_names(
         for axis in axes:
             if axis not in sizes:
                 raise ArgumentError(
-                    f"{what} has {label!r} sharded as {axis!r}, so the devices of its blocks are unknown. Pass a layout: "
-                    "nx.draw(x, axis_resources, mesh)."
+                    f"{what} has {label!r} sharded as {axis!r}, so the devices of its blocks are"
+                    " unknown. Pass a layout: nx.draw(x, axis_resources, mesh)."
                 )
         used += axes
         parts = math.prod(sizes[axis] for axis in axes)
         undivided = () if axes else tuple((axis, sizes[axis]) for axis in wanted[i])
         if shape[i] % math.prod(n for _, n in undivided) == 0:
             undivided = ()
-        found.append(Dimension(label, shape[i], tuple((axis, sizes[axis]) for axis in axes), parts, undivided))
+        found.append(
+            Dimension(
+                label, shape[i], tuple((axis, sizes[axis]) for axis in axes), parts, undivided
+            )
+        )
     rest = [axis for axis in sizes if axis not in used]
     order = [list(sizes).index(axis) for axis in (*used, *rest)]
     holders = layout.grid.transpose(order).reshape([*(dim.parts for dim in found), -1])
@@ -184,10 +209,14 @@ def _by_names(
     many = [(axis, sizes[axis]) for axis in rest if sizes[axis] > 1]
     copies = tuple(one for one in many if one[0] not in unreduced)
     sums = tuple(one for one in many if one[0] in unreduced)
-    return Holding(**known, dims=tuple(found), holders=holders, layout=layout, copies=copies, sums=sums)
+    return Holding(
+        **known, dims=tuple(found), holders=holders, layout=layout, copies=copies, sums=sums
+    )
 
 
-def _by_indices(sharding: Any, dims: Dims, shape: tuple[int, ...], known: Mapping[str, Any]) -> Holding:
+def _by_indices(
+    sharding: Any, dims: Dims, shape: tuple[int, ...], known: Mapping[str, Any]
+) -> Holding:
     """Return the placement by the slice of each device, as reported by JAX."""
     of_device = {
         device.id: tuple(part.indices(n)[0] for part, n in zip(index, shape, strict=True))
@@ -196,10 +225,15 @@ def _by_indices(sharding: Any, dims: Dims, shape: tuple[int, ...], known: Mappin
     starts = [sorted({start[i] for start in of_device.values()}) for i in range(len(shape))]
     held: dict[tuple[int, ...], list[int]] = {}
     for device, start in of_device.items():
-        held.setdefault(tuple(starts[i].index(first) for i, first in enumerate(start)), []).append(device)
+        held.setdefault(tuple(starts[i].index(first) for i, first in enumerate(start)), []).append(
+            device
+        )
     parts = [len(each) for each in starts]
     holders = np.array([held[block] for block in np.ndindex(*parts)], int).reshape([*parts, -1])
-    found = tuple(Dimension(label, n, (), count) for label, n, count in zip(_labels(dims), shape, parts, strict=True))
+    found = tuple(
+        Dimension(label, n, (), count)
+        for label, n, count in zip(_labels(dims), shape, parts, strict=True)
+    )
     return Holding(**known, dims=found, holders=holders, layout=None)
 
 
@@ -249,7 +283,9 @@ def arrange(dims: tuple[Dimension, ...], copies: int = 1) -> Arrangement:
     left_out = blocks > (MOST_BLOCKS if blocks * copies <= MOST_BLOCKS else _MOST_OF_MANY)
     rows = _pieces(dims, row, left_out)
     columns = _pieces(dims, column, left_out)
-    others = [[part for part in _shown(dims[i].parts, left_out) if part is not None] for i in across]
+    others = [
+        [part for part in _shown(dims[i].parts, left_out) if part is not None] for i in across
+    ]
     sheets = []
     for parts in itertools.product(*others):
         fixed = tuple(zip(across, parts, strict=True))
@@ -269,7 +305,9 @@ def _shown(parts: int, some: bool) -> tuple[int | None, ...]:
     return (*range(_FIRST), None, parts - 1)
 
 
-def _pieces(dims: tuple[Dimension, ...], dim: int | None, some: bool) -> list[tuple[int | None, ...]]:
+def _pieces(
+    dims: tuple[Dimension, ...], dim: int | None, some: bool
+) -> list[tuple[int | None, ...]]:
     """Split the parts of a dimension into pieces of about equal length that each fit a sheet."""
     if dim is None:
         return [(0,)]

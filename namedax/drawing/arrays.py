@@ -40,33 +40,44 @@ _PAGE, _NARROWEST, _MARGIN, _GAP = 12.5, 5.5, 0.25, 0.4  # in inches
 
 
 @checks_signature
-def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any = None, *, ax: Axes | None = None) -> Figure:
+def draw(
+    x: Any,
+    axis_resources: Mapping[Hashable, Any] | None = None,
+    mesh: Any = None,
+    *,
+    ax: Axes | None = None,
+) -> Figure:
     """Draw the blocks of arrays, with the devices that store each block.
 
-    Each array is a panel with its blocks in rows and columns. Each device has a color, and each block is labeled with its
-    device. A block on several devices is a stack, labeled with all of them. The captions have each axis with its size and the
-    mesh axes that shard it (`batch: 128 over x=4`). With `axis_resources`, the captions also mark sizes that do not divide. Up
-    to 64 blocks are drawn individually. For more blocks, only the first ones and the last of each axis are drawn, and the
-    picture notes this.
+    Each array is a panel with its blocks in rows and columns. Each device has a color, and each
+    block is labeled with its device. A block on several devices is a stack, labeled with all of
+    them. The captions have each axis with its size and the mesh axes that shard it (`batch: 128
+    over x=4`). With `axis_resources`, the captions also mark sizes that do not divide. Up to 64
+    blocks are drawn individually. For more blocks, only the first ones and the last of each axis
+    are drawn, and the picture notes this.
 
     Args:
-      x: an array, named or not, or a pytree of arrays; or their types (`jax.ShapeDtypeStruct`, as from `jax.eval_shape`). For a
-        tree, each array has a panel with its path, up to 12; the picture notes the number of omitted arrays.
-      axis_resources: the layout to draw, as in `xmap`. Names that no array has are ignored, and so is a `SerialLoop`. Default:
-        draw the current sharding.
-      mesh: the mesh for `axis_resources`. The devices of an `AbstractMesh` are numbered in its order. Default: that of
-        `jax.set_mesh`.
-      ax: matplotlib axes to fill with the blocks of one array, without captions, as part of another figure. Labels that do not
-        fit are shortened to a count, or left out. Default: a new figure.
+      x: an array, named or not, or a pytree of arrays; or their types (`jax.ShapeDtypeStruct`, as
+        from `jax.eval_shape`). For a tree, each array has a panel with its path, up to 12; the
+        picture notes the number of omitted arrays.
+      axis_resources: the layout to draw, as in `xmap`. Names that no array has are ignored, and so
+        is a `SerialLoop`. Default: draw the current sharding.
+      mesh: the mesh for `axis_resources`. The devices of an `AbstractMesh` are numbered in its
+        order. Default: that of `jax.set_mesh`.
+      ax: matplotlib axes to fill with the blocks of one array, without captions, as part of another
+        figure. Labels that do not fit are shortened to a count, or left out. Default: a new figure.
 
     Returns:
-      A `matplotlib.figure.Figure`, which notebooks show as SVG; `figure.savefig("blocks.png")` saves it. It is not managed by
-      pyplot, so it need not be closed. With `ax`, the figure of these axes.
+      A `matplotlib.figure.Figure`, which notebooks show as SVG; `figure.savefig("blocks.png")`
+      saves it. It is not managed by pyplot, so it need not be closed. With `ax`, the figure of
+      these axes.
 
     Raises:
-      ArgumentError: `x` contains no array; or an array is on no device, and `axis_resources` is not given.
+      ArgumentError: `x` contains no array; or an array is on no device, and `axis_resources` is not
+        given.
       ArgumentTypeError: a leaf of `x` is not an array; or `ax` is given for several arrays.
-      AxisResourceError: `axis_resources` is malformed, `mesh` is given without it, or the call is inside a mapped function.
+      AxisResourceError: `axis_resources` is malformed, `mesh` is given without it, or the call is
+        inside a mapped function.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two names of one array are on one mesh axis.
       ImportError: matplotlib is not installed (`pip install namedax[draw]`).
@@ -81,32 +92,45 @@ def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any
     place = _place(axis_resources, mesh)
     paths = jax.tree_util.tree_flatten_with_path(x, is_leaf=is_named)[0]
     if not paths:
-        raise ArgumentError(f"draw: {x!r} contains no array. Pass an array, or a tree of arrays or of their types.")
-    held = [holding_of(leaf, jax.tree_util.keystr(path, simple=True, separator="."), place) for path, leaf in paths]
+        raise ArgumentError(
+            f"draw: {x!r} contains no array. Pass an array, or a tree of arrays or of their types."
+        )
+    held = [
+        holding_of(leaf, jax.tree_util.keystr(path, simple=True, separator="."), place)
+        for path, leaf in paths
+    ]
     if ax is not None:
         if len(held) > 1:
-            raise ArgumentTypeError(f"draw: ax= takes one array, but x is a tree of {len(held)}. Draw them one by one.")
+            raise ArgumentTypeError(
+                f"draw: ax= takes one array, but x is a tree of {len(held)}. Draw them one by one."
+            )
         canvas = canvas_on(ax)
         fill(canvas, held[0], _colours(held))
         return canvas.figure
     return _figure(held, _unused(axis_resources, [leaf for _, leaf in paths]))
 
 
-def _place(axis_resources: Mapping[Hashable, Any] | None, mesh: Any) -> tuple[Assignment, Any] | None:
+def _place(
+    axis_resources: Mapping[Hashable, Any] | None, mesh: Any
+) -> tuple[Assignment, Any] | None:
     """Return the layout and mesh by which arrays are placed, or `None` to draw their current sharding."""
     if axis_resources is None:
         if mesh is not None:
             raise AxisResourceError(
-                "draw: mesh= is given without axis_resources, but arrays are drawn with their current sharding. Pass both to draw another "
-                "layout; axis_resources={} replicates the arrays."
+                "draw: mesh= is given without axis_resources, but arrays are drawn with their"
+                " current sharding. Pass both to draw another layout; axis_resources={} replicates"
+                " the arrays."
             )
         return None
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
-            "draw: it draws global arrays and cannot run in a mapped function. Call it before the mapped function."
+            "draw: it draws global arrays and cannot run in a mapped function. Call it before the"
+            " mapped function."
         )
-    assignment = on_devices(with_loops(parse_resources(axis_resources, "draw")))  # loops have no devices
+    assignment = on_devices(
+        with_loops(parse_resources(axis_resources, "draw"))
+    )  # loops have no devices
     mesh = any_mesh(mesh, "draw")
     check_mesh_axes(assignment, mesh, "draw")
     return assignment, mesh
@@ -163,26 +187,37 @@ def _chosen(held: Sequence[Holding]) -> list[Holding]:
 
 
 def _heading(
-    held: Sequence[Holding], chosen: Sequence[Holding], layout: Layout | None, devices: int, panels: Sequence[Panel], note: str
+    held: Sequence[Holding],
+    chosen: Sequence[Holding],
+    layout: Layout | None,
+    devices: int,
+    panels: Sequence[Panel],
+    note: str,
 ) -> tuple[str, list[str]]:
     """Return the title, and the sentences below it."""
     title = f"{count_of(len(held), 'array')} on {count_of(devices, 'device')}"
     if layout is not None:
         title += f", mesh {', '.join(f'{axis}={size}' for axis, size in layout.axes)}"
-    stack = "; a stack is a block on several devices." if any(each.holders.shape[-1] > 1 for each in chosen) else "."
+    stack = (
+        "; a stack is a block on several devices."
+        if any(each.holders.shape[-1] > 1 for each in chosen)
+        else "."
+    )
     sentences = ["Numbers are device ids, with one color for each device" + stack]
     if layout is not None and not layout.platform and devices > 1:
         sentences.append("The mesh is abstract: its devices are numbered in order.")
     if any(panel.how.left_out for panel in panels):
         sentences.append(
-            f"With more than {MOST_BLOCKS} devices, only the first blocks and the last one of each axis are drawn."
+            f"With more than {MOST_BLOCKS} devices, only the first blocks and the last one of each"
+            " axis are drawn."
         )
     if len(chosen) < len(held):
         kinds = {(each.type, each.dims, each.layout) for each in chosen}
         alike = sum((each.type, each.dims, each.layout) in kinds for each in held) - len(chosen)
         left = len(held) - len(chosen)
         sentences.append(
-            f"{count_of(left, 'array')} {'is' if left == 1 else 'are'} left out, {alike} of them with the layout of one that is drawn."
+            f"{count_of(left, 'array')} {'is' if left == 1 else 'are'} left out, {alike} of them"
+            " with the layout of one that is drawn."
         )
     return title, sentences + ([note] if note else [])
 

@@ -1,8 +1,8 @@
 """A canvas: a matplotlib figure measured in inches from its upper left corner.
 
-Text is measured before it is placed, so that the drawing has room for its labels. Matplotlib is imported when a canvas is made.
-Figures are made without pyplot, so that none stays open and the user's settings do not change. The user's settings do not
-affect the drawing either.
+Text is measured before it is placed, so that the drawing has room for its labels. Matplotlib is
+imported when a canvas is made. Figures are made without pyplot, so that none stays open and the
+user's settings do not change. The user's settings do not affect the drawing either.
 """
 
 from __future__ import annotations
@@ -59,9 +59,17 @@ def devices_text(ids: Sequence[int]) -> str:
         return f"{ids[0]}, {ids[1]}, … {ids[-1]}"
     pieces: list[str] = []
     for first, last in _runs(ids):
-        pieces += [f"{first}–{last}"] if last - first > 1 else [str(number) for number in range(first, last + 1)]
+        pieces += (
+            [f"{first}–{last}"]
+            if last - first > 1
+            else [str(number) for number in range(first, last + 1)]
+        )
     text = ", ".join(pieces)
-    return text if len(text) <= _LONGEST_LIST else f"{pieces[0]}, {pieces[1]}, … {pieces[-1]} ({len(ids):,})"
+    return (
+        text
+        if len(text) <= _LONGEST_LIST
+        else f"{pieces[0]}, {pieces[1]}, … {pieces[-1]} ({len(ids):,})"
+    )
 
 
 def _runs(ids: Sequence[int]) -> list[tuple[int, int]]:
@@ -134,16 +142,29 @@ def _rgb(text: str) -> Colour:
     return red, green, blue
 
 
-INK, GREY, FAINT, RULE, PAPER = _rgb("#22272E"), _rgb("#5F6770"), _rgb("#A9AFB7"), _rgb("#D5DAE0"), (1.0, 1.0, 1.0)
+INK, GREY, FAINT, RULE, PAPER = (
+    _rgb("#22272E"),
+    _rgb("#5F6770"),
+    _rgb("#A9AFB7"),
+    _rgb("#D5DAE0"),
+    (1.0, 1.0, 1.0),
+)
 
 #: Blue, orange, red, teal, green, yellow, purple, pink.
-PALETTE = tuple(map(_rgb, ("#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98")))
+PALETTE = tuple(
+    map(
+        _rgb,
+        ("#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#D9B433", "#B07AA1", "#F58F98"),
+    )
+)
 
 _LIGHTEST = 0.58
 
 
 class DeviceColours:
-    """A color for each device, by its number. With more than eight devices, neighbors are shades of one hue.
+    """A color for each device, by its number.
+
+    With more than eight devices, neighbors are shades of one hue.
 
     Args:
       ids: the numbers of all devices.
@@ -198,7 +219,10 @@ def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
     True
     """
     operations = iter(_OPERATIONS)
-    return {kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, OTHERS) for kind in dict.fromkeys(kinds)}
+    return {
+        kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, OTHERS)
+        for kind in dict.fromkeys(kinds)
+    }
 
 
 if TYPE_CHECKING:
@@ -215,7 +239,9 @@ def require_matplotlib(op: str) -> None:
     try:
         import matplotlib as _  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"{op}: matplotlib is not installed. Install it with `pip install namedax[draw]`.") from error
+        raise ImportError(
+            f"{op}: matplotlib is not installed. Install it with `pip install namedax[draw]`."
+        ) from error
 
 
 @functools.cache
@@ -280,12 +306,20 @@ class Canvas:
         """The figure that contains the canvas."""
         return self.axes.figure
 
-    def rectangle(self, x: float, y: float, width: float, height: float, colour: Colour, **style: Any) -> None:
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, colour: Colour, **style: Any
+    ) -> None:
         """Draw a filled rectangle with its upper left corner at (x, y)."""
         from matplotlib.patches import Rectangle
 
         self.axes.add_artist(
-            Rectangle((x, y), width, height, facecolor=colour, **{"edgecolor": PAPER, "linewidth": 0.5, **style})
+            Rectangle(
+                (x, y),
+                width,
+                height,
+                facecolor=colour,
+                **{"edgecolor": PAPER, "linewidth": 0.5, **style},
+            )
         )
 
     def ellipse(self, x: float, y: float, width: float, height: float, colour: Colour) -> None:
@@ -293,19 +327,47 @@ class Canvas:
         from matplotlib.patches import Ellipse
 
         middle = x + width / 2, y + height / 2
-        self.axes.add_artist(Ellipse(middle, width, height, facecolor=colour, edgecolor=PAPER, linewidth=0.5))
+        self.axes.add_artist(
+            Ellipse(middle, width, height, facecolor=colour, edgecolor=PAPER, linewidth=0.5)
+        )
 
-    def line(self, xs: Sequence[float], ys: Sequence[float], colour: Colour, width: float = 0.8, **style: Any) -> None:
+    def line(
+        self,
+        xs: Sequence[float],
+        ys: Sequence[float],
+        colour: Colour,
+        width: float = 0.8,
+        **style: Any,
+    ) -> None:
         """Draw a line through points, behind everything else."""
-        self.axes.plot(xs, ys, color=colour, linewidth=width, solid_capstyle="butt", zorder=0.5, **style)
+        self.axes.plot(
+            xs, ys, color=colour, linewidth=width, solid_capstyle="butt", zorder=0.5, **style
+        )
 
-    def text(self, x: float, y: float, text: str, size: float = 8, colour: Colour = INK, **style: Any) -> None:
+    def text(
+        self, x: float, y: float, text: str, size: float = 8, colour: Colour = INK, **style: Any
+    ) -> None:
         """Draw a text from (x, y) to the right and downwards, unless `ha` and `va` differ; no character has a special meaning."""
         weight = style.pop("weight", "normal")
-        write(self.axes, x, y, text, fontproperties=_fonts(size, weight), color=colour, **{"va": "top", "ha": "left", **style})
+        write(
+            self.axes,
+            x,
+            y,
+            text,
+            fontproperties=_fonts(size, weight),
+            color=colour,
+            **{"va": "top", "ha": "left", **style},
+        )
 
     def paragraph(
-        self, x: float, y: float, text: str, width: float, size: float = 8, colour: Colour = GREY, **style: Any
+        self,
+        x: float,
+        y: float,
+        text: str,
+        width: float,
+        size: float = 8,
+        colour: Colour = GREY,
+        **style: Any,
     ) -> float:
         """Draw a text broken into lines of a width, and return its lower end."""
         for line in lines_of(text, width, size, style.get("weight", "normal")):
@@ -337,7 +399,9 @@ def new_canvas(width: float, height: float, op: str) -> Canvas:
     """
     require_matplotlib(op)
     with _default_settings():
-        figure: Figure = _picture_class()(figsize=(width, height), dpi=_DPI, facecolor=PAPER, edgecolor=PAPER)
+        figure: Figure = _picture_class()(
+            figsize=(width, height), dpi=_DPI, facecolor=PAPER, edgecolor=PAPER
+        )
         return Canvas(figure.add_axes((0, 0, 1, 1)), width, height)
 
 
@@ -350,7 +414,12 @@ def canvas_on(axes: Axes) -> Canvas:
 
 def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -> Axes:
     """Return axes with their own scale on a part of a canvas, at (x, y) downwards from its upper left corner."""
-    place = (x / canvas.width, 1 - (y + height) / canvas.height, width / canvas.width, height / canvas.height)
+    place = (
+        x / canvas.width,
+        1 - (y + height) / canvas.height,
+        width / canvas.width,
+        height / canvas.height,
+    )
     with _default_settings():
         axes: Axes = canvas.figure.add_axes(place)
     axes.set_facecolor("none")
@@ -384,6 +453,14 @@ def svg(figure: Figure) -> str:
         _default_settings(),
         matplotlib.rc_context({"svg.hashsalt": "namedax", "svg.fonttype": "path"}),
     ):  # deterministic output
-        figure.savefig(text, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None})
+        figure.savefig(
+            text, format="svg", facecolor=figure.get_facecolor(), metadata={"Date": None}
+        )
     # On a narrower page the picture shrinks as a whole.
-    return re.sub(r"^.*?<svg\b", '<svg style="max-width:100%;height:auto"', text.getvalue(), count=1, flags=re.DOTALL)
+    return re.sub(
+        r"^.*?<svg\b",
+        '<svg style="max-width:100%;height:auto"',
+        text.getvalue(),
+        count=1,
+        flags=re.DOTALL,
+    )

@@ -9,9 +9,28 @@ from collections.abc import Sequence
 
 from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
-from namedax.drawing.canvas import FAINT, GREY, INK, PAPER, Canvas, Colour, height_of, lines_of, shortened, text_width
+from namedax.drawing.canvas import (
+    FAINT,
+    GREY,
+    INK,
+    PAPER,
+    Canvas,
+    Colour,
+    height_of,
+    lines_of,
+    shortened,
+    text_width,
+)
 
-__all__ = ["Entry", "draw_legend", "draw_list", "draw_marks", "legend_height", "list_height", "step_text"]
+__all__ = [
+    "Entry",
+    "draw_legend",
+    "draw_list",
+    "draw_marks",
+    "legend_height",
+    "list_height",
+    "step_text",
+]
 
 TEXT = 8.0
 _FIGURE, _SQUARE = 0.95, 0.11  # the width of a column of figures, and of a colored square
@@ -31,7 +50,9 @@ def step_text(step: Step) -> str:
     words = [step.kind]
     names = ", ".join(step.names)
     if step.operation:
-        words.append(step.operation + (f" {{{names}}}" if names and "{" not in step.operation else ""))
+        words.append(
+            step.operation + (f" {{{names}}}" if names and "{" not in step.operation else "")
+        )
     elif names:
         words.append(f"{{{names}}}")
     words += [f"arrival of {step.arrival}"] if isinstance(step, Collective) and step.arrival else []
@@ -54,7 +75,14 @@ def list_height(entries: Sequence[Entry], width: float) -> float:
     return sum(max(len(_lines(entry, width)), 1) for entry in entries) * height_of(TEXT)
 
 
-def draw_list(canvas: Canvas, x: float, y: float, width: float, entries: Sequence[Entry], numbered: bool = True) -> float:
+def draw_list(
+    canvas: Canvas,
+    x: float,
+    y: float,
+    width: float,
+    entries: Sequence[Entry],
+    numbered: bool = True,
+) -> float:
     """Draw a list, numbered from 1, and return its lower end."""
     for i, entry in enumerate(entries):
         if numbered:
@@ -71,7 +99,9 @@ def draw_list(canvas: Canvas, x: float, y: float, width: float, entries: Sequenc
 # --- a legend -----------------------------------------------------------------------------------------------------------
 
 
-def _legend_places(entries: Sequence[tuple[str, Colour]], width: float) -> list[tuple[float, float]]:
+def _legend_places(
+    entries: Sequence[tuple[str, Colour]], width: float
+) -> list[tuple[float, float]]:
     places, x, y = [], 0.0, 0.0
     for text, _ in entries:
         wide = text_width(text, TEXT) + 0.36
@@ -87,7 +117,9 @@ def legend_height(entries: Sequence[tuple[str, Colour]], width: float) -> float:
     return _legend_places(entries, width)[-1][1] + height_of(TEXT) if entries else 0.0
 
 
-def draw_legend(canvas: Canvas, x: float, y: float, width: float, entries: Sequence[tuple[str, Colour]]) -> None:
+def draw_legend(
+    canvas: Canvas, x: float, y: float, width: float, entries: Sequence[tuple[str, Colour]]
+) -> None:
     """Draw texts with their colors, side by side."""
     for (text, colour), (right, down) in zip(entries, _legend_places(entries, width), strict=True):
         canvas.rectangle(x + right, y + down + 0.008, _SQUARE, _SQUARE, colour)
@@ -109,9 +141,15 @@ def _spread(wanted: Sequence[float], low: float, high: float) -> list[float]:
     return places
 
 
-def draw_marks(canvas: Canvas, points: Sequence[tuple[float, float]], y: float, low: float, high: float) -> None:
+def draw_marks(
+    canvas: Canvas, points: Sequence[tuple[float, float]], y: float, low: float, high: float
+) -> None:
     """Draw numbers from 1 in a line at height `y` between `low` and `high`, each with a line to its point."""
-    for i, (place, (x, end)) in enumerate(zip(_spread([x for x, _ in points], low, high), points, strict=True)):
+    for i, (place, (x, end)) in enumerate(
+        zip(_spread([x for x, _ in points], low, high), points, strict=True)
+    ):
         canvas.line([place, x, x], [y, y + 0.4 * (end - y), end], FAINT, 0.7)
         canvas.ellipse(place - 0.085, y - 0.085, 0.17, 0.17, INK)
-        canvas.text(place, y, str(i + 1), 7, PAPER, ha="center", va="center_baseline", weight="bold")
+        canvas.text(
+            place, y, str(i + 1), 7, PAPER, ha="center", va="center_baseline", weight="bold"
+        )

@@ -1,7 +1,8 @@
 """A panel: an array in its blocks, or a mesh in its devices, with captions.
 
-A block has the color of its device and is labeled with it; a block on several devices is a stack. A panel is as large as its
-labels require. If its size is given instead, labels that do not fit are shortened to a count, or left out.
+A block has the color of its device and is labeled with it; a block on several devices is a stack. A
+panel is as large as its labels require. If its size is given instead, labels that do not fit are
+shortened to a count, or left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from namedax.core.records import Record
-from namedax.drawing.arrangement import Arrangement, Dimension, Holding, Layout, Sheet, arrange, cells
+from namedax.drawing.arrangement import (
+    Arrangement,
+    Dimension,
+    Holding,
+    Layout,
+    Sheet,
+    arrange,
+    cells,
+)
 from namedax.drawing.canvas import (
     GREY,
     INK,
@@ -45,7 +54,11 @@ __all__ = ["Panel", "draw_front", "draw_panel", "fill", "mesh_panel", "panel_of"
 
 TITLE, TEXT = 10.0, 8.0
 _SMALLEST = 6.0  # the smallest label size on given axes
-_PAD, _SLIT, _SHIFT = 0.07, 0.024, 0.032  # around a label, between blocks, and between the sheets of a stack
+_PAD, _SLIT, _SHIFT = (
+    0.07,
+    0.024,
+    0.032,
+)  # around a label, between blocks, and between the sheets of a stack
 _DEEPEST = 8  # the maximum number of sheets in a stack
 _GAP, _BETWEEN = 0.2, 0.22  # in place of omitted blocks, and between sheets
 _WIDEST, _TITLE_WIDEST, _NARROWEST_LABEL = 6.0, 3.4, 0.6
@@ -85,23 +98,46 @@ def axis_text(dim: Dimension) -> str:
 def panel_of(held: Holding) -> Panel:
     """Return the panel of an array."""
     how = arrange(held.dims, held.holders.shape[-1])
-    title = shortened(held.path or held.type, _TITLE_WIDEST, lambda text: text_width(text, TITLE, "bold"))
+    title = shortened(
+        held.path or held.type, _TITLE_WIDEST, lambda text: text_width(text, TITLE, "bold")
+    )
     captions = [(title, TITLE, INK, "bold")]
     each = held.bytes // max(held.blocks, 1)
-    size = f"{held.type.partition('[')[0]}, {size_text(held.bytes)}" if held.path else size_text(held.bytes)
-    captions.append((size + (f", {size_text(each)} a device" if held.blocks > 1 else ""), TEXT, GREY, "normal"))
+    size = (
+        f"{held.type.partition('[')[0]}, {size_text(held.bytes)}"
+        if held.path
+        else size_text(held.bytes)
+    )
+    captions.append(
+        (size + (f", {size_text(each)} a device" if held.blocks > 1 else ""), TEXT, GREY, "normal")
+    )
     for i, dim in enumerate(held.dims):
         colour = INK if dim.parts > 1 else GREY
         captions.append((_mark(how, i) + axis_text(dim), TEXT, colour, "normal"))
     for axes, words in ((held.copies, "copies over"), (held.sums, "partial sums over")):
         if axes:
-            captions.append((f"{words} {', '.join(f'{axis}={size}' for axis, size in axes)}", TEXT, GREY, "normal"))
+            captions.append(
+                (
+                    f"{words} {', '.join(f'{axis}={size}' for axis, size in axes)}",
+                    TEXT,
+                    GREY,
+                    "normal",
+                )
+            )
     return _sized(held, how, tuple(captions), is_mesh=False)
 
 
 def _mark(how: Arrangement, dim: int) -> str:
     """Return a mark for the direction of a dimension: along rows, along columns, across sheets, or none."""
-    return "↓ " if dim == how.row else "→ " if dim == how.column else "▤ " if dim in how.across else "   "
+    return (
+        "↓ "
+        if dim == how.row
+        else "→ "
+        if dim == how.column
+        else "▤ "
+        if dim in how.across
+        else "   "
+    )
 
 
 def mesh_panel(layout: Layout) -> Panel:
@@ -110,14 +146,22 @@ def mesh_panel(layout: Layout) -> Panel:
     held = Holding("mesh", "", 0, dims, layout.grid[..., None], layout)
     how = arrange(dims)
     captions = [("mesh", TITLE, INK, "bold")]
-    captions += [(f"{_mark(how, i)}{dim.label}: {dim.size:,}", TEXT, INK, "normal") for i, dim in enumerate(dims)]
+    captions += [
+        (f"{_mark(how, i)}{dim.label}: {dim.size:,}", TEXT, INK, "normal")
+        for i, dim in enumerate(dims)
+    ]
     return _sized(held, how, tuple(captions), is_mesh=True)
 
 
 # --- size -------------------------------------------------------------------------------------------------------------
 
 
-def _sized(held: Holding, how: Arrangement, captions: tuple[tuple[str, float, Colour, str], ...], is_mesh: bool) -> Panel:
+def _sized(
+    held: Holding,
+    how: Arrangement,
+    captions: tuple[tuple[str, float, Colour, str], ...],
+    is_mesh: bool,
+) -> Panel:
     cell = _cell(held, how, is_mesh)
     _, width, height = _places(how, cell)
     wide = max(width, *(text_width(text, size, weight) for text, size, _, weight in captions))
@@ -132,14 +176,19 @@ def _cell(held: Holding, how: Arrangement, is_mesh: bool) -> Cell:
     """Return blocks as large as their labels require, and large enough to match the shape of the array."""
     labels = {devices_text(ids.tolist()) for _, _, ids in _shown_blocks(held, how)}
     stack = _SLIT + _SHIFT * (min(held.holders.shape[-1], _DEEPEST) - 1)
-    rows, columns = (max(len(part) for part in parts) for parts in zip(*((s.rows, s.columns) for s in how.sheets), strict=True))
+    rows, columns = (
+        max(len(part) for part in parts)
+        for parts in zip(*((s.rows, s.columns) for s in how.sheets), strict=True)
+    )
     full_width, full_height = (0.26 * columns, 0.26 * rows) if is_mesh else _proportions(held, how)
     longest = max(text_width(label, TEXT, "bold") for label in labels)
     best: tuple[float, Cell] | None = None
     for lines in range(1, 7):
         breaking = max(1.15 * longest / lines, _NARROWEST_LABEL)
         texts = [_broken(label, breaking) for label in labels]
-        width = max(full_width / columns, max(text_width(t, TEXT, "bold") for t in texts) + 2 * _PAD + stack)
+        width = max(
+            full_width / columns, max(text_width(t, TEXT, "bold") for t in texts) + 2 * _PAD + stack
+        )
         height = max(full_height / rows, max(text_height(t, TEXT) for t in texts) + 0.03 + stack)
         if is_mesh:
             width = height = max(width, height)
@@ -163,7 +212,9 @@ def _proportions(held: Holding, how: Arrangement) -> tuple[float, float]:
     return 1.7 * longer / several, 1.5 / longer / several
 
 
-def _shown_blocks(held: Holding, how: Arrangement) -> list[tuple[Sheet, tuple[int, int], np.ndarray]]:
+def _shown_blocks(
+    held: Holding, how: Arrangement
+) -> list[tuple[Sheet, tuple[int, int], np.ndarray]]:
     """Return every drawn block: its sheet, its position there, and its devices."""
     return [
         (sheet, (i, j), held.holders[how.block(sheet, row, column, len(held.dims))])
@@ -184,7 +235,10 @@ def _edges(parts: tuple[int | None, ...], length: float) -> list[float]:
 def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], float, float]:
     """Place the sheets of a panel side by side and below one another, and return their positions and the total size."""
     label = height_of(TEXT) if len(how.sheets) > 1 else 0.0
-    widths = [max(_edges(s.columns, cell.width)[-1], text_width(s.label, TEXT) if label else 0.0) for s in how.sheets]
+    widths = [
+        max(_edges(s.columns, cell.width)[-1], text_width(s.label, TEXT) if label else 0.0)
+        for s in how.sheets
+    ]
     lines = min(math.ceil((sum(widths) + _BETWEEN * (len(widths) - 1)) / _WIDEST), len(widths))
     in_line = math.ceil(len(widths) / lines)
     places, x, y, lowest, widest = [], 0.0, 0.0, 0.0, 0.0
@@ -222,12 +276,21 @@ def fill(canvas: Canvas, held: Holding, colours: DeviceColours) -> None:
     width = (canvas.width + 0.08) / len(how.sheets)
     for i, sheet in enumerate(how.sheets):
         counts = [sum(part is not None for part in parts) for parts in (sheet.columns, sheet.rows)]
-        gaps = [len(parts) - count for parts, count in zip((sheet.columns, sheet.rows), counts, strict=True)]
-        cell = Cell((width - 0.08 - gaps[0] * _GAP) / counts[0], (canvas.height - gaps[1] * _GAP) / counts[1], 0.0)
+        gaps = [
+            len(parts) - count
+            for parts, count in zip((sheet.columns, sheet.rows), counts, strict=True)
+        ]
+        cell = Cell(
+            (width - 0.08 - gaps[0] * _GAP) / counts[0],
+            (canvas.height - gaps[1] * _GAP) / counts[1],
+            0.0,
+        )
         _draw_sheet(canvas, Panel(held, how, (), cell, 0, 0), sheet, i * width, 0.0, colours)
 
 
-def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colours: DeviceColours) -> None:
+def _draw_sheet(
+    canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colours: DeviceColours
+) -> None:
     rows, columns = _edges(sheet.rows, panel.cell.height), _edges(sheet.columns, panel.cell.width)
     middle = {"ha": "center", "va": "center"}
     for i, j, row, column in cells(sheet):
@@ -242,7 +305,9 @@ def _draw_sheet(canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, 
             canvas.text(x + columns[j] + _GAP / 2, y + rows[-1] / 2, "⋯", 10, GREY, **middle)
 
 
-def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: DeviceColours) -> None:
+def _draw_block(
+    canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: DeviceColours
+) -> None:
     """Draw a block, in front of the same block on other devices."""
     count = min(len(ids), _DEEPEST)
     sheets = [ids[round(i * (len(ids) - 1) / max(count - 1, 1))] for i in range(count)]
@@ -254,7 +319,9 @@ def _draw_block(canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int]
         shape = canvas.ellipse if panel.is_mesh else canvas.rectangle
         shape(left, top, width, height, colours[sheets[depth]])
     label, size = (
-        _fitting(ids, width, height) if not panel.cell.breaking else (_broken(devices_text(ids), panel.cell.breaking), TEXT)
+        _fitting(ids, width, height)
+        if not panel.cell.breaking
+        else (_broken(devices_text(ids), panel.cell.breaking), TEXT)
     )
     if label:
         ink = ink_on(colours[sheets[0]])
@@ -266,7 +333,9 @@ def _broken(text: str, width: float, size: float = TEXT) -> str:
     """Break a label into as few lines as a width allows, of about equal length."""
     lines = lines_of(text, width, size, "bold")
     for part in (1.0, 1.1, 1.2, 1.4):
-        evenly = lines_of(text, min(width, part * text_width(text, size, "bold") / len(lines)), size, "bold")
+        evenly = lines_of(
+            text, min(width, part * text_width(text, size, "bold") / len(lines)), size, "bold"
+        )
         if len(evenly) == len(lines):
             return "\n".join(evenly)
     return "\n".join(lines)
@@ -277,7 +346,10 @@ def _fitting(ids: list[int], width: float, height: float) -> tuple[str, float]:
     for text in (devices_text(ids), f"×{len(ids)}"):
         for size in (TEXT, 7.0, _SMALLEST):
             label = _broken(text, width - 0.02, size)
-            if text_width(label, size, "bold") <= width - 0.02 and text_height(label, size) <= height + 0.02:
+            if (
+                text_width(label, size, "bold") <= width - 0.02
+                and text_height(label, size) <= height + 0.02
+            ):
                 return label, size
     return "", TEXT
 
@@ -300,7 +372,8 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
     """Draw candidates by memory and time; those on the front are connected by a line, numbered from the fastest on, and listed.
 
     Args:
-      points: for each candidate: the time in seconds, the memory in bytes, its label, and whether it is on the front.
+      points: for each candidate: the time in seconds, the memory in bytes, its label, and whether
+        it is on the front.
       memory: the memory limit in bytes, drawn as a line; default: none.
 
     Returns:
@@ -315,8 +388,15 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
     if not points:
         raise ArgumentError("draw_front: there is no candidate to draw. Pass at least one point.")
     front = sorted((point for point in points if point[3]), key=lambda point: (point[0], point[1]))
-    numbered = [front[round(i * (len(front) - 1) / (_MOST - 1))] for i in range(_MOST)] if len(front) > _MOST else front
-    entries = [Entry(label, PALETTE[0], (time_text(time), size_text(round(size)))) for time, size, label, _ in numbered]
+    numbered = (
+        [front[round(i * (len(front) - 1) / (_MOST - 1))] for i in range(_MOST)]
+        if len(front) > _MOST
+        else front
+    )
+    entries = [
+        Entry(label, PALETTE[0], (time_text(time), size_text(round(size))))
+        for time, size, label, _ in numbered
+    ]
     inner = _WIDTH - 2 * _MARGIN
     title = f"{count_of(len(points), 'candidate')}, {len(front)} on the front"
     sentence = "Blue candidates are on the front: no other is both faster and smaller."
@@ -325,7 +405,9 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
     if len(numbered) < len(front):
         sentence += f" {len(numbered)} of them are listed."
     head = height_of(12) + len(lines_of(sentence, inner, 8.5)) * height_of(8.5) + 0.2
-    canvas = new_canvas(_WIDTH, 2 * _MARGIN + head + 0.4 + _PLOT + 0.6 + list_height(entries, inner), "draw_front")
+    canvas = new_canvas(
+        _WIDTH, 2 * _MARGIN + head + 0.4 + _PLOT + 0.6 + list_height(entries, inner), "draw_front"
+    )
     canvas.text(_MARGIN, _MARGIN, title, 12, INK, weight="bold")
     canvas.paragraph(_MARGIN, _MARGIN + height_of(12), sentence, inner, 8.5)
     y = _MARGIN + head + 0.4
@@ -338,7 +420,9 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
     return canvas.figure
 
 
-def _plot(axes: Any, points: Sequence[Point], front: Sequence[Point], memory: float | None) -> tuple[float, float]:
+def _plot(
+    axes: Any, points: Sequence[Point], front: Sequence[Point], memory: float | None
+) -> tuple[float, float]:
     """Plot the candidates, memory to the right and time upwards, and return the bytes and the seconds of the units."""
     from matplotlib.ticker import FuncFormatter
 
@@ -346,17 +430,40 @@ def _plot(axes: Any, points: Sequence[Point], front: Sequence[Point], memory: fl
     times = [time for time, *_ in points]
     unit, second = time_unit(max(times) / 2)
     prefix, byte = next(
-        ((text, 2.0**power) for text, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)) if max(sizes) >= 2**power), ("B", 1.0)
+        (
+            (text, 2.0**power)
+            for text, power in (("GiB", 30), ("MiB", 20), ("KiB", 10))
+            if max(sizes) >= 2**power
+        ),
+        ("B", 1.0),
     )
-    axes.plot([p[1] / byte for p in front], [p[0] / second for p in front], color=PALETTE[0], linewidth=1.2, zorder=2)
+    axes.plot(
+        [p[1] / byte for p in front],
+        [p[0] / second for p in front],
+        color=PALETTE[0],
+        linewidth=1.2,
+        zorder=2,
+    )
     for of_front, colour, dot in ((False, RULE, 4.0), (True, PALETTE[0], 6.0)):
         these = [p for p in points if p[3] == of_front]
         xs, ys = [p[1] / byte for p in these], [p[0] / second for p in these]
         edge = GREY if not of_front else PALETTE[0]
-        axes.plot(xs, ys, "o", color=colour, markeredgecolor=edge, markeredgewidth=0.6, markersize=dot, zorder=3)
+        axes.plot(
+            xs,
+            ys,
+            "o",
+            color=colour,
+            markeredgecolor=edge,
+            markeredgewidth=0.6,
+            markersize=dot,
+            zorder=3,
+        )
     if memory is not None:
         axes.axvline(memory / byte, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    for axis, values, one, name in ((axes.xaxis, sizes, byte, prefix), (axes.yaxis, times, second, unit)):
+    for axis, values, one, name in (
+        (axes.xaxis, sizes, byte, prefix),
+        (axes.yaxis, times, second, unit),
+    ):
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         spaced = min(values) > 0 and max(values) / min(values) >= _DECADES
         scale = axes.set_xscale if axis is axes.xaxis else axes.set_yscale
@@ -364,7 +471,11 @@ def _plot(axes: Any, points: Sequence[Point], front: Sequence[Point], memory: fl
             scale("log")
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-        limits = (min(values) / one / 1.4, max(values) / one * 1.4) if spaced else (0, max(values) / one * 1.08 or 1.0)
+        limits = (
+            (min(values) / one / 1.4, max(values) / one * 1.4)
+            if spaced
+            else (0, max(values) / one * 1.08 or 1.0)
+        )
         (axes.set_xlim if axis is axes.xaxis else axes.set_ylim)(*limits)
         axis.set_label_text(name, fontproperties=style_of(8.5), color=GREY)
     return byte, second

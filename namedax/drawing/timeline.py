@@ -25,7 +25,15 @@ from namedax.drawing.canvas import (
     time_unit,
     write,
 )
-from namedax.drawing.lists import Entry, draw_legend, draw_list, draw_marks, legend_height, list_height, step_text
+from namedax.drawing.lists import (
+    Entry,
+    draw_legend,
+    draw_list,
+    draw_marks,
+    legend_height,
+    list_height,
+    step_text,
+)
 from namedax.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -53,11 +61,12 @@ class Bar(Record):
 def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
     """Draw a timeline of a device's computation and communication.
 
-    The longest steps are numbered and listed. Steps too short to be visible are merged with their neighbors, so that thousands
-    of them stay readable.
+    The longest steps are numbered and listed. Steps too short to be visible are merged with their
+    neighbors, so that thousands of them stay readable.
 
     Args:
-      schedule: (step, start, end) of each step, in seconds: the `schedule` of `nx.machines.Machine.time`.
+      schedule: (step, start, end) of each step, in seconds: the `schedule` of
+        `nx.machines.Machine.time`.
       title: the title; default: the total time.
 
     Returns:
@@ -76,7 +85,8 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
     for step, start, end in steps:
         if not start <= end:
             raise ArgumentError(
-                f"draw_timeline: {step_text(step)} starts at {start!r} s but ends at {end!r} s. Pass (step, start, end) with start <= end."
+                f"draw_timeline: {step_text(step)} starts at {start!r} s but ends at {end!r} s."
+                " Pass (step, start, end) with start <= end."
             )
     total = max((end for *_, end in steps), default=0.0)
     times = _times_of_kinds(steps)
@@ -88,28 +98,52 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
     bars = {lane: _merged(ones, total * _FINEST / _PLOT) for lane, ones in lanes.items()}
     sentence = _sentence(lanes, bars, total)
     legend = _legend(times, colours)
-    longest = sorted((one for one in steps if one[2] > one[1]), key=lambda one: one[1] - one[2])[:_LONGEST]
+    longest = sorted((one for one in steps if one[2] > one[1]), key=lambda one: one[1] - one[2])[
+        :_LONGEST
+    ]
     longest.sort(key=lambda one: one[1])
-    entries = [Entry(_words(step), colours[step.kind], _figures(end - start, total)) for step, start, end in longest]
+    entries = [
+        Entry(_words(step), colours[step.kind], _figures(end - start, total))
+        for step, start, end in longest
+    ]
     inner = _WIDTH - 2 * _MARGIN
-    head = height_of(12) + len(lines_of(sentence, inner, 8.5)) * height_of(8.5) + legend_height(legend, inner) + 0.25
+    head = (
+        height_of(12)
+        + len(lines_of(sentence, inner, 8.5)) * height_of(8.5)
+        + legend_height(legend, inner)
+        + 0.25
+    )
     plot = 1.75
     below = list_height(entries, inner) + (height_of(9) + 0.1 if entries else 0.0)
     canvas = new_canvas(_WIDTH, 2 * _MARGIN + head + plot + 0.5 + below, "draw_timeline")
-    canvas.text(_MARGIN, _MARGIN, title or f"{time_text(total)} on one device", 12, INK, weight="bold")
+    canvas.text(
+        _MARGIN, _MARGIN, title or f"{time_text(total)} on one device", 12, INK, weight="bold"
+    )
     y = canvas.paragraph(_MARGIN, _MARGIN + height_of(12), sentence, inner, 8.5)
     draw_legend(canvas, _MARGIN, y + 0.1, inner, legend)
     y = _MARGIN + head
     marks = [
-        (_MARGIN + _LEFT + _PLOT * (start + end) / 2 / total, isinstance(step, Collective)) for step, start, end in longest
+        (_MARGIN + _LEFT + _PLOT * (start + end) / 2 / total, isinstance(step, Collective))
+        for step, start, end in longest
     ]
     draw_marks(
-        canvas, [(x, y + 0.358 + 0.725 * sends) for x, sends in marks], y + 0.1, _MARGIN + _LEFT, _WIDTH - _MARGIN - _RIGHT
+        canvas,
+        [(x, y + 0.358 + 0.725 * sends) for x, sends in marks],
+        y + 0.1,
+        _MARGIN + _LEFT,
+        _WIDTH - _MARGIN - _RIGHT,
     )
     _plot(plot_axes(canvas, _MARGIN + _LEFT, y + 0.3, _PLOT, plot - 0.3), bars, colours, total)
     if entries:
         y += plot + 0.5
-        canvas.text(_MARGIN, y, "The longest steps" if len(entries) < len(steps) else "The steps", 9, INK, weight="bold")
+        canvas.text(
+            _MARGIN,
+            y,
+            "The longest steps" if len(entries) < len(steps) else "The steps",
+            9,
+            INK,
+            weight="bold",
+        )
         draw_list(canvas, _MARGIN, y + height_of(9) + 0.04, inner, entries)
     return canvas.figure
 
@@ -123,9 +157,15 @@ def _times_of_kinds(steps: Sequence[Scheduled]) -> dict[str, float]:
 
 
 def _legend(times: dict[str, float], colours: dict[str, Colour]) -> list[tuple[str, Colour]]:
-    entries = [(f"{kind} {time_text(time)}", colours[kind]) for kind, time in times.items() if colours[kind] != OTHERS]
+    entries = [
+        (f"{kind} {time_text(time)}", colours[kind])
+        for kind, time in times.items()
+        if colours[kind] != OTHERS
+    ]
     rest = [time for kind, time in times.items() if colours[kind] == OTHERS]
-    return entries + ([(f"{count_of(len(rest), 'other kind')} {time_text(sum(rest))}", OTHERS)] if rest else [])
+    return entries + (
+        [(f"{count_of(len(rest), 'other kind')} {time_text(sum(rest))}", OTHERS)] if rest else []
+    )
 
 
 def _words(step: Step) -> str:
@@ -155,15 +195,25 @@ def _sentence(lanes: dict[str, list[Scheduled]], bars: dict[str, list[Bar]], tot
     """Summarize the picture in numbers."""
     if not total:
         return "No step takes any time."
-    computing, communicating = (_union((start, end) for _, start, end in ones) for ones in lanes.values())
-    both = _length(computing) + _length(communicating) - _length(_union([*computing, *communicating]))
+    computing, communicating = (
+        _union((start, end) for _, start, end in ones) for ones in lanes.values()
+    )
+    both = (
+        _length(computing) + _length(communicating) - _length(_union([*computing, *communicating]))
+    )
     words = f"Computing {time_text(_length(computing))} ({_length(computing) / total:.0%})"
-    words += f", communicating {time_text(_length(communicating))} ({_length(communicating) / total:.0%})"
+    words += (
+        f", communicating {time_text(_length(communicating))}"
+        f" ({_length(communicating) / total:.0%})"
+    )
     if both > total * 1e-6:
         words += f", {time_text(both)} of them at the same time"
     words += "."
     if any(bar.step is None for ones in bars.values() for bar in ones):
-        words += f" Steps shorter than {time_text(total * _FINEST / _PLOT)} are drawn together, in the color of the kind with most of that time."
+        words += (
+            f" Steps shorter than {time_text(total * _FINEST / _PLOT)} are drawn together, in the"
+            " color of the kind with most of that time."
+        )
     return words
 
 
@@ -178,13 +228,17 @@ def _merged(steps: Sequence[Scheduled], shortest: float) -> list[Bar]:
             bars.append(Bar(start, max(end, start + shortest / 2), step.kind, step))
         elif pending:
             kind = next(iter(_times_of_kinds(pending)))
-            bars.append(Bar(pending[0][1], max(pending[-1][2], pending[0][1] + shortest / 2), kind, None))
+            bars.append(
+                Bar(pending[0][1], max(pending[-1][2], pending[0][1] + shortest / 2), kind, None)
+            )
         pending.clear()
 
     for step, start, end in sorted(steps, key=lambda one: one[1]):
         if end <= start:
             continue
-        if pending and (start - pending[-1][2] > shortest or pending[-1][2] - pending[0][1] >= shortest):
+        if pending and (
+            start - pending[-1][2] > shortest or pending[-1][2] - pending[0][1] >= shortest
+        ):
             flush()
         if end - start >= shortest:
             flush()
@@ -201,11 +255,22 @@ def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], tot
     axes.set(xlim=(0, max(total, 1e-12) / size), ylim=(2, 0))
     for lane, ones in enumerate(bars.values()):
         for kind in dict.fromkeys(bar.kind for bar in ones):
-            spans = [(bar.start / size, (bar.end - bar.start) / size) for bar in ones if bar.kind == kind]
-            axes.broken_barh(spans, (lane + 0.08, 0.76), facecolor=colours[kind], edgecolor="none", gid=kind)
+            spans = [
+                (bar.start / size, (bar.end - bar.start) / size) for bar in ones if bar.kind == kind
+            ]
+            axes.broken_barh(
+                spans, (lane + 0.08, 0.76), facecolor=colours[kind], edgecolor="none", gid=kind
+            )
         for bar in ones:
-            if bar.step is not None and (text := _fitting(bar.step, (bar.end - bar.start) / total * _PLOT)):
-                style = {"fontproperties": style_of(7), "color": ink_on(colours[bar.kind]), "ha": "center", "va": "center"}
+            if bar.step is not None and (
+                text := _fitting(bar.step, (bar.end - bar.start) / total * _PLOT)
+            ):
+                style = {
+                    "fontproperties": style_of(7),
+                    "color": ink_on(colours[bar.kind]),
+                    "ha": "center",
+                    "va": "center",
+                }
                 write(axes, (bar.start + bar.end) / 2 / size, lane + 0.46, text, **style)
         if not ones:
             write(

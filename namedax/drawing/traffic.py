@@ -21,7 +21,14 @@ from namedax.drawing.canvas import (
     text_width,
     time_text,
 )
-from namedax.drawing.lists import Entry, draw_legend, draw_list, legend_height, list_height, step_text
+from namedax.drawing.lists import (
+    Entry,
+    draw_legend,
+    draw_list,
+    legend_height,
+    list_height,
+    step_text,
+)
 from namedax.errors import MeshError, did_you_mean, show_names
 from namedax.hlo import KINDS, size_text
 
@@ -30,29 +37,38 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_collectives"]
 
-_WIDTH, _MARGIN, _LEFT, _BAR = 10.5, 0.25, 2.1, 0.22  # in inches: the page, its margin, the names of mesh axes, and a bar
+_WIDTH, _MARGIN, _LEFT, _BAR = (
+    10.5,
+    0.25,
+    2.1,
+    0.22,
+)  # in inches: the page, its margin, the names of mesh axes, and a bar
 _MOST = 6  # the maximum number of causes of a mesh axis
 _DOTS = 8
 
 Axes = tuple[str, ...]
 
 
-def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str, int], machine: Any = None) -> Figure:
+def draw_collectives(
+    collectives: Sequence[Collective], mesh_shape: Mapping[str, int], machine: Any = None
+) -> Figure:
     """Draw the bytes that one device sends over each mesh axis, by kind of collective, with the main causes.
 
-    The length of a bar is the minimum number of bytes that a device sends on a ring, loops multiplied out. Collectives over
-    several mesh axes at once have a separate bar.
+    The length of a bar is the minimum number of bytes that a device sends on a ring, loops
+    multiplied out. Collectives over several mesh axes at once have a separate bar.
 
     Args:
       collectives: the collectives of a report.
       mesh_shape: the size of every mesh axis.
-      machine: an `nx.machines.Machine` for the time of each bar, one collective after the other; default: none.
+      machine: an `nx.machines.Machine` for the time of each bar, one collective after the other;
+        default: none.
 
     Returns:
       A figure, like that of `nx.draw`.
 
     Raises:
-      MeshError: a collective uses a mesh axis that `mesh_shape` lacks; or the machine has no link for one.
+      MeshError: a collective uses a mesh axis that `mesh_shape` lacks; or the machine has no link
+        for one.
       ImportError: matplotlib is not installed.
 
     >>> from namedax.drawing.traffic import draw_collectives
@@ -62,9 +78,15 @@ def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str,
     kinds = sorted({c.kind for c in collectives}, key=KINDS.index)
     colours = colours_of_kinds(kinds)
     total = sum(map(_sent, collectives))
-    title = f"A device sends {size_text(total)} on the wire" if total else "Nothing is sent between devices"
+    title = (
+        f"A device sends {size_text(total)} on the wire"
+        if total
+        else "Nothing is sent between devices"
+    )
     sentence = (
-        f"Mesh {', '.join(f'{axis}={size}' for axis, size in mesh_shape.items())}." if mesh_shape else "There is no mesh."
+        f"Mesh {', '.join(f'{axis}={size}' for axis, size in mesh_shape.items())}."
+        if mesh_shape
+        else "There is no mesh."
     )
     if total:
         sentence += " The minimum bytes that a device sends on a ring, over all runs of loops."
@@ -73,8 +95,15 @@ def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str,
     legend = [(_kind_text(kind, collectives), colours[kind]) for kind in kinds]
     rows = [(axes, group, _causes(group, colours)) for axes, group in groups.items()]
     inner = _WIDTH - 2 * _MARGIN
-    head = height_of(12) + len(lines_of(sentence, inner, 8.5)) * height_of(8.5) + legend_height(legend, inner) + 0.25
-    heights = [max(_BAR + 0.12 + list_height(causes, inner - _LEFT), 0.62) + 0.28 for _, _, causes in rows]
+    head = (
+        height_of(12)
+        + len(lines_of(sentence, inner, 8.5)) * height_of(8.5)
+        + legend_height(legend, inner)
+        + 0.25
+    )
+    heights = [
+        max(_BAR + 0.12 + list_height(causes, inner - _LEFT), 0.62) + 0.28 for _, _, causes in rows
+    ]
     canvas = new_canvas(_WIDTH, 2 * _MARGIN + head + sum(heights), "draw_collectives")
     canvas.text(_MARGIN, _MARGIN, title, 12, INK, weight="bold")
     y = canvas.paragraph(_MARGIN, _MARGIN + height_of(12), sentence, inner, 8.5)
@@ -85,9 +114,20 @@ def draw_collectives(collectives: Sequence[Collective], mesh_shape: Mapping[str,
         canvas.line([_MARGIN, _WIDTH - _MARGIN], [y, y], RULE)
         share = sum(map(_sent, group)) / largest if largest else 0.0
         _draw_axes(canvas, y + 0.1, axes, mesh_shape, share)
-        took = "" if machine is None or not group else time_text(sum(machine.time_of(c, dict(mesh_shape)) for c in group))
+        took = (
+            ""
+            if machine is None or not group
+            else time_text(sum(machine.time_of(c, dict(mesh_shape)) for c in group))
+        )
         _draw_bar(canvas, y + 0.1, group, colours, share, total, took)
-        draw_list(canvas, _MARGIN + _LEFT - 0.24, y + 0.1 + _BAR + 0.08, inner - _LEFT + 0.24, causes, numbered=False)
+        draw_list(
+            canvas,
+            _MARGIN + _LEFT - 0.24,
+            y + 0.1 + _BAR + 0.08,
+            inner - _LEFT + 0.24,
+            causes,
+            numbered=False,
+        )
         y += height
     return canvas.figure
 
@@ -96,7 +136,9 @@ def _sent(collective: Collective) -> int:
     return collective.wire_bytes * collective.trips
 
 
-def _groups(collectives: Sequence[Collective], mesh_shape: Mapping[str, int]) -> dict[Axes, list[Collective]]:
+def _groups(
+    collectives: Sequence[Collective], mesh_shape: Mapping[str, int]
+) -> dict[Axes, list[Collective]]:
     """Group the collectives by their mesh axes; every mesh axis alone has a group, possibly an empty one."""
     groups: dict[Axes, list[Collective]] = {(axis,): [] for axis in mesh_shape}
     order = list(mesh_shape)
@@ -104,8 +146,8 @@ def _groups(collectives: Sequence[Collective], mesh_shape: Mapping[str, int]) ->
         for axis in collective.mesh_axes:
             if axis not in mesh_shape:
                 raise MeshError(
-                    f"draw_collectives: {collective.kind} uses mesh axis {axis!r}, which the mesh does not have. Choose from "
-                    f"{show_names(order)}.{did_you_mean(axis, order)}"
+                    f"draw_collectives: {collective.kind} uses mesh axis {axis!r}, which the mesh"
+                    f" does not have. Choose from {show_names(order)}.{did_you_mean(axis, order)}"
                 )
         axes = tuple(sorted(collective.mesh_axes, key=order.index))
         groups.setdefault(axes, []).append(collective)
@@ -136,12 +178,16 @@ def _figures(these: Sequence[Collective]) -> tuple[str, str]:
     return (count_of(times, "time"), size_text(sum(map(_sent, these))))
 
 
-def _draw_axes(canvas: Canvas, y: float, axes: Axes, mesh_shape: Mapping[str, int], share: float) -> None:
+def _draw_axes(
+    canvas: Canvas, y: float, axes: Axes, mesh_shape: Mapping[str, int], share: float
+) -> None:
     """Draw the mesh axes of a row: their names, and devices on a line whose thickness shows the bytes."""
     size = 1
     for axis in axes:
         size *= mesh_shape[axis]
-    for line in lines_of(" × ".join(f"{axis}={mesh_shape[axis]}" for axis in axes), _LEFT - 0.3, 10, "bold"):
+    for line in lines_of(
+        " × ".join(f"{axis}={mesh_shape[axis]}" for axis in axes), _LEFT - 0.3, 10, "bold"
+    ):
         canvas.text(_MARGIN, y, line, 10, INK, weight="bold")
         y += height_of(10)
     dots = min(size, _DOTS)
@@ -160,11 +206,21 @@ def _share_text(share: float) -> str:
 
 
 def _draw_bar(
-    canvas: Canvas, y: float, group: Sequence[Collective], colours: Mapping[str, Colour], share: float, total: int, took: str
+    canvas: Canvas,
+    y: float,
+    group: Sequence[Collective],
+    colours: Mapping[str, Colour],
+    share: float,
+    total: int,
+    took: str,
 ) -> None:
     """Draw the bytes by kind, and as text at the end of the bar."""
     sent = sum(map(_sent, group))
-    words = "nothing" if not sent else f"{size_text(sent)} ({_share_text(sent / total)})" + (f", {took}" if took else "")
+    words = (
+        "nothing"
+        if not sent
+        else f"{size_text(sent)} ({_share_text(sent / total)})" + (f", {took}" if took else "")
+    )
     x = _MARGIN + _LEFT
     longest = _WIDTH - 2 * _MARGIN - _LEFT - text_width("1023.9 GiB (100 %), 999 ms", 9) - 0.1
     for kind, colour in colours.items():
@@ -173,4 +229,6 @@ def _draw_bar(
             width = max(longest * share * part / sent, 0.01)
             canvas.rectangle(x, y, width, _BAR, colour, linewidth=0, gid=kind)
             x += width
-    canvas.text(x + (0.1 if sent else 0.0), y + _BAR / 2, words, 9, INK if sent else GREY, va="center")
+    canvas.text(
+        x + (0.1 if sent else 0.0), y + _BAR / 2, words, 9, INK if sent else GREY, va="center"
+    )

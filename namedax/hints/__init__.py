@@ -1,8 +1,10 @@
 """Hints in messages: words of other libraries, and typical calls of the public functions.
 
-Modules that raise errors cannot import the public functions, which are above them. They get the hints by `errors.hints`; the package
-installs them by `errors.install_hints`, and imports this room for the first message that contains a hint.
+Modules that raise errors cannot import the public functions, which are above them. They get the
+hints by `errors.hints`; the package installs them by `errors.install_hints`, and imports this room
+for the first message that contains a hint.
 
-`provider` binds the hints to the package. `signatures` writes a typical call of a public function. `migration` has the attributes and
-functions of other libraries, `numpy_functions` the functions of NumPy that a named array was given to.
+`provider` binds the hints to the package. `signatures` writes a typical call of a public function.
+`migration` has the attributes and functions of other libraries, `numpy_functions` the functions of
+NumPy that a named array was given to.
 """

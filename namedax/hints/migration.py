@@ -1,6 +1,7 @@
 """Words of NumPy, PyTorch, xarray, Haliax, Penzai and coordax, and their replacements in this package.
 
-The tables are read if an array, or the package, does not have an attribute. `docs/migration` has the words of each library in full.
+The tables are read if an array, or the package, does not have an attribute. `docs/migration` has
+the words of each library in full.
 """
 
 from __future__ import annotations
@@ -18,47 +19,65 @@ __all__ = ["at_face", "namesake", "what_to_write"]
 # {axis} is the last of the array's names, {names} are all.
 _INDEX = "x[{axis}, 3], or x[{{{axis}: idx}}] with an array of indices"
 _POSITIONS = "nx.positional(x, [{names}]), which gives the axes an order"
-_NO_COORDINATES = "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array has names only"
+_NO_COORDINATES = (
+    "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array"
+    " has names only"
+)
 _WORDS: dict[str, str] = {
     # where and how large axes are
     **dict.fromkeys(
-        ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"), "x.dims, or x.named_shape with the sizes"
+        ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"),
+        "x.dims, or x.named_shape with the sizes",
     ),
     **dict.fromkeys(("sizes", "axis_size", "named_axes"), "x.named_shape[{axis}]"),
     **dict.fromkeys(("dim", "rank"), "len(x.dims) for all axes, x.ndim for the positional ones"),
     "positional_shape": "x.shape",
     **dict.fromkeys(
-        ("has_axis", "has_names", "resolve_axis", "axis_indices", "get_axis_num", "contains_dims"), "{axis} in x.dims"
+        ("has_axis", "has_names", "resolve_axis", "axis_indices", "get_axis_num", "contains_dims"),
+        "{axis} in x.dims",
     ),
     "element_size": "x.itemsize",
     **dict.fromkeys(("numel", "count"), "nx.size(x, ...)"),
     # what is in it
     **dict.fromkeys(("array", "data_array", "raw_array"), "x.data, or " + _POSITIONS),
-    **dict.fromkeys(("values", "numpy", "to_numpy", "as_numpy"), "np.asarray(nx.positional(x, [{names}]))"),
+    **dict.fromkeys(
+        ("values", "numpy", "to_numpy", "as_numpy"), "np.asarray(nx.positional(x, [{names}]))"
+    ),
     **dict.fromkeys(("unwrap", "untag_prefix", "to_tensor"), _POSITIONS),
     "scalar": "x.item() where no name is left",
     # names
     **dict.fromkeys(("rename_", "refine_names_"), "x.rename({{{axis}: 'other'}})"),
-    **dict.fromkeys(("tag", "tag_prefix", "refine_names", "wrap"), "nx.named(x, ['new', ...]), which names positional axes"),
+    **dict.fromkeys(
+        ("tag", "tag_prefix", "refine_names", "wrap"),
+        "nx.named(x, ['new', ...]), which names positional axes",
+    ),
     "untag": "nx.untag(x, [{axis}, ...]), or nx.positional(x, [{names}]) for all",
     "swap_dims": "x.rename({{{axis}: 'other'}})",
     "replace_axis": "x.rename({{{axis}: 'other'}})",
     # order and shape
     **dict.fromkeys(
-        ("align_to", "order_as", "permute", "rearrange", "view"), "nx.rearrange(x, '{pattern}'), or nx.positional(x, [{names}])"
+        ("align_to", "order_as", "permute", "rearrange", "view"),
+        "nx.rearrange(x, '{pattern}'), or nx.positional(x, [{names}])",
     ),
-    **dict.fromkeys(("align_as", "order_like"), "nx.order_like(x, y); arithmetic meets axes by name, in any order"),
+    **dict.fromkeys(
+        ("align_as", "order_like"),
+        "nx.order_like(x, y); arithmetic meets axes by name, in any order",
+    ),
     **dict.fromkeys(
         ("broadcast_axis", "broadcast_to", "broadcast_like", "expand", "expand_as"),
         "nx.broadcast_to(x, named_shape={{'new': 8}}); arithmetic does so by itself",
     ),
     **dict.fromkeys(("flatten_axes", "merge_axes", "stack"), "nx.merge_axes(x, ({names}), 'flat')"),
     **dict.fromkeys(
-        ("unflatten", "unflatten_axis", "split_axis", "unstack"), "nx.split_axis(x, {axis}, {{'outer': 2, 'inner': None}})"
+        ("unflatten", "unflatten_axis", "split_axis", "unstack"),
+        "nx.split_axis(x, {axis}, {{'outer': 2, 'inner': None}})",
     ),
     **dict.fromkeys(("split", "chunk"), "nx.split(x, 2, {axis})"),
     **dict.fromkeys(("unsqueeze", "expand_dims"), "nx.expand_dims(x, 'new')"),
-    **dict.fromkeys(("t", "adjoint"), "nx.rename(x, {{{axis}: 'other'}}) for the other side of a product: names have no order"),
+    **dict.fromkeys(
+        ("t", "adjoint"),
+        "nx.rename(x, {{{axis}: 'other'}}) for the other side of a product: names have no order",
+    ),
     "unbind": "nx.numpy.unstack(x, axis={axis})",
     # entries
     **dict.fromkeys(("isel", "iloc", "index", "index_select", "select", "narrow"), _INDEX),
@@ -71,17 +90,33 @@ _WORDS: dict[str, str] = {
     "masked_fill": "nx.where(mask, value, x)",
     "fillna": "nx.where(nx.isnan(x), value, x)",
     **dict.fromkeys(
-        ("sel", "loc", "coords", "indexes", "assign_coords", "drop_vars", "coordinate", "coord_fields", "interp"),
+        (
+            "sel",
+            "loc",
+            "coords",
+            "indexes",
+            "assign_coords",
+            "drop_vars",
+            "coordinate",
+            "coord_fields",
+            "interp",
+        ),
         _NO_COORDINATES,
     ),
     "topk": "nx.top_k(x, 3, axis={axis})",
     **dict.fromkeys(("amax", "amin"), "x.max({axis}), x.min({axis})"),
-    **dict.fromkeys(("matmul", "mm", "bmm", "mv"), "nx.dot(x, y, {axis}), which contracts the axis by name"),
+    **dict.fromkeys(
+        ("matmul", "mm", "bmm", "mv"), "nx.dot(x, y, {axis}), which contracts the axis by name"
+    ),
     "rolling": "nx.nn.avg_pool, nx.conv or nx.halo",
     **dict.fromkeys(
-        ("groupby", "resample"), "nx.segment_sum(x, ids, 12, axis={axis}), of the number of each entry's group, and its like"
+        ("groupby", "resample"),
+        "nx.segment_sum(x, ids, 12, axis={axis}), of the number of each entry's group, and its"
+        " like",
     ),
-    "segment_mean": "nx.segment_sum(x, ids, 12, axis={axis}) / nx.bincount(ids, axis={axis}, length=12)",
+    "segment_mean": (
+        "nx.segment_sum(x, ids, 12, axis={axis}) / nx.bincount(ids, axis={axis}, length=12)"
+    ),
     # functions whose first argument is not the array, or which need more
     "where": "nx.where(c, x, y)",
     "nonzero": "nx.nonzero(x, axis={axis}, size=5), or nx.where(c, x, y), which keeps the shape",
@@ -91,15 +126,22 @@ _WORDS: dict[str, str] = {
     # pandas
     **dict.fromkeys(("isnull", "isna"), "nx.isnan(x)"),
     **dict.fromkeys(("notnull", "notna"), "~nx.isnan(x)"),
-    "dropna": "nx.nanmean(x, {axis}) and its like, which leave NaN out, or nx.where(nx.isnan(x), value, x)",
+    "dropna": (
+        "nx.nanmean(x, {axis}) and its like, which leave NaN out, or nx.where(nx.isnan(x),"
+        " value, x)"
+    ),
     "head": "x[{axis}, :5]",
     "tail": "x[{axis}, -5:]",
-    **dict.fromkeys(("apply", "pipe"), "function(x), or nx.nmap(function)(x) for a function of positions"),
     **dict.fromkeys(
-        ("plot", "hist", "imshow"), "plt.plot(nx.positional(x, [{names}])) and its like: other libraries know positions"
+        ("apply", "pipe"), "function(x), or nx.nmap(function)(x) for a function of positions"
     ),
     **dict.fromkeys(
-        ("to_pandas", "to_dataframe", "to_series"), "nx.to_xarray(x), which has that method, or nx.positional(x, [{names}])"
+        ("plot", "hist", "imshow"),
+        "plt.plot(nx.positional(x, [{names}])) and its like: other libraries know positions",
+    ),
+    **dict.fromkeys(
+        ("to_pandas", "to_dataframe", "to_series"),
+        "nx.to_xarray(x), which has that method, or nx.positional(x, [{names}])",
     ),
     **dict.fromkeys(("to_xarray", "to_dataset"), "nx.to_xarray(x)"),
     # element types, devices, gradients
@@ -107,13 +149,19 @@ _WORDS: dict[str, str] = {
     **dict.fromkeys(("int", "long"), "x.astype(int)"),
     "bool": "x.astype(bool)",
     **dict.fromkeys(("half", "bfloat16", "type", "type_as"), "x.astype(dtype)"),
-    **dict.fromkeys(("to", "cuda", "cpu", "shard", "device_put"), "nx.shard(x, axis_resources, mesh)"),
+    **dict.fromkeys(
+        ("to", "cuda", "cpu", "shard", "device_put"), "nx.shard(x, axis_resources, mesh)"
+    ),
     "redistribute": "nx.shard(x, axis_resources, mesh), or nx.rename in a mapped function",
     **dict.fromkeys(
-        ("to_local", "full_tensor"), "x, which is whole outside of a mapped function; x.data.addressable_shards are the blocks"
+        ("to_local", "full_tensor"),
+        "x, which is whole outside of a mapped function; x.data.addressable_shards are the blocks",
     ),
     "placements": "x.sharding",
-    **dict.fromkeys(("device", "devices", "addressable_shards", "is_fully_replicated"), "x.sharding, or x.data.{word}"),
+    **dict.fromkeys(
+        ("device", "devices", "addressable_shards", "is_fully_replicated"),
+        "x.sharding, or x.data.{word}",
+    ),
     "detach": "nx.lax.stop_gradient(x)",
     **dict.fromkeys(
         ("backward", "grad", "requires_grad", "requires_grad_"),
@@ -121,7 +169,8 @@ _WORDS: dict[str, str] = {
     ),
     "clone": "x.copy(); arrays are immutable",
     **dict.fromkeys(
-        ("contiguous", "canonicalize", "check_valid", "compute", "load", "persist"), "x itself: there is nothing to do"
+        ("contiguous", "canonicalize", "check_valid", "compute", "load", "persist"),
+        "x itself: there is nothing to do",
     ),
 }
 
@@ -153,7 +202,9 @@ def _quoted(names: Sequence[Hashable]) -> list[str]:
 def _replacement(word: str, names: Sequence[Hashable]) -> str:
     """The text of a word in the table, with the axis names of an array."""
     shown = _quoted(names)
-    return _WORDS[word].format(axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word)
+    return _WORDS[word].format(
+        axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word
+    )
 
 
 def _call(package: ModuleType, path: str, axis: str) -> str:
@@ -167,7 +218,11 @@ def _call(package: ModuleType, path: str, axis: str) -> str:
         return f"{path}(x)"
     if parameters and parameters[0].kind is inspect.Parameter.VAR_POSITIONAL:
         return f"{path}(x)" if path == "nx.negative" else f"{path}(x, y)"
-    needed = [p.name for p in parameters[1:] if p.default is p.empty and p.kind in _BY_PLACE and p.name != "axis"]
+    needed = [
+        p.name
+        for p in parameters[1:]
+        if p.default is p.empty and p.kind in _BY_PLACE and p.name != "axis"
+    ]
     by_axis = [f"axis={axis}"] if any(p.name == "axis" for p in parameters) else []
     return f"{path}({', '.join(['x', *needed, *by_axis])})"
 
@@ -192,19 +247,24 @@ _AT_FACE = {
     "reshape": "nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
     "ravel": "nx.merge_axes(x, ('b', 'k'), 'flat')",
     **dict.fromkeys(
-        ("vstack", "hstack", "dstack", "column_stack", "row_stack"), "nx.concatenate([x, y], 'k') or nx.stack([x, y], 'new')"
+        ("vstack", "hstack", "dstack", "column_stack", "row_stack"),
+        "nx.concatenate([x, y], 'k') or nx.stack([x, y], 'new')",
     ),
     **dict.fromkeys(("DataArray", "NamedTensor"), "nx.named(array, ['b', 'k'])"),
     **dict.fromkeys(("pmap", "shard_map"), "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
     # Haliax
     **dict.fromkeys(
-        ("Axis", "make_axes"), "names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})"
+        ("Axis", "make_axes"),
+        "names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})",
     ),
     **dict.fromkeys(
-        ("named_jit", "auto_sharded", "axis_mapping", "ResourceMapping"), "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"
+        ("named_jit", "auto_sharded", "axis_mapping", "ResourceMapping"),
+        "nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)",
     ),
     **dict.fromkeys(("shard_with_axis_mapping", "partitioning"), "nx.shard(x, {'b': 'x'}, mesh)"),
-    "fsdp": "axis_resources={'embed_fsdp': 'data'} of nx.xmap, and nx.einsum with {embed:embed_fsdp}",
+    "fsdp": (
+        "axis_resources={'embed_fsdp': 'data'} of nx.xmap, and nx.einsum with {embed:embed_fsdp}"
+    ),
     "flatten_axes": "nx.merge_axes(x, ('b', 'k'), 'flat')",
     "unflatten_axis": "nx.split_axis(x, 'k', {'outer': 2, 'inner': None})",
     "broadcast_axis": "nx.broadcast_to(x, named_shape={'new': 8})",
@@ -222,9 +282,15 @@ def namesake(package: ModuleType, word: str) -> str | None:
     ('nx.sum', 'nx.nn.softmax')
     """
     for theirs, ours in _NAMESPACES:
-        function = vars(theirs).get(word)  # does not find deprecated functions of JAX, which would warn
+        function = vars(theirs).get(
+            word
+        )  # does not find deprecated functions of JAX, which would warn
         if callable(function) and not isinstance(function, type) and not word.startswith("_"):
-            return f"nx.{word}" if word in package.__all__ and theirs in (jnp, jnp.linalg) else f"{ours}.{word}"
+            return (
+                f"nx.{word}"
+                if word in package.__all__ and theirs in (jnp, jnp.linalg)
+                else f"{ours}.{word}"
+            )
     return None
 
 
@@ -240,4 +306,8 @@ _NAMESPACES = (
 def _turned(names: Sequence[Hashable]) -> str:
     """A pattern that reverses the order of the names."""
     words = [name for name in names if isinstance(name, str) and name.isidentifier()]
-    return f"{{{', '.join(words)}}} -> {{{', '.join(words[::-1])}}}" if len(words) > 1 else "{b, k} -> {k, b}"
+    return (
+        f"{{{', '.join(words)}}} -> {{{', '.join(words[::-1])}}}"
+        if len(words) > 1
+        else "{b, k} -> {k, b}"
+    )

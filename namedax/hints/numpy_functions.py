@@ -22,7 +22,10 @@ _INSTEAD = {
         ("hstack", "vstack", "dstack", "column_stack", "block", "append"),
         "nx.concatenate([x, y], axis) or nx.stack([x, y], axis)",
     ),
-    **dict.fromkeys(("inner", "vdot", "matmul", "outer", "tensordot", "vecdot"), "nx.dot(x, y, axis) or nx.einsum"),
+    **dict.fromkeys(
+        ("inner", "vdot", "matmul", "outer", "tensordot", "vecdot"),
+        "nx.dot(x, y, axis) or nx.einsum",
+    ),
     "stack": "nx.stack([x, y], 'new')",
     "where": "nx.where(condition, x, y)",
     **dict.fromkeys(("save", "savez", "savez_compressed"), "nx.checkpoints.save(path, tree)"),

@@ -35,11 +35,22 @@ _AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
 def _arguments(parameters: list[inspect.Parameter]) -> list[str]:
     """The arguments of a typical call: the required ones, and the axis."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    axis = next((p for p in parameters if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"), None)
+    axis = next(
+        (
+            p
+            for p in parameters
+            if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"
+        ),
+        None,
+    )
     by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
     if axis is not None and axis.kind is not keyword:
         at = by_place.index(axis)
-        return [_AMOUNTS.get(p.name, p.name) for i, p in enumerate(by_place) if i <= at or p.default is p.empty]
+        return [
+            _AMOUNTS.get(p.name, p.name)
+            for i, p in enumerate(by_place)
+            if i <= at or p.default is p.empty
+        ]
     many = inspect.Parameter.VAR_POSITIONAL
     needed = [
         f"*{p.name}" if p.kind is many else _AMOUNTS.get(p.name, p.name)

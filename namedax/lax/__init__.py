@@ -3,12 +3,14 @@
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.lax import LAX as _OWN
 
-# Functions of types or tokens, and functions that take functions or pytrees, which may contain named arrays.
+# Functions of types or tokens, and functions that take functions or pytrees, which may contain
+# named arrays.
 _UNTOUCHED = (
-    "after_all axis_index_groups broadcast_shapes broadcasted_iota composite conv_dimension_numbers conv_general_permutations "
-    "conv_general_shape_tuple conv_shape_tuple conv_transpose_shape_tuple create_token custom_linear_solve custom_root "
-    "dce_sink dtype empty full iota padtype_to_pads platform_dependent reduce_window_shape_tuple shape_as_value stage "
-    "ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike"
+    "after_all axis_index_groups broadcast_shapes broadcasted_iota composite conv_dimension_numbers"
+    " conv_general_permutations conv_general_shape_tuple conv_shape_tuple"
+    " conv_transpose_shape_tuple create_token custom_linear_solve custom_root dce_sink dtype empty"
+    " full iota padtype_to_pads platform_dependent reduce_window_shape_tuple shape_as_value stage"
+    " ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike"
 ).split()
 
 _space = _Namespace(__name__, "jax.lax", _OWN, untouched=_UNTOUCHED, submodules=("linalg",))

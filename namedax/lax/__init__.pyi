@@ -245,15 +245,17 @@ def all_gather(
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names gathers in row-major order.
       axis: the index of the positional axis among the positional axes of the result; by default 0.
-      tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are concatenated along the
-        existing positional axis `axis`.
+      tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are
+        concatenated along the existing positional axis `axis`.
 
     Returns:
-      The array without the named axes. A value without a named axis is repeated along the new axis, as in JAX.
+      The array without the named axes. A value without a named axis is repeated along the new axis,
+      as in JAX.
 
-    Communication: one all-gather; the result is replicated on every device. If the result is combined with a value that
-    varies over the same mesh axis, the transpose is a reduce-scatter, otherwise a slice. A result with no named axis is a
-    plain array and counts as replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
+    Communication: one all-gather; the result is replicated on every device. If the result is
+    combined with a value that varies over the same mesh axis, the transpose is a reduce-scatter,
+    otherwise a slice. A result with no named axis is a plain array and counts as replicated. If it
+    is combined with a varying value, its transpose is an all-reduce and a slice.
     """
 def all_to_all(
     x: Any,
@@ -271,14 +273,16 @@ def all_to_all(
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       split_axis: the positional axis that is split, one block per instance.
       concat_axis: the positional axis of the result that enumerates the blocks of all instances.
-      tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and the result has a new axis
-        at `concat_axis`. If `True`, `split_axis` becomes shorter, and the blocks are concatenated along `concat_axis`.
+      tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and
+        the result has a new axis at `concat_axis`. If `True`, `split_axis` becomes shorter, and the
+        blocks are concatenated along `concat_axis`.
 
     Returns:
-      An array that still has the named axis. A value without the axis is the same in every instance, and needs no
-      communication.
+      An array that still has the named axis. A value without the axis is the same in every
+      instance, and needs no communication.
 
-    Communication: one all-to-all and local transposes, also over several axes, with one element per device or in blocks.
+    Communication: one all-to-all and local transposes, also over several axes, with one element per
+    device or in blocks.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -328,8 +332,9 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
 
     Args:
-      fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named axis its arguments are
-        single elements, arrays without the axis. Over a positional axis they have that axis, with any length, as in JAX.
+      fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named
+        axis its arguments are single elements, arrays without the axis. Over a positional axis they
+        have that axis, with any length, as in JAX.
       elems: a pytree of arrays that all have the axis.
       reverse: if `True`, scan from the end; by default `False`.
       axis: an axis name or a positional axis, by default 0.
@@ -337,11 +342,12 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     Returns:
       Arrays like `elems`. Axes that `fn` adds are axes of all elements.
 
-    Communication: along a sharded axis every device scans its own block. One all-gather per array, of one element per device,
-    collects the totals of the blocks; these are combined and prepended. The gradient adds one reduce-scatter of the same
-    size. `fn` must not communicate along the mesh axes of the axis. If the axis does not divide over these, `fn` does not
-    receive padding. It receives two adjacent elements instead, which the first device sends to all if some device has fewer
-    than two.
+    Communication: along a sharded axis every device scans its own block. One all-gather per array,
+    of one element per device, collects the totals of the blocks; these are combined and prepended.
+    The gradient adds one reduce-scatter of the same size. `fn` must not communicate along the mesh
+    axes of the axis. If the axis does not divide over these, `fn` does not receive padding. It
+    receives two adjacent elements instead, which the first device sends to all if some device has
+    fewer than two.
 
     Raises:
       AxisNotFoundError: an array lacks the named axis.
@@ -523,7 +529,7 @@ def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise make complex number: :math:`x + jy`."""
 def concatenate(operands: Any, dimension: Axis) -> Array:
-    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
+    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`.
 
     See `nx.concatenate`.
     """
@@ -691,11 +697,11 @@ def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
     Returns:
       An array with the axes of `operand`.
 
-    Communication: along a sharded axis, one all-gather of the maxima of the blocks, one element per device and row. The
-    gradient adds one reduce-scatter of the same size.
+    Communication: along a sharded axis, one all-gather of the maxima of the blocks, one element per
+    device and row. The gradient adds one reduce-scatter of the same size.
 
-    Equal maxima share the gradient. With more than two of them the shares follow the comparison tree, also in JAX, and that
-    tree depends on the blocks.
+    Equal maxima share the gradient. With more than two of them the shares follow the comparison
+    tree, also in JAX, and that tree depends on the blocks.
 
     Raises:
       AxisNotFoundError: `operand` has no axis of that name.
@@ -968,7 +974,8 @@ def fori_loop(
       unroll: as in `lax.fori_loop`; by default `None`.
 
     Raises:
-      NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps here. Use `while_loop`.
+      NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps
+        here. Use `while_loop`.
       AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, for the value.
     """
 @overload
@@ -1082,11 +1089,14 @@ def imag(x: NamedArray) -> NamedArray:
 def imag(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
 def index_in_dim(operand: ArrayLike, index: int, axis: Axis = 0, keepdims: bool = True) -> Array:
-    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
+    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`.
+
+    Along a sharded name it costs what `x[name, index]` does.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
-      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
+      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in
+        this mapped function.
     """
 def index_take(src: Array, idxs: Array, axes: Axis) -> Array:
     """The named version of `jax.lax.index_take`, with the same arguments; see JAX for these."""
@@ -1149,15 +1159,17 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 
     Args:
       f: a function of one element: arrays without the axis.
-      xs: a pytree of arrays that have the axis. Over a named axis, arrays that lack it are the same for every element.
-      batch_size: the number of elements that `vmap` computes at a time; by default `None`, one element without `vmap`.
+      xs: a pytree of arrays that have the axis. Over a named axis, arrays that lack it are the same
+        for every element.
+      batch_size: the number of elements that `vmap` computes at a time; by default `None`, one
+        element without `vmap`.
       axis: an axis name, or 0 (default) for the first positional axis.
 
     Returns:
       The results of all elements, with the axis in front.
 
-    Communication: none. Over a sharded axis every device processes its own elements, and `f` must not communicate along the
-    mesh axes of the axis.
+    Communication: none. Over a sharded axis every device processes its own elements, and `f` must
+    not communicate along the mesh axes of the axis.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
@@ -1247,14 +1259,18 @@ def pbroadcast(x: Any, axis_name: Any, source: Axis) -> Any:
     Returns:
       An array of the same type.
 
-    Communication: one all-reduce of one element, to which all other devices contribute zeros, and the same for the gradient.
+    Communication: one all-reduce of one element, to which all other devices contribute zeros, and
+    the same for the gradient.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `source` is out of range.
     """
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """`x` itself. In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so, and is cast where that is needed.
+    """`x` itself.
+
+    In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so,
+    and is cast where that is needed.
 
     Args:
       x: a named array, or a pytree of them.
@@ -1278,14 +1294,15 @@ def pdot(
     Args:
       x: an array, named or not.
       y: an array, named or not.
-      axis_name: the axis name, or a tuple of names, to sum over. A value without the axis is the same in every instance.
+      axis_name: the axis name, or a tuple of names, to sum over. A value without the axis is the
+        same in every instance.
       pos_contract: the positional axes to sum over, of `x` and of `y`; by default none.
       pos_batch: the positional batch axes, of `x` and of `y`, in pairs; by default none.
       precision: as in `jax.lax.dot_general`; by default `None`.
 
     Returns:
-      The other named axes of both, and positional axes in the order of `dot_general`: the axes of `pos_batch`, then the
-      others of `x` and `y`.
+      The other named axes of both, and positional axes in the order of `dot_general`: the axes of
+      `pos_batch`, then the others of `x` and `y`.
 
     Communication: one all-reduce after the local contraction. See also `nx.einsum`.
 
@@ -1298,28 +1315,32 @@ def pgather(x: Any, idx: Any, axes: Axis) -> Any:
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x` are batch axes, except the
-        gathered axes, which become axes of the result. Negative indices count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x`
+        are batch axes, except the gathered axes, which become axes of the result. Negative indices
+        count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
-      The axes of `idx`, positional axes first, then the axes of `x` without `axes`. An index out of range gives NaN for
-      floats, the least integer for signed types, and `True` for booleans. It gives the largest integer for unsigned types and
-      for the words of random keys.
+      The axes of `idx`, positional axes first, then the axes of `x` without `axes`. An index out of
+      range gives NaN for floats, the least integer for signed types, and `True` for booleans. It
+      gives the largest integer for unsigned types and for the words of random keys.
 
-    Communication: every device reads its own block, and one all-reduce of the result combines the reads; `x` is never
-    gathered. If `idx` itself has a sharded axis that is gathered: one all-gather of the indices, and one reduce-scatter of
-    the result.
+    Communication: every device reads its own block, and one all-reduce of the result combines the
+    reads; `x` is never gathered. If `idx` itself has a sharded axis that is gathered: one
+    all-gather of the indices, and one reduce-scatter of the result.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      PositionalAxisError: an axis is out of range, an axis is given twice, or `idx` does not contain integers.
-      PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a gathered axis.
+      PositionalAxisError: an axis is out of range, an axis is given twice, or `idx` does not
+        contain integers.
+      PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a
+        gathered axis.
     """
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
 
-    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the communication see `psum`.
+    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the
+    communication see `psum`.
 
     `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
     name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
@@ -1369,12 +1390,13 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
     Returns:
       An array of the same type. An instance that is not a target receives zeros.
 
-    Communication, for an axis in blocks of `b` elements: elements that remain on their device are not sent. A permutation of
-    complete blocks is one collective-permute of a block. A shift by `k <= b` elements is one collective-permute of `k`
-    elements; a longer shift is two, of `b` elements in total. A reversal is one, of a block. In general, the number of
-    collective-permutes is the number of partners of the busiest device, which is the minimum. If that exceeds two and the
-    traffic is even, one all-to-all replaces them. Its slots are padded to the largest one, to at most twice the bytes of the
-    collective-permutes. Nothing is gathered.
+    Communication, for an axis in blocks of `b` elements: elements that remain on their device are
+    not sent. A permutation of complete blocks is one collective-permute of a block. A shift by `k
+    <= b` elements is one collective-permute of `k` elements; a longer shift is two, of `b` elements
+    in total. A reversal is one, of a block. In general, the number of collective-permutes is the
+    number of partners of the busiest device, which is the minimum. If that exceeds two and the
+    traffic is even, one all-to-all replaces them. Its slots are padded to the largest one, to at
+    most twice the bytes of the collective-permutes. Nothing is gathered.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -1402,8 +1424,9 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
-    As in JAX, a value without the axis is multiplied by its size, and for a Python number the result is a Python number. The
-    dtype is preserved, also for narrow integers; booleans are counted as `int32`.
+    As in JAX, a value without the axis is multiplied by its size, and for a Python number the
+    result is a Python number. The dtype is preserved, also for narrow integers; booleans are
+    counted as `int32`.
 
     Communication: one all-reduce of the local sums.
 
@@ -1419,13 +1442,14 @@ def psum_scatter(
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       scatter_dimension: the positional axis that is split, one block per instance; by default 0.
-      tiled: if `False` (default), the positional axis has the size of the named axis and is removed. If `True`, its size is a
-        multiple, and each instance keeps a slice.
+      tiled: if `False` (default), the positional axis has the size of the named axis and is
+        removed. If `True`, its size is a multiple, and each instance keeps a slice.
 
     Returns:
       An array that still has the named axis. A value without the axis counts once per instance.
 
-    Communication: one reduce-scatter after the local sum, also over several axes, with one element per device or in blocks.
+    Communication: one reduce-scatter after the local sum, also over several axes, with one element
+    per device or in blocks.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -1576,10 +1600,12 @@ def reshape(
     """
 @overload
 def rev(operand: NamedArray, dimensions: Axis) -> NamedArray:
-    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name."""
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`."""
 @overload
 def rev(operand: ArrayLike, dimensions: Axis) -> Array:
-    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`.
+
+    Whole blocks change places along a sharded name.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -1996,14 +2022,16 @@ def slice(
     operator.
     """
 def slice_in_dim(operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: Axis = 0) -> Array:
-    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
+    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`.
+
+    Along a name it is `x[name, start:limit:stride]`.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
       AxisSizeError: the name would have a different size in this mapped function.
     """
 def sort(operand: Any, dimension: Axis = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
+    """`jax.lax.sort`, by name or position.
 
     See `nx.sort`.
     """
@@ -2085,20 +2113,22 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
-      cond_fun: takes the value, returns a boolean. If the boolean has named axes, every element continues while its own
-        condition is true, as under `jax.vmap`. A finished element keeps its value, and all values have these axes.
+      cond_fun: takes the value, returns a boolean. If the boolean has named axes, every element
+        continues while its own condition is true, as under `jax.vmap`. A finished element keeps its
+        value, and all values have these axes.
       body_fun: takes the value, returns the next one.
       init_val: the initial value; broadcast along axes that it gains.
 
     Returns:
       The first value for which the condition is false.
 
-    Communication: if the condition has sharded axes, each device continues independently, unless the steps communicate along
-    the mesh axes of these axes. Then communicating devices continue while any of them has an unfinished element. This costs
-    one all-reduce of a boolean per step.
+    Communication: if the condition has sharded axes, each device continues independently, unless
+    the steps communicate along the mesh axes of these axes. Then communicating devices continue
+    while any of them has an unfinished element. This costs one all-reduce of a boolean per step.
 
     Raises:
-      PositionalAxisError: the condition has positional axes, or the positional axes of the value change.
+      PositionalAxisError: the condition has positional axes, or the positional axes of the value
+        change.
       ArgumentTypeError: the condition is not a boolean, or the value changes its structure.
       AxisSizeError: an axis of the value has two sizes.
     """

@@ -1,17 +1,18 @@
 """Machines, and estimates of step times on them without running.
 
-A `Machine` is a small data class: peak operations by dtype, memory and its bandwidth, and for each mesh axis a `Link` with its
-bandwidth and latency. `v5e`, `v5p`, `v6e`, `h100` and `h200` are entries from public figures, and `measure` makes an entry for
-the available devices. `Machine.time` estimates the times of a program's collectives and operations: operations by the roofline
-model, collectives by the formulas of rings and switches.
+A `Machine` is a small data class: peak operations by dtype, memory and its bandwidth, and for each
+mesh axis a `Link` with its bandwidth and latency. `v5e`, `v5p`, `v6e`, `h100` and `h200` are
+entries from public figures, and `measure` makes an entry for the available devices. `Machine.time`
+estimates the times of a program's collectives and operations: operations by the roofline model,
+collectives by the formulas of rings and switches.
 
 >>> from namedax import machines
 >>> print(f"{machines.v5e.peak('bfloat16'):.3g} operations per second")
 1.97e+14 operations per second
 
-`links` defines the links of mesh axes, `places` assigns them to mesh axes, and `collectives` has the formulas. `schedule`
-orders steps one after the other or overlapping. `machine` combines these modules. `catalogue` has the entries, and `measuring`
-makes one. Read `collectives` first.
+`links` defines the links of mesh axes, `places` assigns them to mesh axes, and `collectives` has
+the formulas. `schedule` orders steps one after the other or overlapping. `machine` combines these
+modules. `catalogue` has the entries, and `measuring` makes one. Read `collectives` first.
 """
 
 from namedax.machines.catalogue import DCN_V5E as DCN_V5E

@@ -1,28 +1,30 @@
 """Times of collectives: formulas for rings, lines and switches, and for combinations of them.
 
-With `n` devices, `B` bytes of payload, a bandwidth of `W` bytes per second in both directions together and a latency of `L`
-seconds:
+With `n` devices, `B` bytes of payload, a bandwidth of `W` bytes per second in both directions
+together and a latency of `L` seconds:
 
     kind                            on a ring                             through a switch
-    all-gather, reduce-scatter      (n - 1) / n * B / W + n // 2 * L      (n - 1) / n * B / W + ceil(log2 n) * L
-    all-reduce                      twice that                            twice that
-    all-to-all                      n // 2 * ((n + 1) // 2) / n * B / W   (n - 1) / n * B / W + L
+    all-gather, reduce-scatter      (n - 1) / n * B / W + n // 2 * L      (n - 1) / n * B / W +
+    ceil(log2 n) * L all-reduce                      twice that                            twice
+    that all-to-all                      n // 2 * ((n + 1) // 2) / n * B / W   (n - 1) / n * B / W +
+    L
                                     + n // 2 * L
     collective-permute              B / (W / 2) + L                       B / W + L
     collective-broadcast            B / W + n // 2 * L                    B / W + ceil(log2 n) * L
 
-On a ring a collective sends half of its bytes in each direction; a permutation to the next device sends all of them in one. In
-an all-to-all each device's blocks for the others travel `n / 4` hops on average. On a line, `W / 2` replaces `W`, and `n - 1`
-hops replace `n // 2`: data from one end for the other end passes through every link, in one direction. Collectives through a
-switch are assumed to use recursive doubling, which sends as many bytes as a ring in fewer rounds.
+On a ring a collective sends half of its bytes in each direction; a permutation to the next device
+sends all of them in one. In an all-to-all each device's blocks for the others travel `n / 4` hops
+on average. On a line, `W / 2` replaces `W`, and `n - 1` hops replace `n // 2`: data from one end
+for the other end passes through every link, in one direction. Collectives through a switch are
+assumed to use recursive doubling, which sends as many bytes as a ring in fewer rounds.
 
-Several mesh axes of one torus are used at once. An all-gather has the sum of their bandwidths and of their hops. In an
-all-to-all each axis carries its own part, and the longest axis takes the longest time. Several mesh axes through one switch are
-one group of devices.
+Several mesh axes of one torus are used at once. An all-gather has the sum of their bandwidths and
+of their hops. In an all-to-all each axis carries its own part, and the longest axis takes the
+longest time. Several mesh axes through one switch are one group of devices.
 
-If the links differ (chips within pods, GPUs within nodes), the collective runs level by level. An all-gather runs over the slow
-network first, while blocks are small, then over the fast one. A reduce-scatter runs the other way round, and an all-reduce down
-and up. The fastest order is used.
+If the links differ (chips within pods, GPUs within nodes), the collective runs level by level. An
+all-gather runs over the slow network first, while blocks are small, then over the fast one. A
+reduce-scatter runs the other way round, and an all-reduce down and up. The fastest order is used.
 """
 
 from __future__ import annotations
@@ -64,9 +66,12 @@ def seconds_of(kind: str, payload: float, levels: tuple[Level, ...]) -> float:
     if kind == "collective-permute":
         return max(_shift(payload, level) for level in levels)
     if kind == "collective-broadcast":
-        return sum(payload / _bandwidth(level) + _hops(level) * level.link.latency for level in levels)
+        return sum(
+            payload / _bandwidth(level) + _hops(level) * level.link.latency for level in levels
+        )
     raise ArgumentError(
-        f"Machine.time: {kind!r} is not a kind of collective. Choose from nx.hlo.KINDS.{did_you_mean(kind, KINDS)}"
+        f"Machine.time: {kind!r} is not a kind of collective. Choose from"
+        f" nx.hlo.KINDS.{did_you_mean(kind, KINDS)}"
     )
 
 
@@ -76,7 +81,9 @@ def _gather(payload: float, levels: tuple[Level, ...]) -> float:
     def seconds(order: tuple[Level, ...]) -> float:
         total, held = 0.0, payload / math.prod(level.count for level in order)
         for level in order:
-            total += (level.count - 1) * held / _bandwidth(level) + _hops(level) * level.link.latency
+            total += (level.count - 1) * held / _bandwidth(level) + _hops(
+                level
+            ) * level.link.latency
             held *= level.count
         return total
 

@@ -59,12 +59,14 @@ class Machine:
     def __post_init__(self) -> None:
         if not isinstance(self.flops, Mapping) or not self.flops:
             raise ArgumentError(
-                f"Machine: flops={self.flops!r} must map dtypes to peak operations per second, such as {{'bfloat16': 197e12}}."
+                f"Machine: flops={self.flops!r} must map dtypes to peak operations per second, such"
+                " as {'bfloat16': 197e12}."
             )
         for name, value in self.flops.items():
             if _element_type(name) is None:
                 raise ArgumentError(
-                    f"Machine: flops has the key {name!r}, which is not a dtype. Use a name such as 'bfloat16'."
+                    f"Machine: flops has the key {name!r}, which is not a dtype. Use a name such as"
+                    " 'bfloat16'."
                 )
             positive("Machine", f"flops[{name!r}]", value, "operations per second")
         positive("Machine", "memory", self.memory, "bytes")
@@ -73,13 +75,19 @@ class Machine:
             positive("Machine", "launch", self.launch, "seconds")
         if not isinstance(self.overlap, bool):
             raise ArgumentError(f"Machine: overlap={self.overlap!r} must be True or False.")
-        if not isinstance(self.links, Mapping) or not all(isinstance(link, Link) for link in self.links.values()):
+        if not isinstance(self.links, Mapping) or not all(
+            isinstance(link, Link) for link in self.links.values()
+        ):
             raise ArgumentError(
-                f"Machine: links={self.links!r} must map mesh axes to links, such as {{'data': nx.machines.Link(...)}}. The key ... "
-                "stands for all other axes."
+                f"Machine: links={self.links!r} must map mesh axes to links, such as {{'data':"
+                " nx.machines.Link(...)}. The key ... stands for all other axes."
             )
         # Private copies, so that later changes by the caller have no effect.
-        object.__setattr__(self, "flops", {_element_type(name).name: float(value) for name, value in self.flops.items()})
+        object.__setattr__(
+            self,
+            "flops",
+            {_element_type(name).name: float(value) for name, value in self.flops.items()},
+        )
         object.__setattr__(self, "links", dict(self.links))
 
     def with_links(self, links: Links) -> Machine:
@@ -170,7 +178,9 @@ class Machine:
         sizes = sizes_of(mesh)
         # Cached, because a program has thousands of steps of few kinds.
         rate = functools.cache(self._rate)
-        levels = functools.cache(lambda axes, size: levels_of(self.links, axes, size, sizes, self.name))
+        levels = functools.cache(
+            lambda axes, size: levels_of(self.links, axes, size, sizes, self.name)
+        )
         return lambda step: self._cost(step, rate, levels)
 
     def _cost(self, step: Step, rate_of: Any, levels_over: Any) -> Cost:
@@ -186,8 +196,8 @@ class Machine:
             levels = levels_over(step.mesh_axes, step.group_size)
             return Cost(step.trips * seconds_of(step.kind, step.bytes, levels), "communication")
         raise ArgumentTypeError(
-            f"Machine.time: a step must be a collective or an operation of a report; got {type(step).__name__}. "
-            "Use machine.time(report.steps, report.mesh)."
+            "Machine.time: a step must be a collective or an operation of a report; got"
+            f" {type(step).__name__}. Use machine.time(report.steps, report.mesh)."
         )
 
     def _rate(self, dtype: str) -> tuple[float, str]:
@@ -196,18 +206,33 @@ class Machine:
             return self.flops[dtype], ""
         mine = _element_type(dtype)
         if mine is None:
-            return min(self.flops.values()), f"{dtype} at the rate of the slowest type of {self.name}"
+            return (
+                min(self.flops.values()),
+                f"{dtype} at the rate of the slowest type of {self.name}",
+            )
         if jnp.issubdtype(mine, jnp.complexfloating):
             part = "float32" if mine.itemsize == 8 else "float64"
-            return self._rate(part)[0] / 4, f"{dtype} at a quarter of the rate of {part} on {self.name}"
+            return (
+                self._rate(part)[0] / 4,
+                f"{dtype} at a quarter of the rate of {part} on {self.name}",
+            )
         floating = jnp.issubdtype(mine, jnp.floating)
         listed = [_element_type(name) for name in self.flops]
-        same = [other for other in listed if jnp.issubdtype(other, jnp.floating) == floating] or listed
+        same = [
+            other for other in listed if jnp.issubdtype(other, jnp.floating) == floating
+        ] or listed
         wide = [other for other in same if other.itemsize >= mine.itemsize]
-        size = min(other.itemsize for other in wide) if wide else max(other.itemsize for other in same)
-        chosen = min((other for other in same if other.itemsize == size), key=lambda other: self.flops[other.name])
+        size = (
+            min(other.itemsize for other in wide) if wide else max(other.itemsize for other in same)
+        )
+        chosen = min(
+            (other for other in same if other.itemsize == size),
+            key=lambda other: self.flops[other.name],
+        )
         products = 1 if wide else (mine.itemsize / size) ** 2
-        text = f"{dtype} at the rate of {chosen.name} on {self.name}" + (f", divided by {products:g}" if products > 1 else "")
+        text = f"{dtype} at the rate of {chosen.name} on {self.name}" + (
+            f", divided by {products:g}" if products > 1 else ""
+        )
         return self.flops[chosen.name] / products, text
 
 

@@ -1,8 +1,9 @@
 """Measurement of the present machine: the speed of its devices in products, memory transfers and communication along each mesh axis.
 
-All devices are busy at once in every measurement, as in real programs: simulated devices share the cores of one processor, and
-each gets only its part. Each measured program repeats the same operation in a loop, so the difference between a few and many
-repetitions does not include the cost of a call. The result is the median of several interleaved rounds.
+All devices are busy at once in every measurement, as in real programs: simulated devices share the
+cores of one processor, and each gets only its part. Each measured program repeats the same
+operation in a loop, so the difference between a few and many repetitions does not include the cost
+of a call. The result is the median of several interleaved rounds.
 """
 
 from __future__ import annotations
@@ -42,14 +43,15 @@ _MOST_REPETITIONS = 512
 def measure(mesh: Mesh | None = None) -> Machine:
     """Measure the devices of a mesh. This takes a few seconds.
 
-    The measurement runs matrix products in `float32` and `bfloat16` (square ones that double in size until their rate no longer
-    grows), an elementwise operation on arrays larger than caches, and the start of an operation. Along each mesh axis, and each
-    set of them, it runs an all-gather and an all-reduce, and along one axis also a permutation, in two sizes. Bandwidth and
-    latency follow by least squares. Every process of a mesh has to call this function.
+    The measurement runs matrix products in `float32` and `bfloat16` (square ones that double in
+    size until their rate no longer grows), an elementwise operation on arrays larger than caches,
+    and the start of an operation. Along each mesh axis, and each set of them, it runs an all-gather
+    and an all-reduce, and along one axis also a permutation, in two sizes. Bandwidth and latency
+    follow by least squares. Every process of a mesh has to call this function.
 
     Args:
-      mesh: a mesh with devices; default: that of `jax.set_mesh`, and otherwise all devices along one axis, whose link then
-        stands for every mesh axis.
+      mesh: a mesh with devices; default: that of `jax.set_mesh`, and otherwise all devices along
+        one axis, whose link then stands for every mesh axis.
 
     Returns:
       The machine. On simulated devices its `memory` is their part of the machine's.
@@ -59,8 +61,8 @@ def measure(mesh: Mesh | None = None) -> Machine:
     """
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentTypeError(
-            f"machines.measure: mesh must have devices, as from jax.make_mesh(...); got {type(mesh).__name__}. For other "
-            "machines use an entry such as nx.machines.v5e."
+            "machines.measure: mesh must have devices, as from jax.make_mesh(...); got"
+            f" {type(mesh).__name__}. For other machines use an entry such as nx.machines.v5e."
         )
     found = mesh or concrete_mesh(None)
     here = found or Mesh(np.array(jax.devices()), ("all",))
@@ -74,7 +76,9 @@ def measure(mesh: Mesh | None = None) -> Machine:
 def _measured(mesh: Mesh) -> Machine:
     device = mesh.devices.flat[0]
     axes = [axis for axis, size in mesh.shape.items() if size > 1]
-    groups = [group for count in range(1, len(axes) + 1) for group in itertools.combinations(axes, count)]
+    groups = [
+        group for count in range(1, len(axes) + 1) for group in itertools.combinations(axes, count)
+    ]
     return Machine(
         flops={dtype: _peak(mesh, dtype) for dtype in ("float32", "bfloat16")},
         memory=_memory(device, jax.local_device_count()),
@@ -97,7 +101,9 @@ class _Repeated(Record):
         return time.perf_counter() - start
 
 
-def _repeated(mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dtype: str = "float32") -> _Repeated:
+def _repeated(
+    mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dtype: str = "float32"
+) -> _Repeated:
     """Return the program that repeatedly applies `body` to an array of each device."""
     every = PartitionSpec(mesh.axis_names)
 
@@ -105,9 +111,15 @@ def _repeated(mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dt
         return lax.fori_loop(0, repetitions, lambda _, x: body(x[0])[None], data)
 
     # For JAX the loop carry varies over devices; its values do not matter here.
-    mapped = jax.jit(jax.shard_map(run, mesh=mesh, in_specs=(every, PartitionSpec()), out_specs=every, check_vma=False))
+    mapped = jax.jit(
+        jax.shard_map(
+            run, mesh=mesh, in_specs=(every, PartitionSpec()), out_specs=every, check_vma=False
+        )
+    )
     sharding = jax.NamedSharding(mesh, every)
-    data = jax.jit(lambda: jnp.full((mesh.devices.size, *shape), 1 / 1024, dtype), out_shardings=sharding)()
+    data = jax.jit(
+        lambda: jnp.full((mesh.devices.size, *shape), 1 / 1024, dtype), out_shardings=sharding
+    )()
     return _Repeated(mapped, data)
 
 
@@ -121,17 +133,23 @@ def _times(programs: Sequence[_Repeated]) -> list[float]:
             once = max(1e-9, (program.seconds(5) - once) / 4)
         counts.append(max(3, min(_MOST_REPETITIONS, math.ceil(_LONG_ENOUGH / once))))
     rounds = [
-        [(program.seconds(1), program.seconds(count + 1)) for program, count in zip(programs, counts, strict=True)]
+        [
+            (program.seconds(1), program.seconds(count + 1))
+            for program, count in zip(programs, counts, strict=True)
+        ]
         for _ in range(_ROUNDS)
     ]
-    return [_once(times, count) for times, count in zip(zip(*rounds, strict=True), counts, strict=True)]
+    return [
+        _once(times, count) for times, count in zip(zip(*rounds, strict=True), counts, strict=True)
+    ]
 
 
 def _once(times: Sequence[tuple[float, float]], count: int) -> float:
     """Return the seconds of one repetition, from the times of 1 and of `count + 1` repetitions."""
     one, many = (statistics.median(column) for column in zip(*times, strict=True))
-    # The upper bound is `many / (count + 1)`, and the true value is little less, because a call costs less than the repeated
-    # operation. A much smaller difference is noise from other work on the machine.
+    # The upper bound is `many / (count + 1)`, and the true value is little less, because a call
+    # costs less than the repeated operation. A much smaller difference is noise from other work on
+    # the machine.
     most = many / (count + 1)
     return max(most / 4, min(most, (many - one) / count))
 
@@ -177,7 +195,8 @@ def _memory(device: Any, devices: int) -> float:
 
 def _links(mesh: Mesh, groups: Sequence[tuple[str, ...]]) -> dict[Any, Link]:
     platform = mesh.devices.flat[0].platform
-    # Simulated devices share one memory: all axes are alike, and a single measurement is less noisy.
+    # Simulated devices share one memory: all axes are alike, and a single measurement is less
+    # noisy.
     alike = platform == "cpu" and jax.process_count() == 1
     measured: dict[Any, Link] = {}
     for group in groups:
@@ -198,7 +217,12 @@ def _link(mesh: Mesh, axes: tuple[str, ...], kind: Kind) -> Link:
     rows = []
     for name, _, size in cases:
         free, instant = Link(1e30, 1.0, kind), Link(1.0, 0.0, kind)
-        rows.append([seconds_of(name, size, (Level((n,), instant),)), seconds_of(name, size, (Level((n,), free),))])
+        rows.append(
+            [
+                seconds_of(name, size, (Level((n,), instant),)),
+                seconds_of(name, size, (Level((n,), free),)),
+            ]
+        )
     per_byte, latency = _least_squares(np.array(rows) / np.array(times)[:, None])
     return Link(1 / max(per_byte, 1e-30), latency, kind)
 
@@ -214,7 +238,10 @@ def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, Callable[
     yield "all-gather", gather
     yield "all-reduce", lambda x: lax.psum(x, axes) * (1 / n)
     if len(axes) == 1:
-        yield "collective-permute", lambda x: lax.ppermute(x, axes[0], [(i, (i + 1) % n) for i in range(n)])
+        yield (
+            "collective-permute",
+            lambda x: lax.ppermute(x, axes[0], [(i, (i + 1) % n) for i in range(n)]),
+        )
 
 
 def _least_squares(rows: Any) -> tuple[float, float]:

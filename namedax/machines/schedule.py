@@ -1,15 +1,17 @@
 """Schedules of steps: one after the other, or overlapping if communication and computation run at the same time.
 
-A device executes one operation after the other. A collective has to end before the next operation, unless it is known to
-overlap with operations:
+A device executes one operation after the other. A collective has to end before the next operation,
+unless it is known to overlap with operations:
 
-- **A ring** (collective matmul, `overlap=True` in `nx.einsum` and `nx.dot`; attention along a sharded axis): consecutive steps
-  of one operation of the model, from one line, with more products than permutations. Each product uses the current block while
-  the next one is sent. With `K` permutations of `p` seconds and `R` rounds of `c` seconds of computation, on average, the ring
+- **A ring** (collective matmul, `overlap=True` in `nx.einsum` and `nx.dot`; attention along a
+  sharded axis): consecutive steps of one operation of the model, from one line, with more products
+  than permutations. Each product uses the current block while the next one is sent. With `K`
+  permutations of `p` seconds and `R` rounds of `c` seconds of computation, on average, the ring
   takes `(R - K) * c + K * max(c, p)`. Communication after the last product does not overlap.
-- **A machine with `overlap=True`**: all collectives between consecutive operations with the same number of runs overlap with
-  these operations, up to the amount of computation. Records do not contain dependencies, so this is a lower bound of the step
-  time. Steps with different numbers of runs do not overlap: a sum after a loop waits for the loop.
+- **A machine with `overlap=True`**: all collectives between consecutive operations with the same
+  number of runs overlap with these operations, up to the amount of computation. Records do not
+  contain dependencies, so this is a lower bound of the step time. Steps with different numbers of
+  runs do not overlap: a sum after a loop waits for the loop.
 """
 
 from __future__ import annotations
@@ -71,8 +73,8 @@ class Times:
       communication: the time of collectives, hidden or not.
       hidden: the overlapping time, which is not in the total.
       schedule: every step with its start and end, in program order.
-      assumptions: assumptions about figures that the machine lacks, as text, if they contribute more than a thousandth of the
-        total.
+      assumptions: assumptions about figures that the machine lacks, as text, if they contribute
+        more than a thousandth of the total.
 
     >>> print(Times(0.5, compute=0.25, memory=0.125, communication=0.25, hidden=0.125))
     500 ms: 250 ms computing, 125 ms moving memory, 250 ms communicating, 125 ms of them at the same time
@@ -88,10 +90,16 @@ class Times:
 
     def __str__(self) -> str:
         parts = (
-            f"{_text(self.compute)} computing, {_text(self.memory)} moving memory, {_text(self.communication)} communicating"
+            f"{_text(self.compute)} computing, {_text(self.memory)} moving memory,"
+            f" {_text(self.communication)} communicating"
         )
         at_once = f", {_text(self.hidden)} of them at the same time" if self.hidden else ""
-        return "\n".join([f"{_text(self.total)}: {parts}{at_once}", *(f"assumed: {text}" for text in self.assumptions)])
+        return "\n".join(
+            [
+                f"{_text(self.total)}: {parts}{at_once}",
+                *(f"assumed: {text}" for text in self.assumptions),
+            ]
+        )
 
 
 def _text(seconds: float) -> str:
@@ -124,10 +132,15 @@ def schedule(steps: Sequence[Step], cost: Callable[[Step], Cost], overlap: bool)
             else:
                 computing += c.seconds
         now += length
-    by = {bound: sum(c.seconds for _, c in costs if c.bound == bound) for bound in ("compute", "memory", "communication")}
+    by = {
+        bound: sum(c.seconds for _, c in costs if c.bound == bound)
+        for bound in ("compute", "memory", "communication")
+    }
     hidden = sum(by.values()) - now
     hidden = 0.0 if hidden < 1e-9 * now else hidden  # rounding only
-    return Times(now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now))
+    return Times(
+        now, **by, hidden=hidden, schedule=tuple(timed), assumptions=_that_matter(costs, now)
+    )
 
 
 Costs = list[tuple[Step, Cost]]
@@ -145,7 +158,13 @@ def _groups(costs: Costs, overlap: bool) -> Iterator[tuple[Costs, float]]:
     if overlap:
         for _, same in itertools.groupby(costs, lambda pair: pair[0].trips):
             group = list(same)
-            yield group, max(sum(c.seconds for step, c in group if isinstance(step, kind)) for kind in (Operation, Collective))
+            yield (
+                group,
+                max(
+                    sum(c.seconds for step, c in group if isinstance(step, kind))
+                    for kind in (Operation, Collective)
+                ),
+            )
         return
     for group in _lines(costs):
         last = max((i for i, (step, _) in enumerate(group) if _is_product(step)), default=-1) + 1
@@ -164,7 +183,9 @@ def _lines(costs: Costs) -> Iterator[Costs]:
     for step, _ in costs:
         blocks = isinstance(step, Collective) and step.kind != "collective-permute"
         key = (step.source, step.operation, step.phase, len(keys) if blocks else -1)
-        keys.append(keys[-1] if keys and is_small(step) else key)  # an index may have been computed anywhere
+        keys.append(
+            keys[-1] if keys and is_small(step) else key
+        )  # an index may have been computed anywhere
     for _, same in itertools.groupby(zip(keys, costs, strict=True), lambda pair: pair[0]):
         yield [cost for _, cost in same]
 
@@ -176,11 +197,15 @@ def _is_product(step: Step) -> bool:
 def _ring_length(group: Costs) -> float | None:
     """Return the time of a ring, or `None` if the steps are not a ring."""
     runs = [key for key, _ in itertools.groupby((type(step), step.trips) for step, _ in group)]
-    slots = sum(trips for kind, trips in runs if kind is Collective)  # consecutive collectives share a round
+    slots = sum(
+        trips for kind, trips in runs if kind is Collective
+    )  # consecutive collectives share a round
     products = sum(step.trips for step, _ in group if _is_product(step))
     if not slots or products <= slots:
         return None
-    once = min(step.trips for step, _ in group if step.trips)  # the number of runs of the whole ring
+    once = min(
+        step.trips for step, _ in group if step.trips
+    )  # the number of runs of the whole ring
     rounds = slots + once
     computed = sum(c.seconds for step, c in group if isinstance(step, Operation)) / rounds
     sent = sum(c.seconds for step, c in group if isinstance(step, Collective)) / slots

@@ -18,7 +18,8 @@ __all__ = ["or_of_jax"]
 def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
     """A collective over names that goes to JAX's own where the axes are JAX's: in a user's `jax.shard_map` or `jax.vmap(axis_name=...)`.
 
-    A mesh axis of a mapped function is not an axis of JAX's in this sense, since the values there are blocks.
+    A mesh axis of a mapped function is not an axis of JAX's in this sense, since the values there
+    are blocks.
     """
 
     @functools.wraps(own)
@@ -43,7 +44,9 @@ def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[.
 
 def _is_bound(name: Any) -> bool:
     region = ambient()
-    if region is not None and (name in region.sizes or (region.mesh is not None and name in region.mesh.axis_names)):
+    if region is not None and (
+        name in region.sizes or (region.mesh is not None and name in region.mesh.axis_names)
+    ):
         return False
     try:
         lax.axis_size(name)

@@ -1,6 +1,7 @@
 """Functions with the additional parameters of JAX's: `where(size=)`, `take_along_axis` from the end, `diff(prepend=)`, and the like.
 
-The ordinary form of each has a module of its own, and is called whenever none of these arguments is given.
+The ordinary form of each has a module of its own, and is called whenever none of these arguments is
+given.
 """
 
 from __future__ import annotations
@@ -71,15 +72,17 @@ def where(
     Args:
       condition: a boolean array, named or not.
       x: an array or a number.
-      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
-        batch axes.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the
+        positional axes, as in `jnp.where`; names are batch axes.
       size: how many indices the form with one argument returns; needed if the array has names.
       fill_value: what stands behind the last index found.
-      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the
+        positional axes.
       out_axis: the name of the axis of the indices then.
 
     Raises:
-      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
       ArgumentError: `size` or `fill_value` with `x` and `y`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -90,8 +93,8 @@ def where(
     if x is not None and y is not None:
         if not (size is None and fill_value is None and axis is None and out_axis is None):
             raise ArgumentError(
-                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument; leave them out if x and y "
-                "are given."
+                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument;"
+                " leave them out if x and y are given."
             )
         return elementwise.where(condition, x, y)
     if axis is not None:
@@ -103,7 +106,9 @@ def where(
         return plain(condition, x, y, size=size, fill_value=fill_value)
     if size is None:
         return elementwise.where(condition, x, y)
-    return Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")(condition)
+    return Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")(
+        condition
+    )
 
 
 @operation()
@@ -120,15 +125,18 @@ def take_along_axis(
 
     Args:
       x: an array, named or not.
-      indices: integers. Along `axis` their size may differ from that of `x` (not in a mapped function that fixes it); if they
-        lack `axis`, so does the result. All other axes, named and positional, broadcast with those of `x`.
+      indices: integers. Along `axis` their size may differ from that of `x` (not in a mapped
+        function that fixes it); if they lack `axis`, so does the result. All other axes, named and
+        positional, broadcast with those of `x`.
       axis: a name, or a position among the positional axes.
-      mode: what an index out of range gives: `"fill"` (the default: NaN, or the least integer, or `fill_value`), `"clip"`, or
-        `"promise_in_bounds"`.
+      mode: what an index out of range gives: `"fill"` (the default: NaN, or the least integer, or
+        `fill_value`), `"clip"`, or `"promise_in_bounds"`.
       fill_value: what to fill with.
-      wrap_negative_indices: whether negative indices count from the end, as they do unless this is `False`; then they are out of range.
+      wrap_negative_indices: whether negative indices count from the end, as they do unless this is
+        `False`; then they are out of range.
 
-    Costs as in `getitem`: along a sharded name one all-gather of the indices, and one reduce-scatter of the result.
+    Costs as in `getitem`: along a sharded name one all-gather of the indices, and one
+    reduce-scatter of the result.
 
     Raises:
       AxisNotFoundError: `x` lacks the name.
@@ -145,7 +153,8 @@ def take_along_axis(
         (dim,) = resolve_axis("take_along_axis", x, (axis,))
         name = dims_of(x)[dim]
         size = x.shape[dims_of(x)[:dim].count(None)] if name is None else x.named_shape[name]
-        # Out of range as they stand: behind the end to be filled, or before the beginning to be clipped.
+        # Out of range as they stand: behind the end to be filled, or before the beginning to be
+        # clipped.
         outside = 0 if mode == "clip" else size
         indices = indices.astype(common_type(indices.dtype, jnp.int32))
         indices = _where(indices < 0, jnp.asarray(outside, indices.dtype), indices)
@@ -156,18 +165,33 @@ def take_along_axis(
 
 
 def _cumulative(
-    name: str, x: Any, axis: Any, dtype: Any, include_initial: bool, out_axis: Hashable | None, *, neutral: int
+    name: str,
+    x: Any,
+    axis: Any,
+    dtype: Any,
+    include_initial: bool,
+    out_axis: Hashable | None,
+    *,
+    neutral: int,
 ) -> Any:
     base = scans.FUNCTIONS[name]
     if not include_initial or axis is None or not is_axis_name(axis):
         return base(x, axis=axis, dtype=dtype, include_initial=include_initial)
     longer = {axis: out_axis} if out_axis else None
-    return neighbours.pad(base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axis=longer)
+    return neighbours.pad(
+        base(x, axis=axis, dtype=dtype), {axis: (1, 0)}, constant_values=neutral, out_axis=longer
+    )
 
 
 @operation()
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
 ) -> LikeArguments:
     """Cumulative sum along one axis, as in the array API: narrow integers are combined as `int`.
 
@@ -179,7 +203,8 @@ def cumulative_sum(
       out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
 
     Returns:
-      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
+      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded
+      name, those of `pad` too.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -196,7 +221,13 @@ def cumulative_sum(
 
 @operation()
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False, out_axis: Hashable | None = None
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
 ) -> LikeArguments:
     """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1.
 
@@ -216,7 +247,13 @@ class _Joined(Record):
 
 @operation(explicit=Explicit.KEPT)
 def diff(
-    a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
+    a: Any,
+    n: int = 1,
+    axis: Any = -1,
+    prepend: Any = None,
+    append: Any = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> LikeArguments:
     """The `n`-th differences along one axis, which becomes shorter by `n`.
 
@@ -224,18 +261,21 @@ def diff(
       a: an array, named or not.
       n: how often differences are taken.
       axis: a position or a name.
-      prepend: values before the first: a number, or an array with that axis. Along a name, an array without it is one entry;
-        one that has it, all of its entries.
+      prepend: values before the first: a number, or an array with that axis. Along a name, an array
+        without it is one entry; one that has it, all of its entries.
       append: the same at the other end.
-      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a different size.
+      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a
+        different size.
 
     Returns:
-      The differences. Along a sharded name each device gets the rows that it lacks of the next block; several entries in front or behind are
-      joined on first, for which a sharded axis is gathered.
+      The differences. Along a sharded name each device gets the rows that it lacks of the next
+      block; several entries in front or behind are joined on first, for which a sharded axis is
+      gathered.
 
     Raises:
       AxisNotFoundError: `a` lacks the name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or than the entries in front or behind.
+      AxisSizeError: in a mapped function the name has a different size than the result, or than the
+        entries in front or behind.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, first = nx.named(jnp.array([1, 4, 9]), ["k"]), nx.named(jnp.array([5, 3]), ["k"])
@@ -250,7 +290,13 @@ def diff(
     def entries(end: Any) -> list[Any]:
         if end is None:
             return []
-        return [end if axis in dims_of(end) else make_result(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
+        return [
+            (
+                end
+                if axis in dims_of(end)
+                else make_result(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))
+            )
+        ]
 
     joined = _Joined(axis)
     whole = joining.concatenate([*entries(prepend), a, *entries(append)], axis, out_axis=joined)
@@ -258,4 +304,6 @@ def diff(
 
 
 #: Functions of `jax.numpy` whose ordinary form is another module's.
-FORMS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (cumulative_sum, cumulative_prod, diff, take_along_axis, where)}
+FORMS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (cumulative_sum, cumulative_prod, diff, take_along_axis, where)
+}

@@ -1,7 +1,7 @@
 """Reject arrays without positional axes in functions of JAX that act on all positional axes unless an axis is given.
 
-Names are batch axes. Such a function would flatten, combine or transform each element by itself: as many results of one element as the
-array has elements, or the array as it is.
+Names are batch axes. Such a function would flatten, combine or transform each element by itself: as
+many results of one element as the array has elements, or the array as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from namedax.operands.axes import is_flat, names_alone, refuse_order
 
 __all__ = ["refusing"]
 
-_JOINED = "nx.concatenate([x, y], axis) along a name that they have, or nx.stack([x, y], 'new') along a new one"
+_JOINED = (
+    "nx.concatenate([x, y], axis) along a name that they have, or nx.stack([x, y], 'new') along a"
+    " new one"
+)
 _ALONG = "nx.{op} along that axis as a position, nx.untag(x, [{last!r}])"
 _POSITIONS = "nx.{op} of an array with positional axes, such as nx.untag(x, [{last!r}])"
 _BY_AXIS, _BY_AXES = "nx.{op}(x, axis={last!r})", "nx.{op}(x, axes=({last!r},))"
@@ -29,14 +32,24 @@ _CONVOLVED = "nx.convolve(x, nx.untag(y, [{last!r}]), axis={last!r})"
 _ONE_ANSWER = "nx.{op}(x, y) for one answer over all axes"
 _PRODUCT = "x * nx.rename(y, {{{last!r}: 'other'}}) for all products of two arrays"
 _FOURIER = ("fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift")
-_OF_MATRICES = "block_diag circulant convolution_matrix fiedler fiedler_companion leslie toeplitz".split()
-# What to write for names, by the function's place below `jax`; `None`: the array in an order of its axes.
+_OF_MATRICES = (
+    "block_diag circulant convolution_matrix fiedler fiedler_companion leslie toeplitz".split()
+)
+# What to write for names, by the function's place below `jax`; `None`: the array in an order of its
+# axes.
 _INSTEAD: dict[str, str | None] = {
-    **dict.fromkeys(f"numpy.{name}" for name in ("ravel", "reshape", "resize", "diagflat", "packbits")),
+    **dict.fromkeys(
+        f"numpy.{name}" for name in ("ravel", "reshape", "resize", "diagflat", "packbits")
+    ),
     **dict.fromkeys(("numpy.outer", "numpy.kron"), _PRODUCT),
-    **dict.fromkeys((f"numpy.{name}" for name in ("hstack", "vstack", "dstack", "column_stack", "block")), _JOINED),
+    **dict.fromkeys(
+        (f"numpy.{name}" for name in ("hstack", "vstack", "dstack", "column_stack", "block")),
+        _JOINED,
+    ),
     **dict.fromkeys((f"numpy.{name}" for name in ("poly", "roots", "histogram_bin_edges")), _ALONG),
-    **dict.fromkeys((f"numpy.{name}" for name in ("allclose", "array_equal", "array_equiv")), _ONE_ANSWER),
+    **dict.fromkeys(
+        (f"numpy.{name}" for name in ("allclose", "array_equal", "array_equiv")), _ONE_ANSWER
+    ),
     **{f"numpy.fft.{name}": _BY_AXES for name in _FOURIER},
     **{f"scipy.fft.{name}": _BY_AXES for name in ("dctn", "idctn")},
     **{f"scipy.signal.{name}": _CONVOLVED for name in ("convolve", "fftconvolve")},
@@ -58,7 +71,10 @@ _AXIS_AT = {
 }
 # These act on all their arrays, or on a sequence of them; the others on the first argument.
 _OF_SEVERAL = frozenset(
-    [f"numpy.{name}" for name in "outer kron hstack vstack dstack column_stack block allclose array_equal array_equiv".split()]
+    [
+        f"numpy.{name}"
+        for name in "outer kron hstack vstack dstack column_stack block allclose array_equal array_equiv".split()
+    ]
     + ["scipy.linalg.block_diag"]
 )
 
@@ -80,8 +96,9 @@ def refusing(function: Callable[..., Any], place: str) -> Callable[..., Any]:
                 return refuse_order(name, named[0])
             names = names_alone(named[0])
             raise PositionalAxisError(
-                f"{name}: {name} acts on positional axes, and {type_text(named[0])} has names only, {show_names(names)}. Write "
-                f"{instead.format(op=name if instead == _ONE_ANSWER else place, last=names[-1])}."
+                f"{name}: {name} acts on positional axes, and {type_text(named[0])} has names only,"
+                f" {show_names(names)}. Write"
+                f" {instead.format(op=name if instead == _ONE_ANSWER else place, last=names[-1])}."
             )
         return function(*args, **kwargs)
 

@@ -1,7 +1,8 @@
 """Functions of `jax.lax` around its collectives: groups of instances, `pswapaxes`, casts, barriers, and device functions.
 
-A collective within groups keeps the name: each instance has what its own group gives. JAX itself has them on devices only (under `jax.vmap`
-they are not implemented); here they have that meaning over logical indices, wherever these live.
+A collective within groups keeps the name: each instance has what its own group gives. JAX itself
+has them on devices only (under `jax.vmap` they are not implemented); here they have that meaning
+over logical indices, wherever these live.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def _one_name(op: str, axis_name: Any) -> Hashable:
     names = _names(op, axis_name)
     if len(names) != 1:
         raise UnsupportedArgumentError(
-            f"{op}: axis_index_groups is for one name, and there are {len(names)}, {names!r}. Merge them first: nx.merge_axes."
+            f"{op}: axis_index_groups is for one name, and there are {len(names)}, {names!r}. Merge"
+            " them first: nx.merge_axes."
         )
     return names[0]
 
@@ -75,12 +77,14 @@ def _members(op: str, name: Hashable, groups: Sequence[Sequence[int]]) -> list[l
         members = [[operator.index(i) for i in group] for group in groups]
     except TypeError:
         raise ArgumentTypeError(
-            f"{op}: axis_index_groups={format_value(groups)} is not a list of lists of integers, such as [[0, 1], [2, 3]]."
+            f"{op}: axis_index_groups={format_value(groups)} is not a list of lists of integers,"
+            " such as [[0, 1], [2, 3]]."
         ) from None
     size = _size(op, name)
     if sorted(i for group in members for i in group) != list(range(size)) or not all(members):
         raise ArgumentError(
-            f"{op}: axis_index_groups={members} must have each index of axis {name!r}, 0 to {size - 1}, exactly once, and no empty group."
+            f"{op}: axis_index_groups={members} must have each index of axis {name!r}, 0 to"
+            f" {size - 1}, exactly once, and no empty group."
         )
     return members
 
@@ -96,9 +100,13 @@ def _equal_groups(
     members = _members(op, name, groups)
     if len(set(map(len, members))) != 1:
         raise ArgumentError(
-            f"{op}: axis_index_groups={members} must be of one size; every instance gets an array of one shape."
+            f"{op}: axis_index_groups={members} must be of one size; every instance gets an array"
+            " of one shape."
         )
-    table, ranks = np.zeros((_size(op, name), len(members[0])), np.int32), np.zeros(_size(op, name), np.int32)
+    table, ranks = (
+        np.zeros((_size(op, name), len(members[0])), np.int32),
+        np.zeros(_size(op, name), np.int32),
+    )
     for group in members:
         table[group], ranks[group] = group, range(len(group))
     return table, ranks
@@ -107,10 +115,13 @@ def _equal_groups(
 def _width(op: str, what: str, shape: tuple[int, ...], axis: int, count: int, tiled: bool) -> int:
     """Return the number of elements of an axis for each of `count` instances."""
     axis = as_integer(op, what, axis)
-    if not -len(shape) <= axis < len(shape) or (shape[axis] % count if tiled else shape[axis] != count):
+    if not -len(shape) <= axis < len(shape) or (
+        shape[axis] % count if tiled else shape[axis] != count
+    ):
         wanted = f"a multiple of {count}" if tiled else f"{count}"
         raise PositionalAxisError(
-            f"{op}: {what}={axis} must be a positional axis whose size is {wanted}, the size of a group; the positional shape is {shape}."
+            f"{op}: {what}={axis} must be a positional axis whose size is {wanted}, the size of a"
+            f" group; the positional shape is {shape}."
         )
     return shape[axis] // count
 
@@ -118,24 +129,36 @@ def _width(op: str, what: str, shape: tuple[int, ...], axis: int, count: int, ti
 def _of_instances(op: str, name: Hashable, table: np.ndarray[Any, Any]) -> NamedArray:
     """`table`, whose first axis is that of the instances, along `name`: the block that is here."""
     index = global_index(op, name, len(table))
-    result: NamedArray = make_result(jnp.asarray(table)[index.data], (name,) + (None,) * (table.ndim - 1))
+    result: NamedArray = make_result(
+        jnp.asarray(table)[index.data], (name,) + (None,) * (table.ndim - 1)
+    )
     return result
 
 
-def _reduce_groups(op: str, kind: str, x: Any, axis_name: Any, groups: Sequence[Sequence[int]]) -> Any:
+def _reduce_groups(
+    op: str, kind: str, x: Any, axis_name: Any, groups: Sequence[Sequence[int]]
+) -> Any:
     name = _one_name(op, axis_name)
     members = _members(op, name, groups)
     table = np.zeros(_size(op, name), np.int32)
     for number, group in enumerate(members):
         table[group] = number
     sizes = np.asarray([len(members[number]) for number in table])
-    function = {"sum": segments.segment_sum, "max": segments.segment_max, "min": segments.segment_min}[kind]
+    function = {
+        "sum": segments.segment_sum,
+        "max": segments.segment_max,
+        "min": segments.segment_min,
+    }[kind]
 
     def one(leaf: Any) -> Any:
         if name not in dims_of(leaf):
             if kind != "sum":
                 return leaf
-            return leaf * (len(members[0]) if len(set(map(len, members))) == 1 else _of_instances(op, name, sizes))
+            return leaf * (
+                len(members[0])
+                if len(set(map(len, members))) == 1
+                else _of_instances(op, name, sizes)
+            )
         if leaf.dtype == jnp.bool_:
             leaf = leaf.astype(jnp.int32)
         ids = _of_instances(op, name, table)
@@ -158,7 +181,11 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
 
     @functools.wraps(base)
     def grouped(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Array:
-        return base(x, axis_name) if axis_index_groups is None else _reduce_groups(op, kind, x, axis_name, axis_index_groups)
+        return (
+            base(x, axis_name)
+            if axis_index_groups is None
+            else _reduce_groups(op, kind, x, axis_name, axis_index_groups)
+        )
 
     del grouped.__wrapped__  # whose signature it does not have
     grouped.__module__ = "namedax.lax"  # where it is found by its name, so that it can be pickled
@@ -174,11 +201,18 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
 
 @operation(name="all_gather", explicit=Explicit.AS_JAX)
 def all_gather(
-    x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Groups = None,
+    axis: int = 0,
+    tiled: bool = False,
+    to: str = "varying",
 ) -> Any:
     if to not in ("varying", "invarying"):
         raise UnsupportedArgumentError(
-            f"all_gather: to={format_value(to)} is not supported over names: how a value varies over a mesh follows from its names. Leave it out."
+            f"all_gather: to={format_value(to)} is not supported over names: how a value varies"
+            " over a mesh follows from its names. Leave it out."
         )
     if axis_index_groups is None:
         return reducing.all_gather(x, axis_name, axis=axis, tiled=tiled)
@@ -212,10 +246,17 @@ all_gather.__doc__ = joined(
 
 @operation(name="psum_scatter", explicit=Explicit.AS_JAX)
 def psum_scatter(
-    x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Groups = None, tiled: bool = False
+    x: Any,
+    axis_name: Any,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Groups = None,
+    tiled: bool = False,
 ) -> Any:
     if axis_index_groups is None:
-        return permuting.psum_scatter(x, axis_name, scatter_dimension=scatter_dimension, tiled=tiled)
+        return permuting.psum_scatter(
+            x, axis_name, scatter_dimension=scatter_dimension, tiled=tiled
+        )
     op = "psum_scatter"
     name, at = _one_name(op, axis_name), as_integer(op, "scatter_dimension", scatter_dimension)
     table, ranks = _equal_groups(op, name, axis_index_groups)
@@ -241,23 +282,40 @@ psum_scatter.__doc__ = joined(
 
 @operation(name="all_to_all", explicit=Explicit.AS_JAX)
 def all_to_all(
-    x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Groups = None, tiled: bool = False
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Groups = None,
+    tiled: bool = False,
 ) -> Any:
     if axis_index_groups is None:
         return permuting.all_to_all(x, axis_name, split_axis, concat_axis, tiled=tiled)
     op = "all_to_all"
     name = _one_name(op, axis_name)
-    split, concat = as_integer(op, "split_axis", split_axis), as_integer(op, "concat_axis", concat_axis)
+    split, concat = (
+        as_integer(op, "split_axis", split_axis),
+        as_integer(op, "concat_axis", concat_axis),
+    )
     table, ranks = _equal_groups(op, name, axis_index_groups)
 
     def pick(whole: Any, index: Any, rank: Any) -> Any:
         width = _width(op, "split_axis", whole.shape[1:], split, table.shape[1], tiled)
         at = split % (whole.ndim - 1) + 1
         parts = lax.dynamic_slice_in_dim(whole[index], rank * width, width, at)
-        return jnp.concatenate(list(parts), concat) if tiled else jnp.moveaxis(lax.squeeze(parts, (at,)), 0, concat)
+        return (
+            jnp.concatenate(list(parts), concat)
+            if tiled
+            else jnp.moveaxis(lax.squeeze(parts, (at,)), 0, concat)
+        )
 
     def one(leaf: Any) -> Any:
-        return nmap(pick)(reducing.all_gather(leaf, name), _of_instances(op, name, table), _of_instances(op, name, ranks))
+        return nmap(pick)(
+            reducing.all_gather(leaf, name),
+            _of_instances(op, name, table),
+            _of_instances(op, name, ranks),
+        )
 
     return _map(one, x)
 
@@ -288,7 +346,10 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Groups = 
 
 
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """`x` itself. In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so, and is cast where that is needed.
+    """`x` itself.
+
+    In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so,
+    and is cast where that is needed.
 
     Args:
       x: a named array, or a pytree of them.
@@ -303,9 +364,9 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         _size("pcast", name)
     if to != "varying":
         raise UnsupportedArgumentError(
-            f"pcast: to={format_value(to)} is not supported for axis {format_value(axis_name)}: how values vary follows "
-            "from their names. Leave the cast out, and "
-            "reduce over the name (nx.lax.psum) where a sum is meant."
+            f"pcast: to={format_value(to)} is not supported for axis {format_value(axis_name)}: how"
+            " values vary follows from their names. Leave the cast out, and reduce over the name"
+            " (nx.lax.psum) where a sum is meant."
         )
     return x
 
@@ -321,8 +382,12 @@ def optimization_barrier(operand: Any) -> Any:
     region = ambient()
     leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
     blocks = [to_local(leaf, "optimization_barrier", region) for leaf in leaves]
-    datas = lax.optimization_barrier([block.data if isinstance(block, NamedArray) else block for block in blocks])
-    return jax.tree.unflatten(tree, [make_result(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)])
+    datas = lax.optimization_barrier(
+        [block.data if isinstance(block, NamedArray) else block for block in blocks]
+    )
+    return jax.tree.unflatten(
+        tree, [make_result(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)]
+    )
 
 
 def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
@@ -337,12 +402,15 @@ def _of_devices(name: str, remedy: str, collective: bool) -> Callable[..., Any]:
             named = [leaf for leaf in jax.tree.leaves(values, is_leaf=_is_named) if _is_named(leaf)]
             of = ", ".join(map(type_text, named)) or "a mapped function"
             raise ArgumentTypeError(
-                f"{name}: it operates on devices and does not accept named arrays; it was called for {of}. {remedy}"
+                f"{name}: it operates on devices and does not accept named arrays; it was called"
+                f" for {of}. {remedy}"
             )
         return call_or_refuse(function, args, kwargs)
 
     call.__module__ = "namedax.lax"
-    call.__doc__ = f"`jax.lax.{name}`, for arrays without names outside of mapped functions. {remedy}"
+    call.__doc__ = (
+        f"`jax.lax.{name}`, for arrays without names outside of mapped functions. {remedy}"
+    )
     return call
 
 
@@ -354,14 +422,32 @@ _REMEDIES = {
     "psend": ("Entries travel by nx.lax.ppermute.", True),
     "precv": ("Entries travel by nx.lax.ppermute.", True),
     "ragged_all_to_all": (
-        "Entries that go where numbers say travel by nx.take, nx.segment_sum or nx.nn.mixture_of_experts.",
+        (
+            "Entries that go where numbers say travel by nx.take, nx.segment_sum or"
+            " nx.nn.mixture_of_experts."
+        ),
         True,
     ),
     # Of these JAX 0.12 has `psum_scatter_start`.
-    **{f"{name}_start": (f"Use nx.lax.{name}, which XLA makes asynchronous where that helps.", True) for name in COLLECTIVES},
-    "with_sharding_constraint": ("Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh).", False),
-    "rng_uniform": ("Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...).", False),
-    "rng_bit_generator": ("Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...).", False),
+    **{
+        f"{name}_start": (
+            f"Use nx.lax.{name}, which XLA makes asynchronous where that helps.",
+            True,
+        )
+        for name in COLLECTIVES
+    },
+    "with_sharding_constraint": (
+        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh).",
+        False,
+    ),
+    "rng_uniform": (
+        "Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...).",
+        False,
+    ),
+    "rng_bit_generator": (
+        "Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...).",
+        False,
+    ),
 }
 
 #: Functions of `jax.lax`.

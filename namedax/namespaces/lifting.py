@@ -1,8 +1,9 @@
 """Whole namespaces of JAX, lifted: every function that has no named version of its own gets one from its signature.
 
-Three kinds are left when the modules of this package have had their turn. A function without axis arguments is lifted over names, like
-`nx.nmap`. A function with axis arguments also takes names there: a named axis becomes a positional one for the call, and
-a name again in the result. A function that does not look at array values (types, printing, index helpers) is JAX's own.
+Three kinds are left when the modules of this package have had their turn. A function without axis
+arguments is lifted over names, like `nx.nmap`. A function with axis arguments also takes names
+there: a named axis becomes a positional one for the call, and a name again in the result. A
+function that does not look at array values (types, printing, index helpers) is JAX's own.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ __all__ = ["NAMESPACES", "Namespace", "lift_methods"]
 
 # Functions that are about names whatever they are given.
 _COLLECTIVES = frozenset(
-    "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle psum psum_scatter pswapaxes".split()
+    "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle"
+    " psum psum_scatter pswapaxes".split()
 )
 # These, and functions that take functions, which may close over named arrays.
 _TAKE_FUNCTIONS = _COLLECTIVES.union(f"{name}_start" for name in _COLLECTIVES) | frozenset(
-    "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend ragged_all_to_all rng_bit_generator rng_uniform "
-    "scan switch while_loop with_sharding_constraint".split()
+    "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend"
+    " ragged_all_to_all rng_bit_generator rng_uniform scan switch while_loop"
+    " with_sharding_constraint".split()
 )
 # JAX's are those of NumPy, which take no list.
 _WITHOUT_THEIRS = frozenset({"array_repr", "array_str"})
@@ -47,19 +50,22 @@ _NAMES_ELSEWHERE = {"arange": ("start",)}
 class Namespace:
     """A namespace of JAX as it stands in this package: what a name stands for is made when it is first asked for.
 
-    A module that exposes one uses its `get` for `__getattr__` and its `names` for `__dir__`. What was made stays in the module.
+    A module that exposes one uses its `get` for `__getattr__` and its `names` for `__dir__`. What
+    was made stays in the module.
 
-    Functions are lifted, all else (types, constants) is as it is in JAX. To JAX's names come those of `own`, which need not be JAX's
-    (of `pdot` and `pgather` JAX has dropped the names).
+    Functions are lifted, all else (types, constants) is as it is in JAX. To JAX's names come those
+    of `own`, which need not be JAX's (of `pdot` and `pgather` JAX has dropped the names).
 
     Args:
       name: the module of this package that the functions stand in.
       theirs: the name of that of JAX, `jax.numpy` say, which is imported when it is needed.
       own: named versions that this package has; they win, and get JAX's signature.
       untouched: functions that go through as they are.
-      by_axis: for functions whose axis parameters have other names than `AXIS_PARAMETERS`, those names.
+      by_axis: for functions whose axis parameters have other names than `AXIS_PARAMETERS`, those
+        names.
       submodules: the modules below this one, which are imported when they are first asked for.
-      lift: how a function of JAX, given with its name, is lifted; default: over its axes if it has any, else as by `nx.nmap`.
+      lift: how a function of JAX, given with its name, is lifted; default: over its axes if it has
+        any, else as by `nx.nmap`.
       mirrored: whether the functions of `own` get JAX's signature.
     """
 
@@ -97,9 +103,15 @@ class Namespace:
         if name in self.submodules:
             return importlib.import_module(f"{self.name}.{name}")
         theirs = vars(self.module).get(name, _ABSENT)
-        if name.startswith("_") or (name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))):
+        if name.startswith("_") or (
+            name not in self.own and (theirs is _ABSENT or isinstance(theirs, types.ModuleType))
+        ):
             now = f"; it is {_DROPPED[name]} now" if name in _DROPPED else ""
-            raise AttributeError(f"module {self.name!r} has no attribute {name!r}{now}", name=name, obj=sys.modules[self.name])
+            raise AttributeError(
+                f"module {self.name!r} has no attribute {name!r}{now}",
+                name=name,
+                obj=sys.modules[self.name],
+            )
         return vars(sys.modules[self.name]).setdefault(name, self._make(name, theirs))
 
     def _make(self, name: str, theirs: Any) -> Any:
@@ -107,14 +119,34 @@ class Namespace:
             if theirs is _ABSENT or not self.mirrored:
                 return self.own[name]
             also = _NAMES_ELSEWHERE.get(name, ())
-            face = mirror(theirs, self.own[name], self.name, always=name in _TAKE_FUNCTIONS | _WITHOUT_THEIRS, also=also)
+            face = mirror(
+                theirs,
+                self.own[name],
+                self.name,
+                always=name in _TAKE_FUNCTIONS | _WITHOUT_THEIRS,
+                also=also,
+            )
             at_home = vars(sys.modules[face.__module__]).get(face.__name__, face)
             if face is self.own[name] and at_home is not face:
-                face.__module__ = self.name  # where it is found by its name, so that it can be pickled
-            return or_of_jax(theirs, face) if name in _COLLECTIVES else refusing(face, self._place(name))
-        if name in self.untouched or not callable(theirs) or isinstance(theirs, (type, typing.NewType)):
+                face.__module__ = (
+                    self.name
+                )  # where it is found by its name, so that it can be pickled
+            return (
+                or_of_jax(theirs, face)
+                if name in _COLLECTIVES
+                else refusing(face, self._place(name))
+            )
+        if (
+            name in self.untouched
+            or not callable(theirs)
+            or isinstance(theirs, (type, typing.NewType))
+        ):
             return theirs
-        lifted = self.lift(theirs, name) if self.lift else _lift(theirs, name, self.name, self.by_axis.get(name))
+        lifted = (
+            self.lift(theirs, name)
+            if self.lift
+            else _lift(theirs, name, self.name, self.by_axis.get(name))
+        )
         return refusing(lifted, self._place(name))
 
     def _place(self, name: str) -> str:
@@ -133,13 +165,17 @@ NAMESPACES: dict[str, Namespace] = {}
 # Lifted functions whose namesake at the top level is another function.
 _NAMESAKES = {
     "namedax.numpy.dot": "`nx.dot` is another function: it contracts names, `nx.dot(x, y, 'k')`.",
-    "namedax.lax.reduce": "`nx.reduce` is another function: it takes a pattern, `nx.reduce(x, '{b, k} -> {b}', 'sum')`.",
+    "namedax.lax.reduce": (
+        "`nx.reduce` is another function: it takes a pattern, `nx.reduce(x, '{b, k} -> {b}',"
+        " 'sum')`."
+    ),
 }
 
 
 # Namespaces of functions whose parameter `n` or `s` is the size of the axes in the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
-# What two numbers become in these is their product: where arrays have names alone there is nothing to contract.
+# What two numbers become in these is their product: where arrays have names alone there is nothing
+# to contract.
 _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
 
 
@@ -151,8 +187,9 @@ class _Contraction(Lifted):
         if len(operands) == 2 and all(map(names_alone, operands)):
             name, (x, y) = self._op, operands
             raise PositionalAxisError(
-                f"{name}: nx.numpy.{name} contracts positional axes, and neither {type_text(x)} nor {type_text(y)} has one. "
-                f"{contraction_of(operands) or 'To multiply them write x * y.'}"
+                f"{name}: nx.numpy.{name} contracts positional axes, and neither {type_text(x)} nor"
+                f" {type_text(y)} has one."
+                f" {contraction_of(operands) or 'To multiply them write x * y.'}"
             )
         return super().__call__(*args, **kwargs)
 
@@ -160,8 +197,15 @@ class _Contraction(Lifted):
 class _Filled(Lifted):
     """`full_like`, lifted, which refuses an integer that the array cannot hold."""
 
-    def __call__(self, a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-        check_fits(self._op, "fill_value", fill_value, getattr(a, "dtype", None) if dtype is None else dtype)
+    def __call__(
+        self, a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+    ) -> Any:
+        check_fits(
+            self._op,
+            "fill_value",
+            fill_value,
+            getattr(a, "dtype", None) if dtype is None else dtype,
+        )
         return super().__call__(a, fill_value, dtype, shape, device=device)
 
 
@@ -179,24 +223,34 @@ def _lift(
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
         lifted = _Filled(function, name, function)
-    home = namespace.removeprefix("namedax.")  # JAX's module says where the function is written, which may be private
+    home = namespace.removeprefix(
+        "namedax."
+    )  # JAX's module says where the function is written, which may be private
     take = "takes" if len(found) == 1 else "take"
     lifted.__doc__ = (
-        f"{summary_of(function)}\n\nThe named version of `jax.{home}.{name}`, with the same arguments; see JAX for these.\n\n"
+        f"{summary_of(function)}\n\nThe named version of `jax.{home}.{name}`, with the same"
+        " arguments; see JAX for these.\n\n"
         + (
-            f"`{'`, `'.join(found)}` {take} names too, or tuples of names and positions. All other names are batch axes. A sharded axis that\n"
-            "is given by name is gathered for this (one all-gather), and what remains of it is sharded again."
+            f"`{'`, `'.join(found)}` {take} names too, or tuples of names and positions. All other"
+            " names are batch axes. A sharded axis that\nis given by name is gathered for this"
+            " (one all-gather), and what remains of it is sharded again."
             if found
-            else "Names of array arguments are batch axes of the result. Moves no data between devices."
+            else (
+                "Names of array arguments are batch axes of the result. Moves no data between"
+                " devices."
+            )
         )
     )
     if renames:
         lifted.__doc__ += (
-            "\n\n`out_axis` gives transformed axes other names in the result: a name where there is one such axis, or a mapping\n"
-            "`{axis: new}`; default: their own names. It is required in a mapped function in which the name has another size than the result."
+            "\n\n`out_axis` gives transformed axes other names in the result: a name where there is"
+            " one such axis, or a mapping\n`{axis: new}`; default: their own names. It is required"
+            " in a mapped function in which the name has another size than the result."
         )
     if f"{namespace}.{name}" in _NAMESAKES:
-        lifted.__doc__ = lifted.__doc__.replace("\n\n", f"\n\n{_NAMESAKES[f'{namespace}.{name}']}\n\n", 1)
+        lifted.__doc__ = lifted.__doc__.replace(
+            "\n\n", f"\n\n{_NAMESAKES[f'{namespace}.{name}']}\n\n", 1
+        )
     lifted.__name__ = lifted.__qualname__ = name
     lifted.__module__ = namespace  # where it is found by its name, so that it can be pickled
     return lifted
@@ -209,7 +263,8 @@ _CLASSES: dict[type[Any], type[Any]] = {}
 def lift_methods(cls: type[Any]) -> type[Any]:
     """Lifts what a class of JAX's can do, for its subclass `cls`: names are batch axes.
 
-    The class is a pytree of arrays. Where its methods return one of JAX's, they return one of `cls`.
+    The class is a pytree of arrays. Where its methods return one of JAX's, they return one of
+    `cls`.
     """
     (base,) = cls.__bases__
     _CLASSES[base] = cls
@@ -226,7 +281,9 @@ def lift_methods(cls: type[Any]) -> type[Any]:
             continue
         lifted = nmap(functools.partial(function, base) if is_maker else function)
 
-        def call(*args: Any, _lifted: Any = lifted, _is_maker: bool = is_maker, **kwargs: Any) -> Any:
+        def call(
+            *args: Any, _lifted: Any = lifted, _is_maker: bool = is_maker, **kwargs: Any
+        ) -> Any:
             return of_ours(_lifted(*args[_is_maker:], **kwargs))
 
         functools.update_wrapper(call, function)

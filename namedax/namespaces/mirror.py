@@ -1,10 +1,11 @@
 """JAX's signatures for the functions of this package that stand in a namespace of JAX's.
 
-Porting is an import swap: a call that JAX takes, with its parameter names, their order and their defaults, must be taken here.
-A function of this package may have further parameters (`out_axis=`, `named_shape=`), words of its own (`x` for JAX's `a`), and
-may lack one that has no meaning for names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to
-JAX's own function, so that for them nothing changes at all; the others are passed on under this package's words, and what it
-lacks is refused, not dropped.
+Porting is an import swap: a call that JAX takes, with its parameter names, their order and their
+defaults, must be taken here. A function of this package may have further parameters (`out_axis=`,
+`named_shape=`), words of its own (`x` for JAX's `a`), and may lack one that has no meaning for
+names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to JAX's own
+function, so that for them nothing changes at all; the others are passed on under this package's
+words, and what it lacks is refused, not dropped.
 """
 
 from __future__ import annotations
@@ -41,13 +42,23 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 def public(module: types.ModuleType) -> list[str]:
     """The public names of a module but its submodules.
 
-    Those that JAX is about to drop are not among them: they are not in the module, which makes them when they are asked for, and warns.
+    Those that JAX is about to drop are not among them: they are not in the module, which makes them
+    when they are asked for, and warns.
     """
-    return [name for name, value in vars(module).items() if not (name.startswith("_") or isinstance(value, types.ModuleType))]
+    return [
+        name
+        for name, value in vars(module).items()
+        if not (name.startswith("_") or isinstance(value, types.ModuleType))
+    ]
 
 
 def mirror(
-    theirs: Callable[..., Any], own: Callable[..., Any], module: str, *, always: bool = False, also: Collection[str] = ()
+    theirs: Callable[..., Any],
+    own: Callable[..., Any],
+    module: str,
+    *,
+    always: bool = False,
+    also: Collection[str] = (),
 ) -> Callable[..., Any]:
     """`own` behind the signature of `theirs`.
 
@@ -55,11 +66,13 @@ def mirror(
       theirs: the function of JAX.
       own: the function of this package that stands for it.
       module: the namespace in which the result is found by its name.
-      always: whether calls without any name go to `own` too: functions that take functions, which may close over named arrays.
+      always: whether calls without any name go to `own` too: functions that take functions, which
+        may close over named arrays.
       also: parameters besides those of `AXIS_PARAMETERS` that may be names.
 
     Returns:
-      A function with the parameters of `theirs`, then those that `own` has besides, by keyword. `own` itself, if that has them already.
+      A function with the parameters of `theirs`, then those that `own` has besides, by keyword.
+      `own` itself, if that has them already.
     """
     if getattr(own, "__wrapped__", None) is theirs:
         return own  # made from JAX's function, whose signature it has
@@ -68,7 +81,9 @@ def mirror(
         return own
     axis_parameters = frozenset(AXIS_PARAMETERS) | frozenset(also)
     places = tuple(
-        i for i, p in enumerate(plan.signature.parameters.values()) if p.name in axis_parameters and p.kind in _BY_POSITION
+        i
+        for i, p in enumerate(plan.signature.parameters.values())
+        if p.name in axis_parameters and p.kind in _BY_POSITION
     )
     ours = frozenset(plan.extra)
     by_name = axis_parameters | ours
@@ -79,7 +94,8 @@ def mirror(
             or (args and isinstance(args[0], str) and "{" in args[0])  # a specification of einsum
             or any(i < len(args) and _is_named_axis(args[i]) for i in places)
             or any(
-                key in ours or holds_names(value) or (key in by_name and _is_named_axis(value)) for key, value in kwargs.items()
+                key in ours or holds_names(value) or (key in by_name and _is_named_axis(value))
+                for key, value in kwargs.items()
             )
         )
 
@@ -91,7 +107,8 @@ def mirror(
             check_flags(own.__name__, flags, args, kwargs)
         if not always and not speaks_of_names(args, kwargs):
             region = ambient()
-            # In a mapped function a plain array may have to enter the mesh first, which a lifted function takes care of.
+            # In a mapped function a plain array may have to enter the mesh first, which a lifted
+            # function takes care of.
             if region is not None and region.resources:
                 return plain(*args, **kwargs)
             try:
@@ -115,11 +132,15 @@ def mirror(
 
 
 def _is_named_axis(axis: Any) -> bool:
-    return any(is_axis_name(entry) for entry in (axis if isinstance(axis, (tuple, list)) else (axis,)))
+    return any(
+        is_axis_name(entry) for entry in (axis if isinstance(axis, (tuple, list)) else (axis,))
+    )
 
 
 def _same(a: Any, b: Any) -> bool:
-    return a is b or (isinstance(a, (bool, int, float, str, tuple)) and type(a) is type(b) and a == b)
+    return a is b or (
+        isinstance(a, (bool, int, float, str, tuple)) and type(a) is type(b) and a == b
+    )
 
 
 class _Plan:
@@ -129,11 +150,16 @@ class _Plan:
       signature: JAX's parameters, then those that this package's function has besides.
       words: JAX's parameter to this package's, where it has one.
       extra: the parameters that are only this package's.
-      filled: what this package's parameters get if JAX's are left out, where the two have different defaults.
+      filled: what this package's parameters get if JAX's are left out, where the two have different
+        defaults.
     """
 
     def __init__(
-        self, signature: inspect.Signature, words: Mapping[str, str], extra: tuple[str, ...], own: inspect.Signature
+        self,
+        signature: inspect.Signature,
+        words: Mapping[str, str],
+        extra: tuple[str, ...],
+        own: inspect.Signature,
     ) -> None:
         self.signature, self.words, self.extra, self.own = signature, words, extra, own
         self.filled = {
@@ -142,7 +168,10 @@ class _Plan:
             if own.parameters[ours].kind in (*_BY_POSITION, inspect.Parameter.KEYWORD_ONLY)
             and not _same(own.parameters[ours].default, signature.parameters[theirs].default)
             and signature.parameters[theirs].default is not _EMPTY
-            and (isinstance(signature.parameters[theirs].default, (bool, int, float, str, tuple)) or theirs in AXIS_PARAMETERS)
+            and (
+                isinstance(signature.parameters[theirs].default, (bool, int, float, str, tuple))
+                or theirs in AXIS_PARAMETERS
+            )
         }
 
     @classmethod
@@ -161,17 +190,34 @@ class _Plan:
                 and {one.kind, other.kind} <= {*_BY_POSITION}
             ):
                 words[one.name] = other.name
-        stars = {p.kind: p.name for p in have if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)}
+        stars = {
+            p.kind: p.name
+            for p in have
+            if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        }
         words |= {p.name: stars[p.kind] for p in wanted if p.kind in stars}
         extra = tuple(p.name for p in have if p.name not in words.values())
         merged = _optional(wanted, words, signature)
-        beside = [signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in extra]
+        beside = [
+            signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for name in extra
+        ]
         rest = [p for p in merged if p.kind is inspect.Parameter.VAR_KEYWORD]
         merged = [p for p in merged if p.kind is not inspect.Parameter.VAR_KEYWORD] + beside + rest
-        if [(p.name, p.kind, p.default) for p in merged] == [(p.name, p.kind, p.default) for p in have]:
+        if [(p.name, p.kind, p.default) for p in merged] == [
+            (p.name, p.kind, p.default) for p in have
+        ]:
             return None
-        typed = [p.replace(annotation=_annotation(p, signature.parameters.get(words.get(p.name, "")))) for p in merged]
-        return cls(inspect.Signature(typed, return_annotation=signature.return_annotation), words, extra, signature)
+        typed = [
+            p.replace(annotation=_annotation(p, signature.parameters.get(words.get(p.name, ""))))
+            for p in merged
+        ]
+        return cls(
+            inspect.Signature(typed, return_annotation=signature.return_annotation),
+            words,
+            extra,
+            signature,
+        )
 
     def call(self, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`own` with these arguments.
@@ -183,7 +229,10 @@ class _Plan:
         by_place: list[Any] = []
         by_name: dict[str, Any] = {}
         contiguous = True
-        values = {self.words.get(key, key): self._checked(own, key, value, given) for key, value in given.items()}
+        values = {
+            self.words.get(key, key): self._checked(own, key, value, given)
+            for key, value in given.items()
+        }
         values |= {self.words[key]: value for key, value in self.filled.items() if key not in given}
         for key, parameter in self.own.parameters.items():
             if key not in values:
@@ -198,21 +247,37 @@ class _Plan:
                 by_name[key] = values[key]
         return own(*by_place, **by_name)
 
-    def _checked(self, own: Callable[..., Any], key: str, value: Any, given: Mapping[str, Any]) -> Any:
-        if key in self.words or key in self.extra or key in _HINTS or _same(value, self.signature.parameters[key].default):
+    def _checked(
+        self, own: Callable[..., Any], key: str, value: Any, given: Mapping[str, Any]
+    ) -> Any:
+        if (
+            key in self.words
+            or key in self.extra
+            or key in _HINTS
+            or _same(value, self.signature.parameters[key].default)
+        ):
             return value
-        named = [leaf for leaf in jax.tree.leaves(list(given.values()), is_leaf=_is_named) if _is_named(leaf)]
+        named = [
+            leaf
+            for leaf in jax.tree.leaves(list(given.values()), is_leaf=_is_named)
+            if _is_named(leaf)
+        ]
         of = type_text(named[0]) if named else "arguments with names"
         raise UnsupportedArgumentError(
-            f"{own.__name__}: {key}={value if isinstance(value, (str, int, float, bool)) else type(value).__name__} is not "
-            f"supported for {of}. "
-            + _REMEDY.get(key, "Leave it out; for an array without names it means what it means in JAX.")
+            f"{own.__name__}:"
+            f" {key}={value if isinstance(value, (str, int, float, bool)) else type(value).__name__}"
+            f" is not supported for {of}. "
+            + _REMEDY.get(
+                key, "Leave it out; for an array without names it means what it means in JAX."
+            )
         )
 
     def note(self, where: str, own: str) -> str:
         """Return the sentence about the difference, for the docstring."""
         lost = [
-            key for key in self.signature.parameters if key not in self.words and key not in self.extra and key not in _HINTS
+            key
+            for key in self.signature.parameters
+            if key not in self.words and key not in self.extra and key not in _HINTS
         ]
         text = f"`nx.{where}` has JAX's parameters, in JAX's order"
         text += f", and `{'`, `'.join(self.extra)}` by keyword" if self.extra else ""
@@ -222,13 +287,23 @@ class _Plan:
 
 def _annotation(theirs: inspect.Parameter, own: inspect.Parameter | None) -> Any:
     """The type of a parameter: that of this package's function if it says one, else JAX's."""
-    return theirs.annotation if own is None or own.annotation in (_EMPTY, "Any", Any) else own.annotation
+    return (
+        theirs.annotation
+        if own is None or own.annotation in (_EMPTY, "Any", Any)
+        else own.annotation
+    )
 
 
 _REMEDY = {
     "out": "Arrays are immutable, and JAX has no such argument either: take the result.",
-    "device": "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh) places it.",
-    "out_sharding": "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh) places it.",
+    "device": (
+        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)"
+        " places it."
+    ),
+    "out_sharding": (
+        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)"
+        " places it."
+    ),
 }
 
 
@@ -236,13 +311,17 @@ def _is_named(leaf: Any) -> bool:
     return isinstance(leaf, NamedArray)
 
 
-def _optional(wanted: list[inspect.Parameter], words: Mapping[str, str], own: inspect.Signature) -> list[inspect.Parameter]:
+def _optional(
+    wanted: list[inspect.Parameter], words: Mapping[str, str], own: inspect.Signature
+) -> list[inspect.Parameter]:
     """JAX's parameters, of which those get defaults that this package can do without (a size that a name has, say)."""
     result: list[inspect.Parameter] = []
     may = True
     for parameter in reversed(wanted):
         if parameter.kind in _BY_POSITION and parameter.default is _EMPTY:
-            default = own.parameters[words[parameter.name]].default if parameter.name in words else _EMPTY
+            default = (
+                own.parameters[words[parameter.name]].default if parameter.name in words else _EMPTY
+            )
             may = may and default is not _EMPTY
             parameter = parameter.replace(default=default) if may else parameter
         result.append(parameter)

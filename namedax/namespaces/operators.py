@@ -1,6 +1,7 @@
 """Operators and methods of `NamedArray`: they call the functions of this package.
 
-`install` is called once, when namedax is imported, so that the array itself needs to know no operation.
+`install` is called once, when namedax is imported, so that the array itself needs to know no
+operation.
 """
 
 from __future__ import annotations
@@ -64,7 +65,12 @@ _COMPARE: dict[str, Callable[..., Any]] = {
     "gt": jnp.greater,
     "ge": jnp.greater_equal,
 }
-_UNARY: dict[str, Callable[..., Any]] = {"neg": jnp.negative, "pos": jnp.positive, "abs": jnp.abs, "invert": jnp.invert}
+_UNARY: dict[str, Callable[..., Any]] = {
+    "neg": jnp.negative,
+    "pos": jnp.positive,
+    "abs": jnp.abs,
+    "invert": jnp.invert,
+}
 
 _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
 
@@ -73,13 +79,14 @@ def _other(op: str, self: NamedArray, other: Any) -> Any:
     """Return the result of an operator whose other operand is not an array.
 
     Raises:
-      ArgumentTypeError: it is a container, which JAX refuses too: Python would compare it as an object, or ask the array for an index.
-        Or it is an array with dims of another library, whose own operator would drop them.
+      ArgumentTypeError: it is a container, which JAX refuses too: Python would compare it as an
+        object, or ask the array for an index. Or it is an array with dims of another library, whose
+        own operator would drop them.
     """
     if isinstance(other, (list, tuple, set, dict)):
         raise ArgumentTypeError(
-            f"{op}: {format_value(other)} stands beside {type_text(self)}, and a {type(other).__name__} is no array. "
-            f"{for_a_list(other, self._names or ['day'])}"
+            f"{op}: {format_value(other)} stands beside {type_text(self)}, and a"
+            f" {type(other).__name__} is no array. {for_a_list(other, self._names or ['day'])}"
         )
     refuse_foreign(op, other)
     return NotImplemented
@@ -124,7 +131,8 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
     if type(exponent) is not int:
         return _power(self, exponent)
-    # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for negative and zero bases.
+    # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for
+    # negative and zero bases.
     return kernels.run_elementwise("power", _integer_power, (exponent,), self)
 
 
@@ -154,7 +162,9 @@ _to_integers = elementwise_call(round)
 
 def round_(self: NamedArray, decimals: int = 0) -> LikeArguments:
     """The values rounded to `decimals` decimals."""
-    return kernels.run_elementwise("round", _round_to, (as_integer("round", "decimals", decimals),), self)
+    return kernels.run_elementwise(
+        "round", _round_to, (as_integer("round", "decimals", decimals),), self
+    )
 
 
 def _round_to(op: str, decimals: int, x: Any) -> Any:
@@ -167,11 +177,15 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def _matmul(self: NamedArray, other: Any, /) -> LikeArguments:
-    return matmul(self, other) if isinstance(other, _operand_types) else _other("matmul", self, other)
+    return (
+        matmul(self, other) if isinstance(other, _operand_types) else _other("matmul", self, other)
+    )
 
 
 def _rmatmul(self: NamedArray, other: Any, /) -> LikeArguments:
-    return matmul(other, self) if isinstance(other, _operand_types) else _other("matmul", self, other)
+    return (
+        matmul(other, self) if isinstance(other, _operand_types) else _other("matmul", self, other)
+    )
 
 
 def astype(self: NamedArray, dtype: Any) -> LikeArguments:
@@ -186,7 +200,8 @@ def _as_type(op: str, dtype: Any, x: Any) -> Any:
 def _iter(self: NamedArray) -> Iterator[LikeArguments]:
     if not self.shape:
         raise PositionalAxisError(
-            f"iteration: {type_text(self)} has no positional axis to iterate over; names have no order.{iteration_hint(self._names)}"
+            f"iteration: {type_text(self)} has no positional axis to iterate over; names have no"
+            f" order.{iteration_hint(self._names)}"
         )
     return (getitem(self, i) for i in range(self.shape[0]))
 
@@ -199,7 +214,9 @@ _REDUCTIONS: tuple[Callable[..., Any], ...] = (
 POSITIONAL = ("reshape", "ravel", "flatten", "swapaxes", "transpose", "diagonal", "trace")
 # What to write where a method of positional axes is given a name.
 _BY_NAME = {
-    **{name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "diagonal", "trace")},
+    **{
+        name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "diagonal", "trace")
+    },
     **dict.fromkeys(("reshape", "ravel", "flatten"), "nx.rearrange, which takes names"),
     "swapaxes": "nx.rename(x, {a: b, b: a}), which exchanges the names of two",
 }
@@ -209,11 +226,13 @@ def _positional_method(name: str) -> Callable[..., Any]:
     function = getattr(jnp, name, None)
 
     def method(self: NamedArray, *args: Any, **kwargs: Any) -> LikeArguments:
-        for entry in jax.tree.leaves([*args, *((value for key, value in kwargs.items() if "axis" in key or "axes" in key))]):
+        for entry in jax.tree.leaves(
+            [*args, *(value for key, value in kwargs.items() if "axis" in key or "axes" in key)]
+        ):
             if is_axis_name(entry) and entry in self.dims:
                 raise ArgumentTypeError(
-                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and {format_value(entry)} is a name. "
-                    f"Call {_BY_NAME[name]}."
+                    f"{name}: as a method of {type_text(self)} it acts on positional axes, and"
+                    f" {format_value(entry)} is a name. Call {_BY_NAME[name]}."
                 )
         if name == "transpose" and all(axes is None for axes in (*args, *kwargs.values())):
             refuse_reversal(name, self)
@@ -222,9 +241,11 @@ def _positional_method(name: str) -> Callable[..., Any]:
         return Lifted(lambda data: getattr(data, name)(*args, **kwargs), name)(self)
 
     method.__doc__ = (
-        f"`jax.Array.{name}` over the positional axes; names are batch axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
+        f"`jax.Array.{name}` over the positional axes; names are batch"
+        f" axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
     )
-    method.__wrapped__ = getattr(jax.Array, name)  # type: ignore[attr-defined]  # whose signature it has
+    # whose signature it has
+    method.__wrapped__ = getattr(jax.Array, name)  # type: ignore[attr-defined]
     return method
 
 
@@ -235,7 +256,9 @@ def copy(self: NamedArray) -> LikeArguments:
 
 
 @operation()
-def _rename(self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> LikeArguments:
+def _rename(
+    self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable
+) -> LikeArguments:
     """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
     return rename(self, names, **more)
 
@@ -262,9 +285,14 @@ def _imag(self: NamedArray) -> LikeArguments:
 
 
 def _as_method(function: FunctionType | Callable[..., Any]) -> Callable[..., Any]:
-    # A copy, since a method has a name of its own; Python passes the array to it as the first argument.
+    # A copy, since a method has a name of its own; Python passes the array to it as the first
+    # argument.
     method = FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     method.__kwdefaults__ = function.__kwdefaults__
     return functools.update_wrapper(method, function)

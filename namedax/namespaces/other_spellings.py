@@ -43,14 +43,17 @@ def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., A
 
     def reduce(operand: Any, axes: Any) -> Array:
         operand = as_array(operand, name)
-        return own(operand, tuple(entries_of(axes))) if names_in(axes) else positional(operand, axes)
+        return (
+            own(operand, tuple(entries_of(axes))) if names_in(axes) else positional(operand, axes)
+        )
 
     reduce.__name__ = reduce.__qualname__ = name
     sent = {
         "reduce_prod": "one all-gather of the products of the blocks",
         **dict.fromkeys(
             ("reduce_and", "reduce_or"),
-            "one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather)",
+            "one all-reduce of the result for booleans; the bits of integers are gathered (one"
+            " all-gather)",
         ),
     }
     reduce.__doc__ = f"""`jax.lax.{name}`, by name or position; the element type stays.
@@ -66,14 +69,21 @@ def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., A
 def _logical(name: str, own: str) -> Callable[..., Any]:
     """`reduce_and` and its like, which act on the bits of integers: those are lifted."""
     by_bits = along_axes(getattr(lax, name), name, ("axes",))
-    return _lax_reduction(name, lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes))
+    return _lax_reduction(
+        name,
+        lambda x, axes: REDUCTIONS[own](x, axes) if x.dtype == jnp.bool_ else by_bits(x, axes=axes),
+    )
 
 
 def _lax_arg(name: str) -> Callable[..., Any]:
     positional = along_axes(getattr(lax, name), name, ("axis",))
 
     def arg(operand: Any, axis: Any, index_dtype: Any) -> Array:
-        return REDUCTIONS[name](operand, axis).astype(index_dtype) if names_in(axis) else positional(operand, axis, index_dtype)
+        return (
+            REDUCTIONS[name](operand, axis).astype(index_dtype)
+            if names_in(axis)
+            else positional(operand, axis, index_dtype)
+        )
 
     arg.__name__ = arg.__qualname__ = name
     arg.__doc__ = f"""`jax.lax.{name}`, by name or position. Over a sharded name: reductions of the size of the result.
@@ -85,7 +95,9 @@ def _lax_arg(name: str) -> Callable[..., Any]:
 
 
 def rev(operand: Any, dimensions: Any) -> LikeArguments:
-    """Entries in reverse order along axes, positions or names: `jax.lax.rev`. Whole blocks change places along a sharded name.
+    """Entries in reverse order along axes, positions or names: `jax.lax.rev`.
+
+    Whole blocks change places along a sharded name.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -97,7 +109,9 @@ _positional_sort = along_axes(lax.sort, "sort", ("dimension",))
 
 
 def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """`jax.lax.sort`, by name or position. One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
+    """`jax.lax.sort`, by name or position.
+
+    One array along a sharded name is sorted as by `nx.sort`; several at once gather the axis.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
@@ -111,12 +125,18 @@ _positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension
 
 
 def concatenate(operands: Any, dimension: Any) -> Array:
-    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`. Along a name it is `nx.concatenate`.
+    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`.
+
+    Along a name it is `nx.concatenate`.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
     """
-    return joining.concatenate(operands, dimension) if names_in(dimension) else _positional_concatenate(operands, dimension)
+    return (
+        joining.concatenate(operands, dimension)
+        if names_in(dimension)
+        else _positional_concatenate(operands, dimension)
+    )
 
 
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
@@ -126,17 +146,21 @@ def _one_name(op: str, axis: Any) -> Hashable:
     names = names_in(axis)
     if len(names) != 1:
         raise ArgumentError(
-            f"{op}: axis={format_value(axis)} has {len(names)} names, and there is one index. Write axis={format_value(names[0])}."
+            f"{op}: axis={format_value(axis)} has {len(names)} names, and there is one index. Write"
+            f" axis={format_value(names[0])}."
         )
     return names[0]
 
 
 def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Array:
-    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`. Along a sharded name it costs what `x[name, index]` does.
+    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`.
+
+    Along a sharded name it costs what `x[name, index]` does.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
-      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in this mapped function.
+      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in
+        this mapped function.
     """
     if not names_in(axis):
         return _positional_index(operand, index, axis, keepdims)
@@ -145,8 +169,12 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
     return unit_axes.expand_dims(entry, name) if keepdims else entry
 
 
-def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0) -> Array:
-    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`. Along a name it is `x[name, start:limit:stride]`.
+def slice_in_dim(
+    operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0
+) -> Array:
+    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`.
+
+    Along a name it is `x[name, start:limit:stride]`.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
@@ -159,7 +187,8 @@ def slice_in_dim(operand: Any, start_index: Any, limit_index: Any, stride: int =
     for what, index in (("start_index", start_index), ("limit_index", limit_index)):
         if index is not None and not -n <= as_integer("slice_in_dim", what, index) <= n:
             raise AxisSizeError(
-                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in {type_text(operand)}."
+                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in"
+                f" {type_text(operand)}."
             )
     return getitem(operand, {name: slice(start_index, limit_index, stride)})
 
@@ -175,7 +204,9 @@ def _positional_sem() -> Callable[..., Any]:
     return along_axes(jsp.stats.sem, "sem", ("axis",))  # which JAX loads when it is first asked for
 
 
-def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Array:
+def sem(
+    a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False
+) -> Array:
     """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
 
     Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
@@ -224,7 +255,9 @@ _positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
 
 LAX = by_name(
     _lax_reduction("reduce_sum", lambda x, axes: _sum(x, axes, promote_integers=False)),
-    _lax_reduction("reduce_prod", lambda x, axes: REDUCTIONS["prod"](x, axes, promote_integers=False)),
+    _lax_reduction(
+        "reduce_prod", lambda x, axes: REDUCTIONS["prod"](x, axes, promote_integers=False)
+    ),
     _lax_reduction("reduce_max", lambda x, axes: REDUCTIONS["max"](x, axes)),
     _lax_reduction("reduce_min", lambda x, axes: REDUCTIONS["min"](x, axes)),
     _logical("reduce_and", "all"),

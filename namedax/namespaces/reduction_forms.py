@@ -1,6 +1,7 @@
 """Reductions with the additional parameters of JAX's: `var(mean=)`, `logsumexp(b=)`, `quantile(weights=)`, and the like.
 
-The ordinary form of each is in `namedax.ops`, and is called whenever none of these arguments is given.
+The ordinary form of each is in `namedax.ops`, and is called whenever none of these arguments is
+given.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ __all__ = [
 
 _sum, _max = REDUCTIONS["sum"], REDUCTIONS["max"]
 _where, _isfinite, _exp, _log, _abs, _sign, _real, _conj, _sqrt = (
-    _ELEMENTWISE[name] for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj", "sqrt")
+    _ELEMENTWISE[name]
+    for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj", "sqrt")
 )
 
 
@@ -67,7 +69,9 @@ def _spread(
     """`base`, or the mean square of the deviations from a mean that is known."""
     if correction is not None:
         if not isinstance(ddof, int) or ddof != 0:
-            raise ArgumentError(f"{name}: ddof={ddof} and correction={correction} mean the same; give one of them.")
+            raise ArgumentError(
+                f"{name}: ddof={ddof} and correction={correction} mean the same; give one of them."
+            )
         ddof = correction
     if mean is None:
         return base(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
@@ -90,17 +94,19 @@ def var(
 
     Args:
       x: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all
+        axes.
       dtype: element type of the result.
       ddof: what is subtracted from the count.
       keepdims: whether reduced positional axes stay, with size 1.
       where: a boolean array, named or not; elements where it is false are left out.
-      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x, axis, keepdims=True)` does. The
-        deviations from it are squared, whatever it is.
+      mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x,
+        axis, keepdims=True)` does. The deviations from it are squared, whatever it is.
       correction: the array API's word for `ddof`.
 
     Returns:
-      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is given.
+      An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is
+      given.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -110,7 +116,19 @@ def var(
     >>> nx.var(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(4., dtype=float32)
     """
-    return _spread("var", REDUCTIONS["var"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
+    return _spread(
+        "var",
+        REDUCTIONS["var"],
+        x,
+        axis,
+        dtype,
+        ddof,
+        keepdims,
+        where,
+        mean,
+        correction,
+        skips_nans=False,
+    )
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -125,13 +143,27 @@ def std(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation over positional and named axes together. Arguments and costs as for `var`.
+    """The standard deviation over positional and named axes together.
+
+    Arguments and costs as for `var`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.std(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(2., dtype=float32)
     """
-    result = _spread("std", REDUCTIONS["std"], x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=False)
+    result = _spread(
+        "std",
+        REDUCTIONS["std"],
+        x,
+        axis,
+        dtype,
+        ddof,
+        keepdims,
+        where,
+        mean,
+        correction,
+        skips_nans=False,
+    )
     return result if mean is None else _sqrt(result)
 
 
@@ -147,13 +179,27 @@ def nanvar(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array:
-    """The variance of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
+    """The variance of the elements that are not NaN; NaN if there are none.
+
+    Arguments and costs as for `var`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(4., dtype=float32)
     """
-    return _spread("nanvar", without_nans.nanvar, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
+    return _spread(
+        "nanvar",
+        without_nans.nanvar,
+        x,
+        axis,
+        dtype,
+        ddof,
+        keepdims,
+        where,
+        mean,
+        correction,
+        skips_nans=True,
+    )
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
@@ -168,17 +214,40 @@ def nanstd(
     mean: Any = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
+    """The standard deviation of the elements that are not NaN; NaN if there are none.
+
+    Arguments and costs as for `var`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
     Array(2., dtype=float32)
     """
-    result = _spread("nanstd", without_nans.nanstd, x, axis, dtype, ddof, keepdims, where, mean, correction, skips_nans=True)
+    result = _spread(
+        "nanstd",
+        without_nans.nanstd,
+        x,
+        axis,
+        dtype,
+        ddof,
+        keepdims,
+        where,
+        mean,
+        correction,
+        skips_nans=True,
+    )
     return result if mean is None else _sqrt(result)
 
 
-def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool, where: Any, skips_nans: bool) -> Any:
+def _about(
+    x: Any,
+    mean: Any,
+    axis: Any,
+    dtype: Any,
+    ddof: float,
+    keepdims: bool,
+    where: Any,
+    skips_nans: bool,
+) -> Any:
     """The mean square of `x - mean`."""
     x, mean = as_array(x), as_array(mean)
     of = inexact_type(x.dtype)
@@ -190,7 +259,9 @@ def _about(x: Any, mean: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
     centred = x.astype(wide) - mean.astype(wide)
     squares = _real(centred * _conj(centred))
     total = _sum(squares, axis, keepdims=keepdims, where=where)
-    count = _sum(_ones_like(squares, squares.dtype), axis, keepdims=keepdims, where=where) - jnp.asarray(ddof, squares.dtype)
+    count = _sum(
+        _ones_like(squares, squares.dtype), axis, keepdims=keepdims, where=where
+    ) - jnp.asarray(ddof, squares.dtype)
     valid = count > 0
     variance = total / _where(valid, count, jnp.ones((), squares.dtype))
     return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
@@ -212,8 +283,8 @@ def logsumexp(
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
       b: factors, named or not, that broadcast with `x`; 1 if they are left out.
       keepdims: whether reduced positional axes stay, with size 1.
-      return_sign: whether the sum's sign is returned too, and the logarithm is that of its absolute value. Otherwise the
-        logarithm of a negative sum is NaN.
+      return_sign: whether the sum's sign is returned too, and the logarithm is that of its absolute
+        value. Otherwise the logarithm of a negative sum is NaN.
       where: a boolean array, named or not; elements where it is false are left out.
 
     Returns:
@@ -241,7 +312,11 @@ def logsumexp(
         x = _where(b != 0, x.astype(dtype), jnp.asarray(-jnp.inf, dtype))
     x = x.astype(dtype)
     low = jnp.asarray(-jnp.inf, jnp.zeros((), dtype).real.dtype)
-    positions = tuple(dims_of(x)[:i].count(None) for i in resolve_axis("logsumexp", x, axis) if dims_of(x)[i] is None)
+    positions = tuple(
+        dims_of(x)[:i].count(None)
+        for i in resolve_axis("logsumexp", x, axis)
+        if dims_of(x)[i] is None
+    )
     top = nmap(lax.stop_gradient)(_max(_real(x), axis, keepdims=True, where=where, initial=low))
     top = _where(_isfinite(top), top, jnp.zeros((), low.dtype))
     terms = _exp(x - top.astype(dtype))
@@ -251,13 +326,17 @@ def logsumexp(
     if return_sign or not is_complex:
         total = _abs(total)
     # Over axes of size 1 a sum only drops them.
-    result = _log(total) + (top if keepdims or not positions else _sum(top, positions)).astype(total.dtype)
+    result = _log(total) + (top if keepdims or not positions else _sum(top, positions)).astype(
+        total.dtype
+    )
     if return_sign:
         return result, sign
     return result if is_complex else _where(sign < 0, np.asarray(np.nan, result.dtype), result)
 
 
-def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any) -> Any:
+def _weighted(
+    name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, weights: Any
+) -> Any:
     refuse_names(name, q, "a number")
     q = _fractions(name, q)
     if weights is None and method != "inverted_cdf":
@@ -266,47 +345,75 @@ def _weighted(name: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool,
     resolve_axis(name, x, axis)
     entries = () if axis is None else tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]
-    places = tuple(names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0) for entry in entries)
+    places = tuple(
+        names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0)
+        for entry in entries
+    )
 
     def of_whole(x: Any, weights: Any) -> Any:
-        return function(x, q, places if entries else None, method=method, keepdims=keepdims, weights=weights)
+        return function(
+            x, q, places if entries else None, method=method, keepdims=keepdims, weights=weights
+        )
 
     result = nmap(of_whole)(to_front(x, names, name), to_front(weights, names, name))
-    return _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
+    return (
+        _drop_positions(result, range(np.ndim(q), np.ndim(q) + len(names))) if keepdims else result
+    )
 
 
 def _fractions(name: str, q: Any) -> Any:
-    """`q`, a list as an array. What is known of it, numbers of Python and NumPy, is checked: JAX takes the nearest entry for what is out of range."""
+    """`q`, a list as an array.
+
+    What is known of it, numbers of Python and NumPy, is checked: JAX takes the nearest entry for
+    what is out of range.
+    """
     top = 100 if name.endswith("percentile") else 1
     entries = q if isinstance(q, (list, tuple)) else (q,)
     for entry in entries:
-        if isinstance(entry, (int, float, np.ndarray, np.generic)) and np.any((np.less(entry, 0)) | (np.greater(entry, top))):
-            other = f" For percent write nx.{name.replace('quantile', 'percentile')}." if top == 1 else ""
+        if isinstance(entry, (int, float, np.ndarray, np.generic)) and np.any(
+            (np.less(entry, 0)) | (np.greater(entry, top))
+        ):
+            other = (
+                f" For percent write nx.{name.replace('quantile', 'percentile')}."
+                if top == 1
+                else ""
+            )
             raise ArgumentError(f"{name}: q={format_value(q)} must be from 0 to {top}.{other}")
     return jnp.asarray(q) if entries is q else q
 
 
 @operation(requires_axis=REDUCED)
-def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None) -> Array:
+def quantile(
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+) -> Array:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
     Args:
       x: an array, named or not.
       q: a number between 0 and 1, or an array or list of them with one positional axis.
       axis: a position, a name, or a tuple of both; `None` means all positional axes.
-      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      method: between two elements: `"linear"`, `"lower"`, `"higher"`, `"midpoint"`, `"nearest"` or
+        `"inverted_cdf"`.
       keepdims: whether reduced positional axes stay, with size 1.
-      weights: how much each element counts, named or not: with the positional axes of `x`, or those that are reduced. As in JAX they need
-        `method="inverted_cdf"`.
+      weights: how much each element counts, named or not: with the positional axes of `x`, or those
+        that are reduced. As in JAX they need `method="inverted_cdf"`.
 
     Returns:
-      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a sharded name the blocks are
-      sorted as by `sort`, and the axis is never gathered. With `weights`, and with `method="inverted_cdf"`, it is: one
-      all-gather of the array, and one of the weights.
+      An array with the remaining axes, and with the axis of `q` in front if it has one. Over a
+      sharded name the blocks are sorted as by `sort`, and the axis is never gathered. With
+      `weights`, and with `method="inverted_cdf"`, it is: one all-gather of the array, and one of
+      the weights.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
-      ArgumentError: `q` is a number of Python or NumPy that is out of range; one that is computed gives the nearest entry, as in JAX.
+      ArgumentError: `q` is a number of Python or NumPy that is out of range; one that is computed
+        gives the nearest entry, as in JAX.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
@@ -318,7 +425,13 @@ def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdi
 
 @operation(requires_axis=REDUCED)
 def nanquantile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
 ) -> Array:
     """Quantiles of the elements that are not NaN. Arguments and costs as for `quantile`.
 
@@ -331,7 +444,13 @@ def nanquantile(
 
 @operation(requires_axis=REDUCED)
 def percentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
 ) -> Array:
     """Percentiles over positional and named axes together; NaN where one element is NaN. As `quantile`, with `q` between 0 and 100.
 
@@ -344,7 +463,13 @@ def percentile(
 
 @operation(requires_axis=REDUCED)
 def nanpercentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False, weights: Any = None
+    x: Any,
+    q: Any,
+    axis: Any = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
 ) -> Array:
     """Percentiles of the elements that are not NaN. As `quantile`, with `q` between 0 and 100.
 
@@ -361,12 +486,15 @@ def _drop_positions(x: Any, positions: Any) -> Any:
     places = [i for i, dim in enumerate(dims) if dim is None]
     drop = tuple(places[i] for i in positions)
     data = x.data if isinstance(x, NamedArray) else x
-    return make_result(lax.squeeze(data, drop), tuple(dim for i, dim in enumerate(dims) if i not in drop))
+    return make_result(
+        lax.squeeze(data, drop), tuple(dim for i, dim in enumerate(dims) if i not in drop)
+    )
 
 
 #: Those of `jax.numpy`.
 REDUCTION_FORMS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (var, std, nanvar, nanstd, quantile, nanquantile, percentile, nanpercentile)
+    f.__name__: f
+    for f in (var, std, nanvar, nanstd, quantile, nanquantile, percentile, nanpercentile)
 }
 #: The one of `jax.nn` and `jax.scipy.special`.
 LOGSUMEXP: dict[str, Callable[..., Any]] = {"logsumexp": logsumexp}

@@ -1,6 +1,7 @@
 """Other spellings: functions of JAX's namespaces that are one of ours under another name, along names.
 
-Without a name among the axes they are JAX's own, lifted. With one they cost what their namesakes cost: nothing is gathered.
+Without a name among the axes they are JAX's own, lifted. With one they cost what their namesakes
+cost: nothing is gathered.
 """
 
 from __future__ import annotations
@@ -35,13 +36,19 @@ __all__ = ["FFT", "LINALG", "NUMPY", "by_name", "entries_of", "names_in"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_where, _conj, _sqrt, _log, _isnan = (_ELEMENTWISE[name] for name in ("where", "conj", "sqrt", "log", "isnan"))
+_where, _conj, _sqrt, _log, _isnan = (
+    _ELEMENTWISE[name] for name in ("where", "conj", "sqrt", "log", "isnan")
+)
 _sum, _std, _min, _max = (REDUCTIONS[name] for name in ("sum", "std", "min", "max"))
 
 
 def names_in(axes: Any) -> list[Any]:
     """The names among axes."""
-    return [entry for entry in (axes if isinstance(axes, (tuple, list)) else (axes,)) if is_axis_name(entry)]
+    return [
+        entry
+        for entry in (axes if isinstance(axes, (tuple, list)) else (axes,))
+        if is_axis_name(entry)
+    ]
 
 
 def entries_of(axes: Any) -> tuple[Any, ...]:
@@ -81,11 +88,14 @@ _transpose = nmap(jnp.transpose)
 
 @axes_checked
 def transpose(a: Any, axes: Any = None) -> LikeArguments:
-    """The positional axes in another order. Names have none: where they are given too, nothing happens to them.
+    """The positional axes in another order.
+
+    Names have none: where they are given too, nothing happens to them.
 
     Args:
       a: an array, named or not.
-      axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
+      axes: the positional axes in their new order, and names, which change nothing; default: the
+        positional ones reversed.
 
     Moves nothing between devices.
 
@@ -106,7 +116,8 @@ def permute_dims(a: Any, axes: Any = None) -> LikeArguments:
 
     Args:
       a: an array, named or not.
-      axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
+      axes: the positional axes in their new order, and names, which change nothing; default: the
+        positional ones reversed.
 
     Moves nothing between devices.
 
@@ -126,9 +137,10 @@ def _refuse_moves(op: str, a: Any, *axes: Any) -> None:
             raise_not_found(op, name, type_text(a), [dim for dim in dims if dim is not None])
     if names:
         raise AxisNameError(
-            f"{op}: names have no order, so axis {format_value(names[0])} of {type_text(a)} cannot be moved from "
-            f"{format_value(axes[0])} to {format_value(axes[1])}. To "
-            "give axes positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x, {a: b, b: a})."
+            f"{op}: names have no order, so axis {format_value(names[0])} of {type_text(a)} cannot"
+            f" be moved from {format_value(axes[0])} to {format_value(axes[1])}. To give axes"
+            " positions write nx.positional(x, [...]); to exchange the names of two, nx.rename(x,"
+            " {a: b, b: a})."
         )
 
 
@@ -211,8 +223,9 @@ def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
       axis1: the axis of rows, a position or a name.
       axis2: the axis of columns.
 
-    Over sharded names only the diagonal is sent: it is read (an all-reduce of its size where `axis2` is sharded), and gathered where
-    `axis1` is, because it becomes a positional axis. To keep the name write `x["k", nx.arange(axis="q")]`.
+    Over sharded names only the diagonal is sent: it is read (an all-reduce of its size where
+    `axis2` is sharded), and gathered where `axis1` is, because it becomes a positional axis. To
+    keep the name write `x["k", nx.arange(axis="q")]`.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -230,10 +243,13 @@ def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
 
 
 @axes_checked
-def trace(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None) -> Array:
+def trace(
+    a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None
+) -> Array:
     """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
 
-    Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is sharded too.
+    Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is
+    sharded too.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -256,8 +272,18 @@ _positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))
 
 
 @axes_checked
-def vecdot(x1: Any, x2: Any, /, *, axis: Any = -1, precision: Any = None, preferred_element_type: Any = None) -> Array:
-    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    *,
+    axis: Any = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> Array:
+    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
+
+    Along a name it is `nx.dot`, and costs that.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -277,8 +303,12 @@ _positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
 
 
 @axes_checked
-def tensordot(a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None) -> Array:
-    """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
+def tensordot(
+    a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
+) -> Array:
+    """The product of two arrays, summed over axes: `jnp.tensordot`.
+
+    Over a name, or several, it is `nx.dot`, and costs that.
 
     Raises:
       AxisNotFoundError: an array lacks a name.
@@ -303,7 +333,11 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
 
     def shifted(x: Any, axes: Any = None) -> LikeArguments:
         names = names_in(axes)
-        rest = [entry for entry in entries_of(axes) if entry not in names] if axes is not None else None
+        rest = (
+            [entry for entry in entries_of(axes) if entry not in names]
+            if axes is not None
+            else None
+        )
         for axis in names:
             resolve_axis(name, x, axis)
             n = size(x, axis)
@@ -320,12 +354,15 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
 
 
 @operation(requires_axis=REDUCED)
-def minmax(a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> tuple[Array, Array]:
+def minmax(
+    a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> tuple[Array, Array]:
     """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
 
     Args:
       a: an array, named or not.
-      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all axes.
+      axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all
+        axes.
       keepdims: as for `nx.min`.
       initial: one number for both, or a pair.
       where: as for `nx.min`.
@@ -353,7 +390,20 @@ def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
 
 NUMPY: dict[str, Callable[..., Any]] = {
     "concat": joining.concatenate,
-    **{f.__name__: f for f in (transpose, permute_dims, moveaxis, rollaxis, swapaxes, diagonal, trace, vecdot, tensordot)},
+    **{
+        f.__name__: f
+        for f in (
+            transpose,
+            permute_dims,
+            moveaxis,
+            rollaxis,
+            swapaxes,
+            diagonal,
+            trace,
+            vecdot,
+            tensordot,
+        )
+    },
     **({"minmax": minmax} if hasattr(jnp, "minmax") else {}),
 }
 LINALG: dict[str, Callable[..., Any]] = {"vecdot": vecdot, "tensordot": tensordot}

@@ -3,5 +3,11 @@
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.nn import NN as _OWN
 
-_space = _Namespace(__name__, "jax.nn", _OWN, untouched=("get_scaled_dot_general_config",), submodules=("initializers",))
+_space = _Namespace(
+    __name__,
+    "jax.nn",
+    _OWN,
+    untouched=("get_scaled_dot_general_config",),
+    submodules=("initializers",),
+)
 __getattr__, __dir__ = _space.get, _space.names

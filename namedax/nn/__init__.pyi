@@ -30,16 +30,18 @@ def alibi_bias(
     """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
 
     Args:
-      named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the mapped function.
-      axis: the names of the head, query and key axes, in this order; by default `("head", "query", "key")`. Required for
-        other names.
+      named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the
+        mapped function.
+      axis: the names of the head, query and key axes, in this order; by default `("head", "query",
+        "key")`. Required for other names.
       offset: as in `causal_mask`; by default 0.
       dtype: the dtype; by default the default float.
 
     Returns:
-      An array with the three axes, `-slope[head] * |query + offset - key|`. For a power of two as the number of heads, the
-      slopes are the powers of two from `2**(-8 / heads)` to `2**-8`. For other numbers, they are the slopes of the next
-      smaller power, followed by every second slope of the next larger one.
+      An array with the three axes, `-slope[head] * |query + offset - key|`. For a power of two as
+      the number of heads, the slopes are the powers of two from `2**(-8 / heads)` to `2**-8`. For
+      other numbers, they are the slopes of the next smaller power, followed by every second slope
+      of the next larger one.
 
     Communication: none.
 
@@ -108,28 +110,32 @@ def batch_norm(
 ) -> tuple[Array, Any]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
-    In training the moments are computed from `x`, over the complete axis even if it is sharded. You keep a moving average of
-    them (`update_moments`). In inference you pass that average. The function has no state.
+    In training the moments are computed from `x`, over the complete axis even if it is sharded. You
+    keep a moving average of them (`update_moments`). In inference you pass that average. The
+    function has no state.
 
     Args:
       x: an array, named or not.
-      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both, such as `("batch", "row",
-        "column")`.
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both, such as
+        `("batch", "row", "column")`.
       scale: an array that broadcasts by name, applied after the normalization; by default `None`.
       bias: an array that broadcasts by name, by default `None`.
       mean: the mean to use instead of the mean of `x`, with `var`; by default `None`.
       var: the variance to use instead of the variance of `x`, with `mean`; by default `None`.
       epsilon: the number added to the variance, by default 1e-5.
-      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the moments.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the moments.
 
     Returns:
-      The normalized values, with the dtype of `x`, and the `Moments` used, without `axis` and in float32 (or float64).
+      The normalized values, with the dtype of `x`, and the `Moments` used, without `axis` and in
+      float32 (or float64).
 
-    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one. None if the moments
-    are given.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
+    one. None if the moments are given.
 
     Raises:
-      AxisNotFoundError: `x` lacks the axis; or `scale`, `bias`, `mean` or `var` is probably misspelled, as for `layer_norm`.
+      AxisNotFoundError: `x` lacks the axis; or `scale`, `bias`, `mean` or `var` is probably
+        misspelled, as for `layer_norm`.
     """
 def binary_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, pos_weight: Any = None, where: ArrayLike | None = None,
@@ -139,15 +145,16 @@ def binary_cross_entropy(
     Args:
       logits: an array, named or not.
       labels: probabilities, booleans or integers; they broadcast by name.
-      pos_weight: the weight of the positive class relative to the negative one, a number or an array that broadcasts; by
-        default 1.
-      where: a boolean array that broadcasts, by default `None`. Elements where it is false have loss 0 and no gradient, for
-        any logits and labels.
+      pos_weight: the weight of the positive class relative to the negative one, a number or an
+        array that broadcasts; by default 1.
+      where: a boolean array that broadcasts, by default `None`. Elements where it is false have
+        loss 0 and no gradient, for any logits and labels.
 
     Returns:
-      An array with the axes of all arguments. It has the dtype of the logits, or float32 for 16-bit logits: the loss is
-      computed in at least 32 bits. It avoids the logarithm of a rounded probability, so that it is finite for all finite
-      logits. Apply `nx.mean` over the axes to average.
+      An array with the axes of all arguments. It has the dtype of the logits, or float32 for 16-bit
+      logits: the loss is computed in at least 32 bits. It avoids the logarithm of a rounded
+      probability, so that it is finite for all finite logits. Apply `nx.mean` over the axes to
+      average.
 
     Communication: none.
 
@@ -170,11 +177,12 @@ def causal_mask(
     """Build the mask for queries that only look back: true if `key <= query + offset`.
 
     Args:
-      named_shape: the sizes of the query and key axes by name; `None` takes the size in the mapped function.
-      axis: the names of the query axis and of the key axis, as in `nx.tril`; by default `("query", "key")`. Required for
-        other names.
-      offset: the number of keys before the first query, as in decoding with a cache. An integer, or a named array of them; by
-        default 0.
+      named_shape: the sizes of the query and key axes by name; `None` takes the size in the mapped
+        function.
+      axis: the names of the query axis and of the key axis, as in `nx.tril`; by default `("query",
+        "key")`. Required for other names.
+      offset: the number of keys before the first query, as in decoding with a cache. An integer, or
+        a named array of them; by default 0.
       window: the number of keys that a query sees at most, including its own; by default all.
 
     Returns:
@@ -216,60 +224,73 @@ def dot_product_attention(
 ) -> Array:
     """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With `axis`
-    all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes. If `key` and `value` lack a
-    batch axis of `query`, its instances share them. So heads that share keys only need a separate name: `query{batch, pos,
-    kv_heads, group, d}` aligns with `key{batch, pos, kv_heads, d}`.
+    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
+    batch axes. With `axis` all axes are found by name. Axes that no argument mentions (batch,
+    heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
+    them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
+    d}` aligns with `key{batch, pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
       key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
-      value: a named array with the positions of `key`. Its axes that no other array has (`features` among them) become axes
-        of the result.
-      bias: an array to add to the scores, by default `None`. Its key positions have the name `key_axis`.
-      mask: a boolean array, true where a query may attend to a key, by default `None`. Its key positions have the name
-        `key_axis`. If it lacks `key_axis`, an axis that no other array has is an error.
+      value: a named array with the positions of `key`. Its axes that no other array has (`features`
+        among them) become axes of the result.
+      bias: an array to add to the scores, by default `None`. Its key positions have the name
+        `key_axis`.
+      mask: a boolean array, true where a query may attend to a key, by default `None`. Its key
+        positions have the name `key_axis`. If it lacks `key_axis`, an axis that no other array has
+        is an error.
       axis: the axis name of the query positions; by default `None`, for positional axes.
       features: the axis name over which `query` and `key` are contracted.
-      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`. It also applies to `key`
-        and `value` if they lack `axis`.
-      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is a multiple of the key
-        heads, and consecutive ones share a key head, as in `jax.nn.dot_product_attention`.
-      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`, or not mapped.
+      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
+        It also applies to `key` and `value` if they lack `axis`.
+      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
+        a multiple of the key heads, and consecutive ones share a key head, as in
+        `jax.nn.dot_product_attention`.
+      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
+        or not mapped.
       scale: a number; by default one over the root of the size of `features`.
-      is_causal: if `True`, a query attends only to keys at its own position and before; by default `False`.
-      query_seq_lengths: integers, named by batch axes, by default `None`: results of queries from that position on are 0.
-      key_value_seq_lengths: integers, named by batch axes, by default `None`: keys from that position on are masked.
-      local_window_size: the number of positions that a query sees to the left and to the right, by default all; one integer
-        applies to both sides.
-      segments: integers with `axis`, and any batch axes, by default `None`: the number of the packed sequence of each
-        position. A query attends to the keys of its own sequence. A negative number belongs to no sequence: such a key is
-        masked, and such a query has the result 0.
-      key_segments: the same for the keys, by their positions; by default `segments`, if `key` has `axis`.
+      is_causal: if `True`, a query attends only to keys at its own position and before; by default
+        `False`.
+      query_seq_lengths: integers, named by batch axes, by default `None`: results of queries from
+        that position on are 0.
+      key_value_seq_lengths: integers, named by batch axes, by default `None`: keys from that
+        position on are masked.
+      local_window_size: the number of positions that a query sees to the left and to the right, by
+        default all; one integer applies to both sides.
+      segments: integers with `axis`, and any batch axes, by default `None`: the number of the
+        packed sequence of each position. A query attends to the keys of its own sequence. A
+        negative number belongs to no sequence: such a key is masked, and such a query has the
+        result 0.
+      key_segments: the same for the keys, by their positions; by default `segments`, if `key` has
+        `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
     Returns:
-      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch axes of the others. The
-      softmax is computed in float32 (or float64), and the result has the dtype of the operands. A query that may attend to no
-      key has the result 0, whereas JAX's function returns the mean of the masked values.
+      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
+      axes of the others. The softmax is computed in float32 (or float64), and the result has the
+      dtype of the operands. A query that may attend to no key has the result 0, whereas JAX's
+      function returns the mean of the masked values.
 
-    Packed sequences may have any lengths and cross devices: the segments of keys go around the ring with them. Blocks that
-    have no sequence in common are not computed. `is_causal` and a window count within a sequence, which must have consecutive
-    positions. See `nx.Ragged`.
+    Packed sequences may have any lengths and cross devices: the segments of keys go around the ring
+    with them. Blocks that have no sequence in common are not computed. `is_causal` and a window
+    count within a sequence, which must have consecutive positions. See `nx.Ragged`.
 
-    Communication: see the docstring of the module, also for the limits of derivatives. A sharded sequence is never gathered.
-    The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped like the positions of `key`. In the latter case it goes
-    around the ring with the keys. With `features` sharded the scores take one all-reduce, and with axes of `value` alone
-    sharded the gradient does.
+    Communication: see the docstring of the module, also for the limits of derivatives. A sharded
+    sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
+    like the positions of `key`. In the latter case it goes around the ring with the keys. With
+    `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
+    gradient does.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
-      AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for the key positions.
+      AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
+        the key positions.
       AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two axes of one value are sharded over one mesh axis.
-      ArgumentError: only the queries have segments although the keys have another axis, or segments there are combined with
-        `is_causal` or a window.
+      ArgumentError: only the queries have segments although the keys have another axis, or segments
+        there are combined with `is_causal` or a window.
     """
 @overload
 def dropout(x: NamedArray, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> NamedArray:
@@ -281,20 +302,23 @@ def dropout(x: ArrayLike, key: Any, rate: Any, *, shared: Any = (), deterministi
     Args:
       x: an array, named or not.
       key: a random key, or a named array of keys: one for each instance along its names.
-      rate: the probability of a zero, at least 0 and less than 1; a number, or an array that broadcasts by name.
-      shared: an axis name, a positional axis, or a tuple of both, along which elements are kept or dropped together; by
-        default none.
+      rate: the probability of a zero, at least 0 and less than 1; a number, or an array that
+        broadcasts by name.
+      shared: an axis name, a positional axis, or a tuple of both, along which elements are kept or
+        dropped together; by default none.
       deterministic: if `True`, return `x` unchanged, as in inference; by default `False`.
 
     Returns:
-      An array with the dtype and the axes of `x`. The choice of zeros is the same for every `axis_resources` and every
-      physical order of `x`. The kept elements are the true elements of `nx.random.bernoulli(key, jnp.float32(1 - rate),
-      x.shape, named_shape=...)`. Its named axes are the axes of `x` without the axes of `key` and the shared axes, in
-      alphabetical order. Shared positional axes have size 1.
+      An array with the dtype and the axes of `x`. The choice of zeros is the same for every
+      `axis_resources` and every physical order of `x`. The kept elements are the true elements of
+      `nx.random.bernoulli(key, jnp.float32(1 - rate), x.shape, named_shape=...)`. Its named axes
+      are the axes of `x` without the axes of `key` and the shared axes, in alphabetical order.
+      Shared positional axes have size 1.
 
-    Communication: none. In a mapped body every device draws for the complete array and keeps its block (see `nx.random`). To
-    avoid this cost, pass one key for each instance of a mapped axis, `nx.random.split(key, named_shape={"batch": 128})`. Then
-    a device draws for its own instances only.
+    Communication: none. In a mapped body every device draws for the complete array and keeps its
+    block (see `nx.random`). To avoid this cost, pass one key for each instance of a mapped axis,
+    `nx.random.split(key, named_shape={"batch": 128})`. Then a device draws for its own instances
+    only.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis of `shared`.
@@ -316,15 +340,16 @@ def glu(x: ArrayLike, axis: Axis = -1) -> Array:
 def grouped_dot(x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashable) -> Array:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
-    Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
+    Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
+    token.
 
     Args:
       x: a named array: the tokens, with the axes of `groups` and with `axis`.
-      w: a named array: the weights, with `group` and with `axis`. Its other axes are axes of the result; an axis that `x` has
-        too (heads) is a batch axis.
+      w: a named array: the weights, with `group` and with `axis`. Its other axes are axes of the
+        result; an axis that `x` has too (heads) is a batch axis.
       axis: the contracted axis names, one or a tuple.
-      groups: integers, with axes of `x`: the group of every token. A number out of range belongs to no group: the result is
-        zero there, and so is the gradient.
+      groups: integers, with axes of `x`: the group of every token. A number out of range belongs to
+        no group: the result is zero there, and so is the gradient.
       group: the axis name of the groups in `w`.
 
     Returns:
@@ -332,13 +357,17 @@ def grouped_dot(x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashabl
 
     Communication, by the mesh axes of the groups:
 
-    - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the weights' gradient.
+    - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the
+      weights' gradient.
     - Mesh axes along which the tokens are replicated: one all-reduce of the result.
-    - Mesh axes of the tokens: the cheaper of two ways. Either the weights of all groups are gathered, and their gradient is
-      reduce-scattered. Or all tokens are gathered, and their results are reduce-scattered. On GPUs and TPUs, tokens are
-      instead sent by `jax.lax.ragged_all_to_all`, each only to the device of its group; CPUs have no such collective.
+    - Mesh axes of the tokens: the cheaper of two ways. Either the weights of all groups are
+      gathered, and their gradient is reduce-scattered. Or all tokens are gathered, and their
+      results are reduce-scattered. On GPUs and TPUs, tokens are instead sent by
+      `jax.lax.ragged_all_to_all`, each only to the device of its group; CPUs have no such
+      collective.
 
-    A sharded contracted axis costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
+    A sharded contracted axis costs one all-reduce of the result. There is no forward mode; reverse
+    mode is of any order.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
@@ -407,17 +436,19 @@ def layer_norm(
       scale: an array that broadcasts by name, by default `None`; it may have the normalized axes.
       bias: an array that broadcasts by name, by default `None`.
       epsilon: the number added to the variance, by default 1e-5.
-      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics, but
-        are normalized too.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the statistics, but are normalized too.
 
     Returns:
-      An array with the dtype and the axes of `x`, and the additional axes of `scale`, `bias` and `where`.
+      An array with the dtype and the axes of `x`, and the additional axes of `scale`, `bias` and
+      `where`.
 
-    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
+    one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the axis. Also if `scale` or `bias` is probably misspelled: it has no axis of `x`, or a
-        name close to an axis of `x` that it lacks.
+      AxisNotFoundError: `x` lacks the axis. Also if `scale` or `bias` is probably misspelled: it
+        has no axis of `x`, or a name close to an axis of `x` that it lacks.
     """
 @overload
 def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
@@ -428,19 +459,22 @@ def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax
 def load_balancing_loss(routing: Any, over: Any) -> Array:
     """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
-    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not differentiated, and
-    `P_e` is its mean probability. Source: Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one
-    choice, here all of its choices count.
+    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
+    not differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch
+    transformers", 2021, equations 4 to 6; there a token has one choice, here all of its choices
+    count.
 
     Args:
       routing: the result of `top_k_routing`.
-      over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are kept: with `over="pos"`
-        every sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
+      over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are
+        kept: with `over="pos"` every sequence of a batch has its own loss (and a batch on a
+        `SerialLoop` needs one pass).
 
     Returns:
       The loss, with the axes of the routing that are not in `over`.
 
-    Communication: over sharded axes, an all-reduce of the shares and one of the means, with one number per expert each.
+    Communication: over sharded axes, an all-reduce of the shares and one of the means, with one
+    number per expert each.
 
     Raises:
       AxisNotFoundError: the routing lacks an axis.
@@ -464,7 +498,8 @@ def log_softmax(x: NamedArray, axis: Axis = -1, where: ArrayLike | None = None) 
 def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
     """Compute the logarithm of `softmax` without overflow.
 
-    Arguments and communication are the same as for `softmax`; elements where `where` is false are `-inf`.
+    Arguments and communication are the same as for `softmax`; elements where `where` is false are
+    `-inf`.
     """
 def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
@@ -595,36 +630,43 @@ def mixture_of_experts(
     """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
-      expert: `expert(params, x)`, a function over named axes. Its `x` has the axes `axis`, `slot` and the features, and lists
-        all tokens that chose an expert. It returns an array with `axis`, `slot` and any features. It must process every slot
-        independently. Empty slots contain zeros and their results are ignored, but, as always in JAX, the derivative there
+      expert: `expert(params, x)`, a function over named axes. Its `x` has the axes `axis`, `slot`
+        and the features, and lists all tokens that chose an expert. It returns an array with
+        `axis`, `slot` and any features. It must process every slot independently. Empty slots
+        contain zeros and their results are ignored, but, as always in JAX, the derivative there
         must be finite.
       params: a pytree for `expert`. Arrays with `axis` have one slice per expert.
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
-      tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing share (a batch) are groups
-        of tokens. Axes of `x` alone are features, including positional axes.
-      axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis, because it may be sharded
-        over the mesh axis of the groups or tokens.
-      slot: the axis name of the slots, by default `"slot"`. It must not appear in `axis_resources`: slots are sharded over
-        the mesh axes of the groups, except the mesh axes of the experts.
-      capacity: the number of slots of an expert for each group, or `None` (default) to drop no token. Excess tokens are
-        dropped and give zero. First choices precede second choices, then tokens follow in their order, row-major over
-        `tokens`.
-      chunk: without capacity, the number of slots of an expert on a device in one round; by default the number for an even
-        load.
+      tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
+        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
+        axes.
+      axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
+        because it may be sharded over the mesh axis of the groups or tokens.
+      slot: the axis name of the slots, by default `"slot"`. It must not appear in `axis_resources`:
+        slots are sharded over the mesh axes of the groups, except the mesh axes of the experts.
+      capacity: the number of slots of an expert for each group, or `None` (default) to drop no
+        token. Excess tokens are dropped and give zero. First choices precede second choices, then
+        tokens follow in their order, row-major over `tokens`.
+      chunk: without capacity, the number of slots of an expert on a device in one round; by default
+        the number for an even load.
 
     Returns:
-      An array with the axes of `x`, except that its features are the features of the experts' results. It has their dtype.
+      An array with the axes of `x`, except that its features are the features of the experts'
+      results. It has their dtype.
 
-    Communication: see the docstring of the module. Parameters are not moved. Without capacity the derivative is of first
-    order and in reverse mode only; arrays that `expert` closes over have gradients too.
+    Communication: see the docstring of the module. Parameters are not moved. Without capacity the
+    derivative is of first order and in reverse mode only; arrays that `expert` closes over have
+    gradients too.
 
     Raises:
-      AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or `slot`.
-      AxisNameError: `axis` or `slot` is not an axis name, or is an axis of `x`, or the result of `expert` has a token axis.
+      AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or
+        `slot`.
+      AxisNameError: `axis` or `slot` is not an axis name, or is an axis of `x`, or the result of
+        `expert` has a token axis.
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
-      UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped function has `axis`.
+      UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped
+        function has `axis`.
       AxisResourceError: `axis_resources` contains `slot` or the axis of the choices.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.
@@ -632,15 +674,18 @@ def mixture_of_experts(
 def moments(x: Any, axis: Axis, *, where: Any = None) -> Any:
     """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
 
-    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds none.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
+    none.
     """
 def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1) -> Array:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
       x: an integer array, named or not.
-      num_classes: the size of the new axis. Optional for a named axis, which takes its size in the mapped function.
-      axis: the name of the new axis, or its index among the positional axes of the result; by default -1.
+      num_classes: the size of the new axis. Optional for a named axis, which takes its size in the
+        mapped function.
+      axis: the name of the new axis, or its index among the positional axes of the result; by
+        default -1.
       dtype: the dtype; by default the default float.
 
     Returns:
@@ -668,7 +713,8 @@ def prefix_mask(prefix: Any, *, axis: Sequence[Hashable] = ('query', 'key'), off
     Args:
       named_shape: as in `causal_mask`.
       axis: as in `causal_mask`.
-      prefix: the length of the prefix. An integer, or a named array of them, one for every element of a batch.
+      prefix: the length of the prefix. An integer, or a named array of them, one for every element
+        of a batch.
       offset: as in `causal_mask`; by default 0.
 
     Returns:
@@ -715,7 +761,8 @@ def rms_norm(
 
     Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
 
-    Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds one.
+    Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
+    one.
     """
 def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> Array:
     """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
@@ -723,12 +770,14 @@ def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> Array:
     Args:
       logits: the router's scores, a named array with `axis`.
       axis: the name of the router's axis.
-      over: the axis name of the tokens, or a tuple of names, over which to average; other axes are kept.
+      over: the axis name of the tokens, or a tuple of names, over which to average; other axes are
+        kept.
 
     Returns:
       The loss, with the axes of `logits` that are neither `axis` nor in `over`.
 
-    Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for `nx.logsumexp`.
+    Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for
+    `nx.logsumexp`.
 
     Raises:
       AxisNotFoundError: `logits` lacks an axis.
@@ -780,10 +829,11 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
     Args:
       x: an array, named or not.
       axis: the axis or axes to normalize over, positional or named; by default -1.
-      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and do not count.
+      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and
+        do not count.
 
-    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for the sum; the gradient
-    adds one.
+    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for
+    the sum; the gradient adds one.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.
@@ -803,32 +853,35 @@ def softmax_cross_entropy(
 
     Args:
       logits: an array, named or not.
-      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the
-        axis, is not a class: the loss of its token is NaN, and so is its gradient (unless `where` excludes the token). In
-        particular -1 is not the last class.
+      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or
+        not below the size of the axis, is not a class: the loss of its token is NaN, and so is its
+        gradient (unless `where` excludes the token). In particular -1 is not the last class.
       axis: the axis of the classes, named or positional; by default -1.
-      z_loss: a number z, by default 0; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
-      label_smoothing: a number s, at least 0 (default) and below 1. The target is `1 - s` for the label, plus `s` divided
-        over all classes (Szegedy et al. 2016, "Rethinking the Inception Architecture").
-      where: a boolean array that broadcasts by name, by default `None`. Without `axis` it selects tokens; with it, it selects
-        classes (and can exclude the padding of a vocabulary). If no class is selected, the loss and the gradient are zero for
-        any logits and labels.
+      z_loss: a number z, by default 0; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022,
+        "PaLM", section 5).
+      label_smoothing: a number s, at least 0 (default) and below 1. The target is `1 - s` for the
+        label, plus `s` divided over all classes (Szegedy et al. 2016, "Rethinking the Inception
+        Architecture").
+      where: a boolean array that broadcasts by name, by default `None`. Without `axis` it selects
+        tokens; with it, it selects classes (and can exclude the padding of a vocabulary). If no
+        class is selected, the loss and the gradient are zero for any logits and labels.
 
     Returns:
-      An array with the axes of `logits` except `axis`, and the additional axes of `labels` and `where`. It has the dtype of
-      the logits, or float32 for 16-bit logits: the loss is computed in at least 32 bits. The gradient has the dtype of the
-      logits.
+      An array with the axes of `logits` except `axis`, and the additional axes of `labels` and
+      `where`. It has the dtype of the logits, or float32 for 16-bit logits: the loss is computed in
+      at least 32 bits. The gradient has the dtype of the logits.
 
-    Communication: over a sharded axis, two all-reduces, with one number per token for the maximum and two for the sums. With
-    `where` over the classes the sums take three numbers; for their mean over tokens, one. The gradient adds none, and the
-    logits are not moved. With a `SerialLoop` on the axis, logits that the body computes exist for some of the classes at a
-    time.
+    Communication: over a sharded axis, two all-reduces, with one number per token for the maximum
+    and two for the sums. With `where` over the classes the sums take three numbers; for their mean
+    over tokens, one. The gradient adds none, and the logits are not moved. With a `SerialLoop` on
+    the axis, logits that the body computes exist for some of the classes at a time.
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
       AxisNameError: `labels` have the axis of the classes.
       AxisSizeError: an axis has two sizes, or there are no classes.
-      PlacementConflictError: `labels` have another axis that is sharded over the mesh axis of `axis`.
+      PlacementConflictError: `labels` have another axis that is sharded over the mesh axis of
+        `axis`.
       ArgumentTypeError: the labels are not integers, or `where` is not boolean.
       ArgumentError: `z_loss` or `label_smoothing` is out of range.
     """
@@ -887,15 +940,18 @@ def standardize(
       mean: the mean to use instead of the mean of `x`, by default `None`; it broadcasts by name.
       variance: the variance to use instead of the variance of `x`, by default `None`.
       epsilon: the number added to the variance, by default 1e-5.
-      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics.
-      algorithm: `"fast"` (default) computes the variance as the mean square minus the squared mean, as in JAX by default.
-        `"stable"` computes it as the mean of squared deviations, as in `layer_norm`, and needs one more all-reduce.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the statistics.
+      algorithm: `"fast"` (default) computes the variance as the mean square minus the squared mean,
+        as in JAX by default. `"stable"` computes it as the mean of squared deviations, as in
+        `layer_norm`, and needs one more all-reduce.
 
     Returns:
-      An array with the dtype of `x`. Unlike JAX, it keeps statistics of 16-bit values in float32 throughout.
+      An array with the dtype of `x`. Unlike JAX, it keeps statistics of 16-bit values in float32
+      throughout.
 
-    Communication: over a sharded axis, one all-reduce (`"stable"`: two); the gradient adds one. None if mean and variance are
-    given.
+    Communication: over a sharded axis, one all-reduce (`"stable"`: two); the gradient adds one.
+    None if mean and variance are given.
     """
 @overload
 def swish(x: NamedArray) -> NamedArray:
@@ -922,16 +978,18 @@ def top_k_routing(
       axis: the name of the router's axis, with one element per expert.
       k: the number of experts that a token chooses.
       choice: the name of the new axis of size `k`, by default `"choice"`.
-      normalize: if `True` (default), the weights of a token sum to 1. If `False`, they are the probabilities (Fedus et al.,
-        2021).
+      normalize: if `True` (default), the weights of a token sum to 1. If `False`, they are the
+        probabilities (Fedus et al., 2021).
 
     Returns:
-      A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their weights, which have a gradient.
+      A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their
+      weights, which have a gradient.
         Ties choose the lower number first.
 
     Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
-    Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer", 2017.
+    Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated
+    mixture-of-experts layer", 2017.
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.

@@ -241,7 +241,8 @@ def append(
 def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
-    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is named.
+    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is
+    named.
     """
 def apply_along_axis(func1d: Callable[..., Any], axis: Axis, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
     """Apply a function to 1D array slices along an axis."""
@@ -578,17 +579,17 @@ def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = Non
 
     Args:
       array: an array, named or not.
-      shape: the positional shape of the result, as in `jnp.broadcast_to`; by default, with `named_shape`, the shape of the
-        array.
+      shape: the positional shape of the result, as in `jnp.broadcast_to`; by default, with
+        `named_shape`, the shape of the array.
       out_sharding: as in `jnp.broadcast_to`; by default `None`.
-      named_shape: names and sizes of the result, by default none; `None` as a size takes the size in the mapped function.
-        Axes of the array that it does not mention are kept.
+      named_shape: names and sizes of the result, by default none; `None` as a size takes the size
+        in the mapped function. Axes of the array that it does not mention are kept.
 
     Returns:
       The array with the new axes in front.
 
-    Communication: none, because every device makes its own block of a sharded axis. The gradient is the sum over the new
-    axes, with one all-reduce for sharded ones.
+    Communication: none, because every device makes its own block of a sharded axis. The gradient is
+    the sum over the new axes, with one all-reduce for sharded ones.
 
     Raises:
       AxisSizeError: the array or the mapped function has one of the axes with a different size.
@@ -645,23 +646,24 @@ def concatenate(
     """Join arrays along an axis that all of them have.
 
     Args:
-      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes broadcast as in
-        arithmetic.
-      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in `jnp.concatenate`).
+      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes
+        broadcast as in arithmetic.
+      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in
+        `jnp.concatenate`).
       dtype: the dtype of the result, by default the common dtype.
-      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in which `axis` has a fixed
-        size.
+      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in
+        which `axis` has a fixed size.
 
     Returns:
       The joined array; its size along the axis is the sum of the sizes.
 
-    Communication: along a sharded axis with a sharded result, rows move to their blocks by collective-permutes. If the axis
-    of the result is not sharded, the operands are gathered.
+    Communication: along a sharded axis with a sharded result, rows move to their blocks by
+    collective-permutes. If the axis of the result is not sharded, the operands are gathered.
 
     Raises:
       AxisNotFoundError: an array lacks the axis.
-      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
-        axes.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
     """
 @overload
 def conj(x: NamedArray, /) -> NamedArray:
@@ -754,8 +756,9 @@ def corrcoef(
     Communication: as for `nx.cov`, and one all-reduce for the variances.
 
     Raises:
-      PositionalAxisError: `x` has no positional axis but named axes in addition to the observations, and `variables` is
-        missing: each variable would be correlated with itself only.
+      PositionalAxisError: `x` has no positional axis but named axes in addition to the
+        observations, and `variables` is missing: each variable would be correlated with itself
+        only.
     """
 @overload
 def correlate(
@@ -812,27 +815,29 @@ def cov(
       m: an array, named or not.
       y: without `axis`, as in `jnp.cov`; by default `None`.
       rowvar: without `axis`, as in `jnp.cov`; by default `True`.
-      bias: if `True`, divide by the number of observations `n` instead of `n - 1`; by default `False`.
+      bias: if `True`, divide by the number of observations `n` instead of `n - 1`; by default
+        `False`.
       ddof: the number subtracted from `n`; by default 1, or 0 with `bias`.
       fweights: the number of repetitions of each observation: integers along `axis`; by default 1.
       aweights: the weight of each observation: floats along `axis`; by default 1.
       dtype: the dtype of the result, by default as in `jnp.cov`.
-      axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and
-        named axes are batch axes.
-      variables: with `axis`, the name of the variables and the name for the other side: `("k", "k2")`. By default the one
-        positional axis of `m`; if it has none, `m` is one variable. All other named axes are batch axes.
+      axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of
+        the positional axes, and named axes are batch axes.
+      variables: with `axis`, the name of the variables and the name for the other side: `("k",
+        "k2")`. By default the one positional axis of `m`; if it has none, `m` is one variable. All
+        other named axes are batch axes.
 
     Returns:
       The covariances, with `variables` in place of their name, or two positional axes.
 
-    Communication: over sharded observations, one all-reduce for the means, and one for the covariances. Sharded variables are
-    gathered once, for the other side.
+    Communication: over sharded observations, one all-reduce for the means, and one for the
+    covariances. Sharded variables are gathered once, for the other side.
 
     Raises:
       AxisNotFoundError: `m` lacks an axis.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one in addition to `variables`; or, without `axis`, `m` has
-        named axes only.
+      PositionalAxisError: `m` has several positional axes, or has one in addition to `variables`;
+        or, without `axis`, `m` has named axes only.
       ArgumentTypeError: `y` is an axis name.
     """
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Axis = None) -> Any:
@@ -916,7 +921,8 @@ def cumulative_sum(
       out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
 
     Returns:
-      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded name, those of `pad` too.
+      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded
+      name, those of `pad` too.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -962,8 +968,9 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) ->
       axis1: the axis of rows, a position or a name.
       axis2: the axis of columns.
 
-    Over sharded names only the diagonal is sent: it is read (an all-reduce of its size where `axis2` is sharded), and gathered where
-    `axis1` is, because it becomes a positional axis. To keep the name write `x["k", nx.arange(axis="q")]`.
+    Over sharded names only the diagonal is sent: it is read (an all-reduce of its size where
+    `axis2` is sharded), and gathered where `axis1` is, because it becomes a positional axis. To
+    keep the name write `x["k", nx.arange(axis="q")]`.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -995,18 +1002,21 @@ def diff(
       a: an array, named or not.
       n: how often differences are taken.
       axis: a position or a name.
-      prepend: values before the first: a number, or an array with that axis. Along a name, an array without it is one entry;
-        one that has it, all of its entries.
+      prepend: values before the first: a number, or an array with that axis. Along a name, an array
+        without it is one entry; one that has it, all of its entries.
       append: the same at the other end.
-      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a different size.
+      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a
+        different size.
 
     Returns:
-      The differences. Along a sharded name each device gets the rows that it lacks of the next block; several entries in front or behind are
-      joined on first, for which a sharded axis is gathered.
+      The differences. Along a sharded name each device gets the rows that it lacks of the next
+      block; several entries in front or behind are joined on first, for which a sharded axis is
+      gathered.
 
     Raises:
       AxisNotFoundError: `a` lacks the name.
-      AxisSizeError: in a mapped function the name has a different size than the result, or than the entries in front or behind.
+      AxisSizeError: in a mapped function the name has a different size than the result, or than the
+        entries in front or behind.
     """
 @overload
 def digitize(
@@ -1220,13 +1230,14 @@ def flip(m: ArrayLike, axis: Axis = None) -> Array:
 
     Args:
       m: an array, named or not.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes, `...` all axes.
-        Required if every axis is named.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes, `...` all axes. Required if every axis is named.
 
     Returns:
       An array of the same axes.
 
-    Communication: along a sharded axis, one collective-permute that sends each block to its mirror image.
+    Communication: along a sharded axis, one collective-permute that sends each block to its mirror
+    image.
 
     Raises:
       AxisNotFoundError: the array lacks a named axis.
@@ -1386,10 +1397,10 @@ def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = 
 
     Args:
       f: values, named or not.
-      *varargs: the distance between two values, for all axes or for each, by default 1. Or coordinates along the axis, an
-        array that has it or a plain one.
-      axis: a positional axis, an axis name, or a tuple of both; by default all positional axes. Required if every axis is
-        named.
+      *varargs: the distance between two values, for all axes or for each, by default 1. Or
+        coordinates along the axis, an array that has it or a plain one.
+      axis: a positional axis, an axis name, or a tuple of both; by default all positional axes.
+        Required if every axis is named.
       edge_order: not supported, as in `jnp.gradient`.
 
     Returns:
@@ -1721,8 +1732,8 @@ def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array:
     """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
 
     Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys along its first positional
-        axis.
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
+        along its first positional axis.
       axis: a positional or named axis, by default -1.
 
     Returns:
@@ -1754,7 +1765,8 @@ def linspace(
       device: as in `jnp.linspace`, for a positional axis; by default `None`.
 
     Returns:
-      The values, with the axes of `start` and `stop` and the new axis; with `retstep`, a pair of the values and the distance.
+      The values, with the axes of `start` and `stop` and the new axis; with `retstep`, a pair of
+      the values and the distance.
 
     Communication: none.
 
@@ -2153,7 +2165,7 @@ def nanstd(
     *,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
+    """The standard deviation of the elements that are not NaN; NaN if there are none.
 
     See `nx.nanstd`.
     """
@@ -2182,7 +2194,7 @@ def nanvar(
     *,
     correction: float | None = None,
 ) -> Array:
-    """The variance of the elements that are not NaN; NaN if there are none. Arguments and costs as for `var`.
+    """The variance of the elements that are not NaN; NaN if there are none.
 
     See `nx.nanvar`.
     """
@@ -2208,18 +2220,20 @@ def nonzero(
 
     Args:
       a: an array, named or not.
-      size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a named axis, which takes
-        its size in the mapped function.
+      size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a
+        named axis, which takes its size in the mapped function.
       fill_value: the value after the last index: a number, or one for each axis; by default 0.
-      axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default the positional axes, as in
-        `jnp.nonzero`, with named axes as batch axes.
+      axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default
+        the positional axes, as in `jnp.nonzero`, with named axes as batch axes.
       out_axis: the name of the result's axis; by default a positional one, in front.
 
     Returns:
-      A tuple with an array of indices for every axis, each with the batch axes and the axis of the result.
+      A tuple with an array of indices for every axis, each with the batch axes and the axis of the
+      result.
 
-    Communication: over sharded axes, one number per device to count the preceding elements, and one all-reduce of the result
-    for each axis. With several names, every axis except the last needs a table of the results before the sum.
+    Communication: over sharded axes, one number per device to count the preceding elements, and one
+    all-reduce of the result for each axis. With several names, every axis except the last needs a
+    table of the results before the sum.
 
     Raises:
       AxisNotFoundError: `a` lacks an axis, or the size of the result is not known.
@@ -2627,18 +2641,19 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
 
     Args:
       a: an array, named or not.
-      shift: an integer; or one for each axis, as a tuple, a list or an array. A JAX array may be known at run time only. A
-        named array shifts positional axes, with a separate shift for each instance.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) rolls the flattened positional axes, as
-        `jnp.roll`. Required if every axis is named.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. A JAX array may be
+        known at run time only. A named array shifts positional axes, with a separate shift for each
+        instance.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) rolls the
+        flattened positional axes, as `jnp.roll`. Required if every axis is named.
 
     Returns:
       An array of the same axes.
 
-    Communication: along a sharded axis in blocks of `b` rows, a shift by `s` takes up to two collective-permutes. One sends
-    `b - s % b` rows to the device `s // b` further (none if `s < b`). The other sends the boundary, `s % b` rows, to the
-    device after it. A shift that is known only at run time sends a block for every bit of the number of devices, and one
-    more.
+    Communication: along a sharded axis in blocks of `b` rows, a shift by `s` takes up to two
+    collective-permutes. One sends `b - s % b` rows to the device `s // b` further (none if `s <
+    b`). The other sends the boundary, `s % b` rows, to the device after it. A shift that is known
+    only at run time sends a block for every bit of the number of devices, and one more.
 
     Raises:
       AxisNotFoundError: `a` lacks a named axis.
@@ -2680,7 +2695,8 @@ def searchsorted(
     """Find the indices at which values would keep a sorted array sorted.
 
     Args:
-      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named axes are batch axes.
+      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named
+        axes are batch axes.
       v: the values, named or not.
       side: the side of equal elements, `"left"` (default) or `"right"`.
       sorter: indices that sort `a`, with its axes, by default `None`.
@@ -2690,8 +2706,8 @@ def searchsorted(
     Returns:
       Integers with the axes of `v` and the other named axes of `a`.
 
-    Communication: along a sharded axis every device counts in its block, and one all-reduce of the result sums the counts. A
-    `sorter` is applied before, as by `take_along_axis`.
+    Communication: along a sharded axis every device counts in its block, and one all-reduce of the
+    result sums the counts. A `sorter` is applied before, as by `take_along_axis`.
 
     Raises:
       AxisNotFoundError: `a` has no axis of that name.
@@ -2841,18 +2857,20 @@ def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis:
       ary: an array, named or not.
       indices_or_sections: a number of equal sections, or the split indices.
       axis: a positional or named axis, by default 0.
-      out_axis: the name of the axis in the sections, or a list with a name for each; by default `axis`. Required in a mapped
-        function in which `axis` has a fixed size.
+      out_axis: the name of the axis in the sections, or a list with a name for each; by default
+        `axis`. Required in a mapped function in which `axis` has a fixed size.
 
     Returns:
       A list of arrays.
 
-    Communication: along a sharded axis with sharded sections, the rows of all sections move to their blocks in one exchange,
-    by collective-permutes. If the sections are not sharded, the axis is gathered.
+    Communication: along a sharded axis with sharded sections, the rows of all sections move to
+    their blocks in one exchange, by collective-permutes. If the sections are not sharded, the axis
+    is gathered.
 
     Raises:
       AxisNotFoundError: the array lacks the axis.
-      AxisSizeError: the sections are not equal, or a section does not have the size of its name in the mapped function.
+      AxisSizeError: the sections are not equal, or a section does not have the size of its name in
+        the mapped function.
     """
 @overload
 def sqrt(x: NamedArray, /) -> NamedArray:
@@ -2871,8 +2889,8 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
 
     Args:
       a: an array, named or not.
-      axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all positional axes of size 1.
-        Required if every axis is named.
+      axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all
+        positional axes of size 1. Required if every axis is named.
 
     Returns:
       The array without these axes.
@@ -2888,7 +2906,8 @@ def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = 
 
     Args:
       arrays: arrays, named or not; they broadcast, by name and by position.
-      axis: the name of the new axis, or its index among the positional axes of the result; by default 0.
+      axis: the name of the new axis, or its index among the positional axes of the result; by
+        default 0.
       out: must be `None`, as in `jnp.stack`.
       dtype: the dtype of the result, by default the common dtype.
 
@@ -2913,7 +2932,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> Array:
-    """The standard deviation over positional and named axes together. Arguments and costs as for `var`.
+    """The standard deviation over positional and named axes together.
 
     See `nx.std`.
     """
@@ -2995,7 +3014,7 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
+    """The product of two arrays, summed over axes: `jnp.tensordot`.
 
     See `nx.tensordot`.
     """
@@ -3004,41 +3023,46 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
 
     Args:
       A: an array, named or not.
-      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named axes a dict `{"k": 2}`.
-      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` for one axis; by default `None`. Required in a
-        mapped function in which the name has a fixed size.
+      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named axes a dict
+        `{"k": 2}`.
+      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` for one axis; by
+        default `None`. Required in a mapped function in which the name has a fixed size.
 
     Returns:
       The repeated array.
 
-    Communication: along a sharded axis, rows move to their blocks by collective-permutes. If the new name is not sharded, the
-    axis is gathered.
+    Communication: along a sharded axis, rows move to their blocks by collective-permutes. If the
+    new name is not sharded, the axis is gathered.
 
     Raises:
       AxisNotFoundError: the array lacks a named axis.
-      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
-        axes.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
     """
 def trace(
     a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
 ) -> Array:
     """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
 
-    Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is sharded too.
+    Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is
+    sharded too.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
     """
 @overload
 def transpose(a: NamedArray, axes: Axis = None) -> NamedArray:
-    """The positional axes in another order. Names have none: where they are given too, nothing happens to them."""
+    """The positional axes in another order."""
 @overload
 def transpose(a: ArrayLike, axes: Axis = None) -> Array:
-    """The positional axes in another order. Names have none: where they are given too, nothing happens to them.
+    """The positional axes in another order.
+
+    Names have none: where they are given too, nothing happens to them.
 
     Args:
       a: an array, named or not.
-      axes: the positional axes in their new order, and names, which change nothing; default: the positional ones reversed.
+      axes: the positional axes in their new order, and names, which change nothing; default: the
+        positional ones reversed.
 
     Moves nothing between devices.
 
@@ -3051,13 +3075,13 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
 
     Args:
       y: values, named or not.
-      x: the coordinates of the values: an array with the axis, or a plain one with one element for each of its elements. By
-        default the spacing is `dx`.
+      x: the coordinates of the values: an array with the axis, or a plain one with one element for
+        each of its elements. By default the spacing is `dx`.
       dx: the distance between two values, by default 1.0.
       axis: a positional or named axis, by default -1.
 
-    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the boundary of two blocks,
-    for both `x` and `y`.
+    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the
+    boundary of two blocks, for both `x` and `y`.
 
     Raises:
       AxisNotFoundError: `y` lacks the axis.
@@ -3072,10 +3096,10 @@ def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
 
     Args:
       m: an array, named or not.
-      k: the diagonal, by default 0; above the main diagonal for positive numbers. With `axis`, also an integer array that
-        broadcasts by name, for a different diagonal in every instance.
-      axis: a pair of axes, the rows and the columns, such as `("query", "key")`, named or positional; by default the last two
-        positional axes.
+      k: the diagonal, by default 0; above the main diagonal for positive numbers. With `axis`, also
+        an integer array that broadcasts by name, for a different diagonal in every instance.
+      axis: a pair of axes, the rows and the columns, such as `("query", "key")`, named or
+        positional; by default the last two positional axes.
 
     Returns:
       An array of the same axes.
@@ -3093,10 +3117,13 @@ def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: Axis = None) -> Array:
     """Trim leading and/or trailing zeros of the input array."""
 @overload
 def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray:
-    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero. See `nx.tril`."""
+    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero."""
 @overload
 def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
-    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero. See `nx.tril`."""
+    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
+
+    See `nx.tril`.
+    """
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
     """Return the indices of upper triangle of a given array."""
 @overload
@@ -3147,28 +3174,33 @@ def unique(
 ) -> Array | tuple[Array, ...]:
     """Return the distinct values of an array, in order.
 
-    With `out_axis`, this is a form over named axes that supports sharding. Without it, this is `jnp.unique` (of rows along
-    `axis` if it is given; a sharded axis is gathered), and named axes are batch axes.
+    With `out_axis`, this is a form over named axes that supports sharding. Without it, this is
+    `jnp.unique` (of rows along `axis` if it is given; a sharded axis is gathered), and named axes
+    are batch axes.
 
     Args:
       ar: an array, named or not.
-      return_index: with `out_axis`, if `True`, also return the index of the first element with each value; by default
-        `False`.
+      return_index: with `out_axis`, if `True`, also return the index of the first element with each
+        value; by default `False`.
       return_inverse: if `True`, also return the index of every element's value; by default `False`.
-      return_counts: if `True`, also return the number of elements with each value; by default `False`.
-      axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other axes are batch axes.
+      return_counts: if `True`, also return the number of elements with each value; by default
+        `False`.
+      axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other
+        axes are batch axes.
       equal_nan: if `True` (default), NaNs are one value.
-      size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for a named axis.
+      size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for
+        a named axis.
       fill_value: the value after the last one; by default the smallest value.
-      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By default `True`.
+      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By
+        default `True`.
       out_axis: the name of the axis of the values, by default `None`.
 
     Returns:
-      The values, or a tuple of the values and the other requested results. The inverse has the one axis of the search, under
-      its name; merge several names first with `nx.merge_axes`.
+      The values, or a tuple of the values and the other requested results. The inverse has the one
+      axis of the search, under its name; merge several names first with `nx.merge_axes`.
 
-    Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce of the result. The index
-    and the inverse cost one more sort of indices.
+    Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce
+    of the result. The index and the inverse cost one more sort of indices.
 
     Raises:
       AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
@@ -3208,7 +3240,8 @@ def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.2
       axis: a positional or named axis, by default -1.
       period: the size of the jumps to remove, by default 2 pi.
 
-    Communication: along a sharded axis, the row at the boundary of two blocks, and the totals of the blocks.
+    Communication: along a sharded axis, the row at the boundary of two blocks, and the totals of
+    the blocks.
 
     Raises:
       AxisNotFoundError: `p` lacks the axis.
@@ -3248,7 +3281,9 @@ def vdot(
 def vecdot(
     x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
 ) -> Array:
-    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
+    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
+
+    Along a name it is `nx.dot`, and costs that.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -3281,15 +3316,17 @@ def where(
     Args:
       condition: a boolean array, named or not.
       x: an array or a number.
-      y: an array or a number. Without both: the indices at which `condition` holds, in the positional axes, as in `jnp.where`; names are
-        batch axes.
+      y: an array or a number. Without both: the indices at which `condition` holds, in the
+        positional axes, as in `jnp.where`; names are batch axes.
       size: how many indices the form with one argument returns; needed if the array has names.
       fill_value: what stands behind the last index found.
-      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the positional axes.
+      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the
+        positional axes.
       out_axis: the name of the axis of the indices then.
 
     Raises:
-      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the result's shape depends on data.
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
       ArgumentError: `size` or `fill_value` with `x` and `y`.
     """
 @overload

@@ -116,17 +116,18 @@ def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = Fals
 
     Args:
       x: an array, named or not.
-      ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`. By
-        default `None`, the root of the sum of the squares.
-      axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns); `None` (default) selects
-        all positional axes.
+      ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf,
+        2, -2 or `"nuc"`. By default `None`, the root of the sum of the squares.
+      axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns);
+        `None` (default) selects all positional axes.
       keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
       An array with the remaining axes.
 
-    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices one for each axis. The
-    orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded axis is gathered for them (one all-gather).
+    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices
+    one for each axis. The orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded
+    axis is gathered for them (one all-gather).
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -189,7 +190,7 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """The product of two arrays, summed over axes: `jnp.tensordot`. Over a name, or several, it is `nx.dot`, and costs that.
+    """The product of two arrays, summed over axes: `jnp.tensordot`.
 
     See `nx.tensordot`.
     """
@@ -210,7 +211,9 @@ def trace(x: jax.typing.ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> 
 def vecdot(
     x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
 ) -> Array:
-    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`. Along a name it is `nx.dot`, and costs that.
+    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
+
+    Along a name it is `nx.dot`, and costs that.
 
     Raises:
       AxisNotFoundError: an array lacks the name.

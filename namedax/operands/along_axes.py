@@ -65,7 +65,9 @@ def along_axes(
         renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
         if not wanted:
             return positional(*args, **kwargs)
-        first = next((leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None)
+        first = next(
+            (leaf for leaf in _arrays(bound.arguments) if isinstance(leaf, NamedArray)), None
+        )
         for axis in wanted:
             if first is None or axis not in first.dims:
                 raise_not_found(
@@ -75,10 +77,14 @@ def along_axes(
                     [] if first is None else [dim for dim in first.dims if dim is not None],
                 )
         if is_worth_saying(_arrays(bound.arguments)):
-            return in_scope(scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed)
+            return in_scope(
+                scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed
+            )
         return along(bound, wanted, first, renamed)
 
-    def along(bound: Any, wanted: list[Any], first: Any, renamed: Mapping[Hashable, Hashable]) -> Any:
+    def along(
+        bound: Any, wanted: list[Any], first: Any, renamed: Mapping[Hashable, Hashable]
+    ) -> Any:
         shift = len(wanted)
         for parameter in axis_parameters:
             if parameter in bound.arguments:
@@ -86,14 +92,18 @@ def along_axes(
         rank = first.ndim + shift
         bound.arguments = {
             key: jax.tree.map(
-                lambda leaf: to_front(leaf, wanted, name), value, is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+                lambda leaf: to_front(leaf, wanted, name),
+                value,
+                is_leaf=lambda leaf: isinstance(leaf, NamedArray),
             )
             for key, value in bound.arguments.items()
         }
         result = positional(*bound.args, **bound.kwargs)
         keepdims = bool(bound.arguments.get("keepdims", False))
         return jax.tree.map(
-            lambda leaf: _from_front(leaf, wanted, rank, keepdims, name, renamed if renames else None),
+            lambda leaf: _from_front(
+                leaf, wanted, rank, keepdims, name, renamed if renames else None
+            ),
             result,
             is_leaf=lambda leaf: isinstance(leaf, NamedArray),
         )
@@ -105,7 +115,9 @@ def along_axes(
 
 def _with_out_axis(signature: inspect.Signature) -> inspect.Signature:
     annotation = "Hashable | Mapping[Hashable, Hashable] | None"
-    new = inspect.Parameter("out_axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    new = inspect.Parameter(
+        "out_axis", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
     return signature.replace(parameters=[*signature.parameters.values(), new])
 
 
@@ -114,7 +126,9 @@ def _entries(axis: Any) -> tuple[Any, ...]:
 
 
 def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
-    leaves = jax.tree.leaves(list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    leaves = jax.tree.leaves(
+        list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray)
+    )
     return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
 
 
@@ -139,19 +153,28 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
     block = to_local(leaf, op, region)
     missing = [name for name in names if name not in block.dims]
     if missing:
-        raise_not_found(op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None])
+        raise_not_found(
+            op, missing[0], type_text(leaf), [dim for dim in leaf.dims if dim is not None]
+        )
     data, dims = block.data, block.dims
     if region is not None and region.manual:
         old = [() if dim is None else region.place(dim) for dim in dims]
         new = [() if dim in names else place for dim, place in zip(dims, old, strict=True)]
         data = relayout(data, old, new) if old != new else data
-    order = [dims.index(name) for name in names] + [i for i, dim in enumerate(dims) if dim not in names]
+    order = [dims.index(name) for name in names] + [
+        i for i, dim in enumerate(dims) if dim not in names
+    ]
     front = (None,) * len(names) + tuple(dims[i] for i in order[len(names) :])
     return make_in_region(constrain_sharding(lax.transpose(data, order), front), front)
 
 
 def _from_front(
-    leaf: Any, names: list[Any], rank: int, keepdims: bool, op: str, renamed: Mapping[Hashable, Hashable] | None
+    leaf: Any,
+    names: list[Any],
+    rank: int,
+    keepdims: bool,
+    op: str,
+    renamed: Mapping[Hashable, Hashable] | None,
 ) -> Any:
     """Name the first positional axes of a result again, if it has as many as the argument had.
 
@@ -163,7 +186,9 @@ def _from_front(
     places = [i for i, dim in enumerate(dims) if dim is None][: len(names)]
     data = leaf.data if isinstance(leaf, NamedArray) else jnp.asarray(leaf)
     if keepdims and all(data.shape[i] == 1 for i in places):
-        return make_result(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
+        return make_result(
+            lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places)
+        )
     named = list(dims)
     for place, name in zip(places, names, strict=True):
         named[place] = name
@@ -171,22 +196,29 @@ def _from_front(
     if region is not None:
         for place, name in zip(places, names, strict=True):
             size = region.sizes.get(name)
-            if size is not None and size != data.shape[place] and (renamed is None or name not in renamed):
+            if (
+                size is not None
+                and size != data.shape[place]
+                and (renamed is None or name not in renamed)
+            ):
                 remedy = (
-                    f"Rename the axis of the argument first, to a name of its own: nx.rename(x, {{{name!r}: 'other'}})."
+                    "Rename the axis of the argument first, to a name of its own: nx.rename(x,"
+                    f" {{{name!r}: 'other'}})."
                     if renamed is None
                     else f"Give it another name in the result: out_axis={{{name!r}: 'other'}}."
                 )
                 raise AxisNameError(
-                    f"{op}: the result has size {data.shape[place]} along {name!r}, which has size {size} in this mapped function; a name has "
-                    f"one size. {remedy}"
+                    f"{op}: the result has size {data.shape[place]} along {name!r}, which has size"
+                    f" {size} in this mapped function; a name has one size. {remedy}"
                 )
     if renamed:
         for place, name in zip(places, names, strict=True):
             named[place] = renamed.get(name, name)
         for place, name in zip(places, names, strict=True):
             if name in renamed:  # all at once, so that two axes can swap names
-                new_axis_placement(op, renamed[name], data.shape[place], (*named[:place], *named[place + 1 :]))
+                new_axis_placement(
+                    op, renamed[name], data.shape[place], (*named[:place], *named[place + 1 :])
+                )
     if region is not None:
         if region.manual:
             old = [() if dim is None else region.place(dim) for dim in dims]

@@ -98,7 +98,9 @@ class Arrivals:
         """
         context = get_abstract_mesh()
         known_context, mesh, kinds = self._now
-        if context is not known_context or (mesh is not None and concrete_mesh(self._given) is not mesh):
+        if context is not known_context or (
+            mesh is not None and concrete_mesh(self._given) is not mesh
+        ):
             kinds = self._begin(context)
         for known in kinds:
             shardings = known.shardings

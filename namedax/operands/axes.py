@@ -73,13 +73,20 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
             place = places[entry]
         elif is_name(entry):
             if entry not in dims:
-                raise_not_found(op, entry, type_text(x), [d for d in dims if d is not None], _hint(op, axis, entry))
+                raise_not_found(
+                    op,
+                    entry,
+                    type_text(x),
+                    [d for d in dims if d is not None],
+                    _hint(op, axis, entry),
+                )
             place = dims.index(entry)
         else:
             raise PositionalAxisError(_NO_AXIS.format(op=op, axis=format_value(axis)))
         if place in result:
             raise PositionalAxisError(
-                f"{op}: axis {format_value(entry)} is given twice in axis={format_value(axis)} for {type_text(x)}."
+                f"{op}: axis {format_value(entry)} is given twice in axis={format_value(axis)} for"
+                f" {type_text(x)}."
             )
         result.append(place)
     return tuple(result)
@@ -89,17 +96,22 @@ def _raise_out_of_range(op: str, x: Any, position: int, count: int) -> NoReturn:
     if not count and (names := names_alone(x)):
         choices = " or ".join(f"axis={name!r}" for name in names)
         raise PositionalAxisError(
-            f"{op}: axis={position} is a position, but {type_text(x)} has only named axes. Pass {choices}."
+            f"{op}: axis={position} is a position, but {type_text(x)} has only named axes. Pass"
+            f" {choices}."
         )
     raise PositionalAxisError(
-        f"{op}: positional axis {position} is out of range for {type_text(x)}, which has {count} positional axes. "
-        "Write the name of the axis if it has one."
+        f"{op}: positional axis {position} is out of range for {type_text(x)}, which has {count}"
+        " positional axes. Write the name of the axis if it has one."
     )
 
 
 def unwrap_single(axis: Axis, dims: Dims) -> Axis:
     """Return the name in a tuple of one, unless the tuple is a name itself."""
-    return axis[0] if type(axis) is tuple and len(axis) == 1 and axis not in dims and axis[0] in dims else axis
+    return (
+        axis[0]
+        if type(axis) is tuple and len(axis) == 1 and axis not in dims and axis[0] in dims
+        else axis
+    )
 
 
 def _hint(op: str, axis: Axis, name: Hashable) -> str:
@@ -107,9 +119,15 @@ def _hint(op: str, axis: Axis, name: Hashable) -> str:
     if region is not None and (of_mesh := region.mesh_axis_said(name)):
         return of_mesh
     if isinstance(axis, tuple) and len(axis) > 1:
-        return f"(A tuple in axis= is a sequence of axes; if the tuple is the name, write axis=({axis!r},).)"
+        return (
+            "(A tuple in axis= is a sequence of axes; if the tuple is the name, write"
+            f" axis=({axis!r},).)"
+        )
     if op in ("sum", "mean", "max", "min") and ambient() is not None:
-        return f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value without the name."
+        return (
+            f"Reduce over an axis that it has; a collective (nx.lax.p{op}) also takes a value"
+            " without the name."
+        )
     return "" if op.startswith(("getitem", "at[")) else "Reduce over an axis that it has."
 
 
@@ -127,7 +145,9 @@ def plain_axis(axis: Axis) -> Any:
 
 def _is_integer_array(entry: Any) -> bool:
     return (
-        isinstance(entry, (np.ndarray, np.integer, jax.Array)) and entry.ndim == 0 and jnp.issubdtype(entry.dtype, jnp.integer)
+        isinstance(entry, (np.ndarray, np.integer, jax.Array))
+        and entry.ndim == 0
+        and jnp.issubdtype(entry.dtype, jnp.integer)
     )
 
 
@@ -142,7 +162,9 @@ def axis_key(op: str, axis: Axis) -> Any:
     try:
         hash(axis)
     except TypeError:
-        raise PositionalAxisError(_NO_AXIS.format(op=op, axis=format_value(axis)) + usage(op)) from None
+        raise PositionalAxisError(
+            _NO_AXIS.format(op=op, axis=format_value(axis)) + usage(op)
+        ) from None
     return axis
 
 
@@ -168,8 +190,8 @@ def refuse_reversal(op: str, x: Any) -> None:
     renamed = f"nx.rename(y, {{{names[0]!r}: {'other' if 'other' not in names else 'another'!r}}})"
     remedy = f"nx.dot(y, {renamed}, {names[-1]!r})" if len(names) > 1 else renamed
     raise PositionalAxisError(
-        f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to reverse. Write nx.rename for the other "
-        f"side of a product, as in {remedy}."
+        f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing"
+        f" to reverse. Write nx.rename for the other side of a product, as in {remedy}."
     )
 
 
@@ -185,8 +207,8 @@ def refuse_order(op: str, x: Any) -> None:
     order = f"nx.positional(x, {list(names)!r})"
     merged = f"nx.merge_axes(x, {names!r}, 'flat') for one axis with a name, or "
     raise PositionalAxisError(
-        f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing to {op}. Write "
-        f"{merged if len(names) > 1 else ''}{order} for a positional array."
+        f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing"
+        f" to {op}. Write {merged if len(names) > 1 else ''}{order} for a positional array."
     )
 
 
@@ -209,8 +231,8 @@ def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:
     positions = iter(range(len(x._dims)))
     order = tuple(next(positions) if dim is None else dim for dim in x._dims)
     raise PositionalAxisError(
-        f"{op}: axis=... has no order for the index, since the names of {type_text(x)} have none. Give the "
-        f"order, axis={format_value(order)}."
+        f"{op}: axis=... has no order for the index, since the names of {type_text(x)} have none."
+        f" Give the order, axis={format_value(order)}."
     )
 
 
@@ -229,14 +251,23 @@ def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
     for x in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
         if type(x) is NamedArray and any(entry in x._dims for entry in entries[1:]):
             raise ArgumentTypeError(
-                f"{op}: {show_names(entries)} are given one by one, but one argument takes all axes of {type_text(x)}. "
-                f"Write axis={tuple(entries)!r}."
+                f"{op}: {show_names(entries)} are given one by one, but one argument takes all axes"
+                f" of {type_text(x)}. Write axis={tuple(entries)!r}."
             )
         if type(x) is NamedArray and not _is_element_type(entries[1]):
-            candidates = [*(dim for dim in x._dims if dim is not None), "float", "int", "bool", "float16", "bfloat16", "int8"]
+            candidates = [
+                *(dim for dim in x._dims if dim is not None),
+                "float",
+                "int",
+                "bool",
+                "float16",
+                "bfloat16",
+                "int8",
+            ]
             raise ArgumentTypeError(
-                f"{op}: {entries[1]!r} follows the axis, but is neither an axis of {type_text(x)} nor a dtype."
-                f"{did_you_mean(entries[1], candidates)} For several axes write axis={tuple(entries)!r}."
+                f"{op}: {entries[1]!r} follows the axis, but is neither an axis of {type_text(x)}"
+                f" nor a dtype.{did_you_mean(entries[1], candidates)} For several axes write"
+                f" axis={tuple(entries)!r}."
             )
 
 
@@ -248,7 +279,9 @@ def _is_element_type(word: str) -> bool:
     return True
 
 
-def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> dict[Hashable, Hashable]:
+def new_names(
+    op: str, out_axis: Any, axes: Collection[Hashable], what: str
+) -> dict[Hashable, Hashable]:
     """Return the names of axes in a result, by their names in the operand.
 
     Args:
@@ -267,8 +300,9 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
     if not isinstance(out_axis, Mapping):
         if len(names) != 1:
             raise ArgumentError(
-                f"{op}: out_axis={format_value(out_axis)} is one name, and {what} has {len(names)} named axes. Write a dict, such as "
-                f"out_axis={{{names[0] if names else 'k'!r}: {format_value(out_axis)}}}."
+                f"{op}: out_axis={format_value(out_axis)} is one name, and {what} has {len(names)}"
+                f" named axes. Write a dict, such as out_axis={{{names[0] if names else 'k'!r}:"
+                f" {format_value(out_axis)}}}."
             )
         return {names[0]: out_axis}
     for name in out_axis:
@@ -278,7 +312,17 @@ def new_names(op: str, out_axis: Any, axes: Collection[Hashable], what: str) -> 
 
 
 # Parameters that are axes of the first array argument.
-AXIS_PARAMETERS = ("axis", "axes", "dimension", "dimensions", "axis1", "axis2", "source", "destination", "dim")
+AXIS_PARAMETERS = (
+    "axis",
+    "axes",
+    "dimension",
+    "dimensions",
+    "axis1",
+    "axis2",
+    "source",
+    "destination",
+    "dim",
+)
 
 
 _NO_POSITIONS = (bool, float, np.bool_, np.floating)
@@ -286,10 +330,16 @@ _NO_POSITIONS = (bool, float, np.bool_, np.floating)
 
 def is_axis_name(entry: Any) -> bool:
     """Return True if an element of an axis argument is a name."""
-    return is_name(entry) and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool)) and not callable(entry)
+    return (
+        is_name(entry)
+        and not isinstance(entry, (jax.Array, np.ndarray, np.generic, float, bool))
+        and not callable(entry)
+    )
 
 
-def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS) -> None:
+def check_axes(
+    op: str, arguments: Mapping[str, Any], parameters: Collection[str] = AXIS_PARAMETERS
+) -> None:
     """Raise if an axis of a named array is a boolean or a float.
 
     Neither is a position, although it may equal one.
@@ -305,9 +355,12 @@ def check_axes(op: str, arguments: Mapping[str, Any], parameters: Collection[str
     for parameter in parameters:
         axes = arguments.get(parameter)
         entries = axes if isinstance(axes, (tuple, list)) else (axes,)
-        if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(list(arguments.values())):
+        if any(isinstance(entry, _NO_POSITIONS) for entry in entries) and holds_names(
+            list(arguments.values())
+        ):
             raise PositionalAxisError(
-                f"{op}: {parameter}={format_value(axes)} is neither a position nor a name nor a tuple of these."
+                f"{op}: {parameter}={format_value(axes)} is neither a position nor a name nor a"
+                " tuple of these."
             )
 
 
@@ -318,8 +371,11 @@ def holds_names(value: Any) -> bool:
         return True
     if kind is tuple or kind is list:
         return any(holds_names(entry) for entry in value)
-    if value is None or isinstance(value, (str, int, float, complex, jax.Array, np.ndarray, np.generic)):
+    if value is None or isinstance(
+        value, (str, int, float, complex, jax.Array, np.ndarray, np.generic)
+    ):
         return False
     return any(
-        isinstance(leaf, NamedArray) for leaf in jax.tree.leaves(value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+        isinstance(leaf, NamedArray)
+        for leaf in jax.tree.leaves(value, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
     )

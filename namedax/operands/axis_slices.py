@@ -51,15 +51,20 @@ class Entries:
         support padding.
     """
 
-    def __init__(self, op: str, xs: Any, axis: Any, every: bool = False, supports_padding: bool = False):
+    def __init__(
+        self, op: str, xs: Any, axis: Any, every: bool = False, supports_padding: bool = False
+    ):
         region = ambient()
         self.op, self.axis = op, axis
         self.by_name = not isinstance(axis, (int, np.integer)) or isinstance(axis, bool)
         if self.by_name and not is_name(axis):
-            raise AxisNameError(f"{op}: axis={format_value(axis)} is neither 0 nor the name of an axis.")
+            raise AxisNameError(
+                f"{op}: axis={format_value(axis)} is neither 0 nor the name of an axis."
+            )
         if not self.by_name and axis != 0:
             raise PositionalAxisError(
-                f"{op}: axis must be 0 (the first positional axis) or a name, got {format_value(axis)}. Use nx.numpy.moveaxis first."
+                f"{op}: axis must be 0 (the first positional axis) or a name, got"
+                f" {format_value(axis)}. Use nx.numpy.moveaxis first."
             )
         leaves, self.tree = flatten(xs)
         self.datas: list[Any] = []
@@ -75,7 +80,8 @@ class Entries:
                 if not self.by_name:
                     where = "in_axes" if op == "vmap" else "axis"
                     raise PositionalAxisError(
-                        f"{op}: {type_text(block)} has no positional axis. Pass {where}= with the name of an axis."
+                        f"{op}: {type_text(block)} has no positional axis. Pass {where}= with the"
+                        " name of an axis."
                     )
                 self.fixed[i] = block
                 continue
@@ -86,7 +92,12 @@ class Entries:
         if self.by_name and leaves and (not self.dims or (every and self.fixed)):
             lacking = blocks[min(self.fixed)]
             candidates = [dim for block in blocks for dim in names_of(dims_of(block))]
-            raise_not_found(op, axis, type_text(lacking), candidates if not self.dims else names_of(dims_of(lacking)))
+            raise_not_found(
+                op,
+                axis,
+                type_text(lacking),
+                candidates if not self.dims else names_of(dims_of(lacking)),
+            )
         self.placement: tuple[str, ...] = ()
         if self.by_name and region is not None:
             self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
@@ -97,7 +108,10 @@ class Entries:
         entries = cls(op, (), 0)
         leaves, entries.tree = flatten(value)
         region = ambient()
-        entries.fixed = {i: to_local(leaf, op, region) if is_named(leaf) else leaf for i, leaf in enumerate(leaves)}
+        entries.fixed = {
+            i: to_local(leaf, op, region) if is_named(leaf) else leaf
+            for i, leaf in enumerate(leaves)
+        }
         return entries
 
     def cast(self, number: int, axes: frozenset[str]) -> Any:
@@ -113,7 +127,10 @@ class Entries:
         supply = iter(datas)
         count = len(self.fixed) + len(self.dims)
         return self.tree.unflatten(
-            [self.fixed[i] if i in self.fixed else array_of(next(supply), self.dims[i]) for i in range(count)]
+            [
+                self.fixed[i] if i in self.fixed else array_of(next(supply), self.dims[i])
+                for i in range(count)
+            ]
         )
 
     def result(self, data: Any, dims: Dims) -> Any:
@@ -121,8 +138,9 @@ class Entries:
         region = ambient()
         if self.by_name and self.axis in dims:
             raise AxisNameError(
-                f"{self.op}: the result of the function for one slice along {self.axis!r} already has an axis {self.axis!r}, from a value "
-                "that it carries or closes over. Pass that value as an argument, or rename its axis."
+                f"{self.op}: the result of the function for one slice along {self.axis!r} already"
+                f" has an axis {self.axis!r}, from a value that it carries or closes over. Pass"
+                " that value as an argument, or rename its axis."
             )
         dims = (self.axis if self.by_name else None, *dims)
         if region is not None:

@@ -38,7 +38,16 @@ from namedax.resources.mesh import enter_mesh, must_enter
 from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = [
-    *("align", "align_ranks", "to_local", "unify_variance", "merge_dims", "note_met", "of_real_entries", "own_blocks"),
+    *(
+        "align",
+        "align_ranks",
+        "to_local",
+        "unify_variance",
+        "merge_dims",
+        "note_met",
+        "of_real_entries",
+        "own_blocks",
+    ),
     *("constrain_sharding", "make_result"),
 ]
 
@@ -54,7 +63,9 @@ def _labels(dims: Dims) -> tuple[Hashable, ...]:
 
 
 @functools.lru_cache(maxsize=8192)
-def _plan(all_dims: tuple[Dims, ...]) -> tuple[tuple[Hashable, ...], Dims, tuple[tuple[Any, tuple[int, ...]], ...]]:
+def _plan(
+    all_dims: tuple[Dims, ...],
+) -> tuple[tuple[Hashable, ...], Dims, tuple[tuple[Any, tuple[int, ...]], ...]]:
     """Return labels and dims of the result, and the permutation and positions of each operand.
 
     The permutation is `None` if the order stays.
@@ -126,7 +137,9 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
         return _from_surrounding(array, op, origin, region)
     whole = origin is None
     if whole and region.resources:
-        region.check_placement(f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY)
+        region.check_placement(
+            f"{op}, of {_FROM_OUTSIDE}", (dim for dim in dims if dim is not None), _OUTSIDE_REMEDY
+        )
         data = _entered(data, region)
     for i, dim in enumerate(dims):
         if dim is None:
@@ -141,8 +154,9 @@ def to_local(array: Any, op: str, region: Region | None) -> Any:
             continue
         if data.shape[i] != size:
             raise AxisSizeError(
-                f"{op}: axis {dim!r} has size {data.shape[i]} in an array of shape {data.shape} with dims {dims}, but {dim!r} has size "
-                f"{size} in this mapped function; a name has one size. Rename one of the two axes."
+                f"{op}: axis {dim!r} has size {data.shape[i]} in an array of shape {data.shape}"
+                f" with dims {dims}, but {dim!r} has size {size} in this mapped function; a name"
+                " has one size. Rename one of the two axes."
             )
         data = comm.cut(data, i, region.place(dim))
     if data is not array._data:
@@ -161,7 +175,10 @@ def _entered(data: Any, region: Region) -> Any:
 
 _NO_ARRAYS = frozenset({str, list, tuple})
 _FROM_OUTSIDE = "an array that the mapped function closes over"
-_OUTSIDE_REMEDY = "Rename one of them before, outside the mapped function (nx.rename, which does not communicate there), or change axis_resources."
+_OUTSIDE_REMEDY = (
+    "Rename one of them before, outside the mapped function (nx.rename, which does not communicate"
+    " there), or change axis_resources."
+)
 
 
 def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region) -> NamedArray:
@@ -176,8 +193,9 @@ def _from_surrounding(array: NamedArray, op: str, origin: Region, region: Region
         known = region.sizes.get(dim, size)
         if known != size:
             raise AxisSizeError(
-                f"{op}: axis {dim!r} has size {size} in {_FROM_OUTSIDE}, of shape {data.shape} with dims {dims}, but {dim!r} "
-                f"has size {known} in this mapped function; a name has one size. Rename one of the two axes."
+                f"{op}: axis {dim!r} has size {size} in {_FROM_OUTSIDE}, of shape {data.shape} with"
+                f" dims {dims}, but {dim!r} has size {known} in this mapped function; a name has"
+                " one size. Rename one of the two axes."
             )
         region.block_size(dim, size, op, supports_padding=True)
     region.check_placement(f"{op}, of {_FROM_OUTSIDE}", names, _OUTSIDE_REMEDY)
@@ -196,7 +214,9 @@ def _common_size(label: Hashable, known: int, n: int) -> int | None:
 
 
 @functools.lru_cache(maxsize=8192)
-def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -> tuple[int, ...] | None:
+def _shape_of(
+    all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...] | None:
     """Return the shape to which operands broadcast; `None` if they do not."""
     sizes: dict[Hashable, int] = {}
     for dims, shape in zip(all_dims, shapes, strict=True):
@@ -210,12 +230,16 @@ def _shape_of(all_dims: tuple[Dims, ...], shapes: tuple[tuple[int, ...], ...]) -
     return tuple([sizes[label] for label in _plan(all_dims)[0]])
 
 
-def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]) -> dict[Hashable, int]:
+def _check_sizes(
+    op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Hashable, ...]]
+) -> dict[Hashable, int]:
     """Return the size of every label in the result; raise if operands disagree."""
     sizes: dict[Hashable, int] = {}
     first: dict[Hashable, int] = {}
     for i, (operand, labels) in enumerate(zip(operands, all_labels, strict=True)):
-        for label, n in zip(labels, np.shape(operand._data if type(operand) is NamedArray else operand), strict=True):
+        for label, n in zip(
+            labels, np.shape(operand._data if type(operand) is NamedArray else operand), strict=True
+        ):
             known = sizes.setdefault(label, n)
             first.setdefault(label, i)
             if known == n:
@@ -227,13 +251,15 @@ def _check_sizes(op: str, operands: Sequence[Any], all_labels: Sequence[tuple[Ha
             if not isinstance(label, int):
                 check_regions_live(op, functools.partial(operator.eq, label), operands)
                 raise AxisSizeError(
-                    f"{op}: axis {label!r} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size {n} "
-                    f"in operand {i}, {type_text(operand)}; a name has one size. Rename one of the two axes."
+                    f"{op}: axis {label!r} has size {known} in operand {first[label]},"
+                    f" {type_text(operands[first[label]])}, and size {n} in operand {i},"
+                    f" {type_text(operand)}; a name has one size. Rename one of the two axes."
                 )
             raise PositionalAxisError(
-                f"{op}: positional axis {label} has size {known} in operand {first[label]}, {type_text(operands[first[label]])}, and size "
-                f"{n} in operand {i}, {type_text(operand)}; positional axes broadcast from the right, as in NumPy. Insert an axis "
-                "(x[..., None]), or give the axis a name."
+                f"{op}: positional axis {label} has size {known} in operand {first[label]},"
+                f" {type_text(operands[first[label]])}, and size {n} in operand {i},"
+                f" {type_text(operand)}; positional axes broadcast from the right, as in NumPy."
+                " Insert an axis (x[..., None]), or give the axis a name."
             )
     return sizes
 
@@ -262,7 +288,9 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
     blocks = [to_local(operand, op, region) for operand in operands]
     all_dims = tuple(dims_of(block) for block in blocks)
     labels, dims, steps = _plan(all_dims)
-    shape = _shape_of(all_dims, tuple([np.shape(b._data if type(b) is NamedArray else b) for b in blocks]))
+    shape = _shape_of(
+        all_dims, tuple([np.shape(b._data if type(b) is NamedArray else b) for b in blocks])
+    )
     if shape is None:
         sizes = _check_sizes(op, blocks, [_labels(d) for d in all_dims])
         shape = tuple([sizes[label] for label in labels])
@@ -270,13 +298,22 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
         region.check_placement(op, (dim for dim in dims if dim is not None))
     if region is not None and region.manual:
         union = _union_of_variance(blocks)
-        datas = [cast(b, union) if hasattr(b, "dtype") and len(d) else b for b, d in zip(blocks, all_dims, strict=True)]
+        datas = [
+            cast(b, union) if hasattr(b, "dtype") and len(d) else b
+            for b, d in zip(blocks, all_dims, strict=True)
+        ]
     else:
         datas = [b._data if type(b) is NamedArray else b for b in blocks]
-    return [_of_rank(data, len(shape), step) for data, step in zip(datas, steps, strict=True)], dims, shape
+    return (
+        [_of_rank(data, len(shape), step) for data, step in zip(datas, steps, strict=True)],
+        dims,
+        shape,
+    )
 
 
-def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()) -> list[Any]:
+def unify_variance(
+    op: str, operands: Sequence[Any], region: Region, wanted: frozenset[str] = frozenset()
+) -> list[Any]:
     """Return local operands cast to one device variance, for an elementwise kernel.
 
     Values other than scalars vary at least over the mesh axes `wanted` (default: none).
@@ -284,7 +321,13 @@ def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: fro
     blocks = [to_local(operand, op, region) for operand in operands]
     if not region.manual:
         return blocks
-    names = dict.fromkeys(dim for block in blocks if type(block) is NamedArray for dim in block._dims if dim is not None)
+    names = dict.fromkeys(
+        dim
+        for block in blocks
+        if type(block) is NamedArray
+        for dim in block._dims
+        if dim is not None
+    )
     region.check_placement(op, names)
     if not wanted and (len(blocks) == 1 or _vary_alike(blocks)):
         return blocks
@@ -296,11 +339,15 @@ def unify_variance(op: str, operands: Sequence[Any], region: Region, wanted: fro
             if saves_when_cast(block):
                 cast(block, union)
     return [
-        make(cast(block, union), block._dims)
-        if type(block) is NamedArray
-        else cast(block, union)
-        if hasattr(block, "dtype") and (np.ndim(block) or sums_abort(block))
-        else block
+        (
+            make(cast(block, union), block._dims)
+            if type(block) is NamedArray
+            else (
+                cast(block, union)
+                if hasattr(block, "dtype") and (np.ndim(block) or sums_abort(block))
+                else block
+            )
+        )
         for block in blocks
     ]
 
@@ -316,10 +363,23 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
     for operand in operands:
         if type(operand) is NamedArray:
             data, block = operand._data, operand._block
-            if block is None or block.region is not region or block.form is not None or not isinstance(data, jax.core.Tracer):
+            if (
+                block is None
+                or block.region is not region
+                or block.form is not None
+                or not isinstance(data, jax.core.Tracer)
+            ):
                 return None
             aval = jax.typeof(data)
-            key.append((operand._dims, aval.shape, aval.manual_axis_type.varying, aval.dtype, aval.weak_type))
+            key.append(
+                (
+                    operand._dims,
+                    aval.shape,
+                    aval.manual_axis_type.varying,
+                    aval.dtype,
+                    aval.weak_type,
+                )
+            )
         elif type(operand) in _NUMBERS:
             key.append(None)
         else:
@@ -333,7 +393,9 @@ _NUMBERS = frozenset({bool, int, float, complex})
 def note_met(key: tuple[Any, ...], region: Region) -> None:
     """Record that operands with this key (`own_blocks`) need no alignment, if none was needed."""
     entries = [entry for entry in key if entry is not None]
-    if len({variance for _, _, variance, *_ in entries}) < 2 and all(entry[:2] in region.state.looked_at for entry in entries):
+    if len({variance for _, _, variance, *_ in entries}) < 2 and all(
+        entry[:2] in region.state.looked_at for entry in entries
+    ):
         region.state.note_looked_at(key)
 
 
@@ -371,11 +433,19 @@ def _of_rank(data: Any, rank: int, step: tuple[Any, tuple[int, ...]]) -> Any:
         data = jnp.asarray(data)
     if order is not None:
         data = lax.transpose(data, order)
-    return data if len(places) == rank else lax.expand_dims(data, [i for i in range(rank) if i not in places])
+    return (
+        data
+        if len(places) == rank
+        else lax.expand_dims(data, [i for i in range(rank) if i not in places])
+    )
 
 
 def _whole(data: Any, shape: tuple[int, ...]) -> Any:
-    return data if np.shape(data) in ((), shape) else lax.broadcast_in_dim(data, shape, range(len(shape)))
+    return (
+        data
+        if np.shape(data) in ((), shape)
+        else lax.broadcast_in_dim(data, shape, range(len(shape)))
+    )
 
 
 def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
@@ -417,7 +487,9 @@ def _repeats(operands: Sequence[Any], dims: Dims) -> bool:
     """Return True if an array among the operands is repeated along one of these names."""
     names = {dim for dim in dims if dim is not None}
     return any(
-        not names.issubset(dims_of(operand)) for operand in operands if not isinstance(operand, (bool, int, float, complex))
+        not names.issubset(dims_of(operand))
+        for operand in operands
+        if not isinstance(operand, (bool, int, float, complex))
     )
 
 
@@ -447,4 +519,6 @@ def constrain_sharding(data: Any, dims: Dims) -> Any:
     region = ambient()
     if region is None or region.mode != "auto":
         return data
-    return lax.with_sharding_constraint(data, NamedSharding(region.mesh, partition_spec(dims, region.resources)))
+    return lax.with_sharding_constraint(
+        data, NamedSharding(region.mesh, partition_spec(dims, region.resources))
+    )

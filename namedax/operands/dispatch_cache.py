@@ -24,7 +24,15 @@ from namedax.core.call_errors import call_or_refuse
 from namedax.core.explicit_fallback import Explicit, may_fall_back
 from namedax.core.name_scopes import Scope, is_open
 from namedax.core.region import active_regions
-from namedax.operands.kernels import SCALARS, new_table, remember, type_key, varies, watched, whole_types
+from namedax.operands.kernels import (
+    SCALARS,
+    new_table,
+    remember,
+    type_key,
+    varies,
+    watched,
+    whole_types,
+)
 
 __all__ = ["cached_by_dims", "cached_elementwise"]
 
@@ -41,7 +49,11 @@ def _learn(
     result, calls = watched(call_or_refuse, (function, args, kwargs), {})
     if len(calls) == 1:
         call, dims, scope, given, own = calls[0]
-        if own is result and len(given) == len(datas) and all(a is b for a, b in zip(given, datas, strict=True)):
+        if (
+            own is result
+            and len(given) == len(datas)
+            and all(a is b for a, b in zip(given, datas, strict=True))
+        ):
             remember(table, key, (call, dims, scope))
     return result
 
@@ -102,10 +114,17 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
     def shortcut(*args: Any, **kwargs: Any) -> Any:
         if active_regions:
             return call_or_refuse(function, args, kwargs)
-        if len(args) == 2 and not kwargs and type(args[0]) is NamedArray and type(args[1]) is str:  # the most common case
+        if (
+            len(args) == 2 and not kwargs and type(args[0]) is NamedArray and type(args[1]) is str
+        ):  # the most common case
             key: Any = (args[0]._dims, args[1])
             datas: Any = (args[0]._data,)
-        elif len(args) == 3 and not kwargs and type(args[0]) is type(args[1]) is NamedArray and type(args[2]) is str:
+        elif (
+            len(args) == 3
+            and not kwargs
+            and type(args[0]) is type(args[1]) is NamedArray
+            and type(args[2]) is str
+        ):
             key = (args[0]._dims, args[1]._dims, args[2])
             datas = (args[0]._data, args[1]._data)
         else:
@@ -144,7 +163,9 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
     return shortcut
 
 
-def _described(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], list[Any]] | None:
+def _described(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], list[Any]] | None:
     """Return a key of the call, and the data; `None` if another argument may be an array."""
     key: list[Any] = []
     datas: list[Any] = []

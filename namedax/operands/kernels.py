@@ -40,7 +40,14 @@ from namedax.core.element_types import NUMPY, check_numbers
 from namedax.core.name_scopes import Scope, check_said, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
-from namedax.core.variance import cast, costs_nothing_to_cast, has_varying_form, keep_varying_form, saves_when_cast, varying
+from namedax.core.variance import (
+    cast,
+    costs_nothing_to_cast,
+    has_varying_form,
+    keep_varying_form,
+    saves_when_cast,
+    varying,
+)
 from namedax.errors import refuse_names
 from namedax.operands.broadcasting import make_result, note_met, own_blocks, unify_variance
 from namedax.resources.serial import LoopAxis
@@ -57,7 +64,9 @@ SCALARS = frozenset({bool, int, float, complex})
 # --- entry points --------------------------------------------------------------------------------
 
 
-def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
+def run(
+    op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any
+) -> Any:
     """Run `function(op, axes, *static, *operands)` by its kernel unless a name is sharded.
 
     Args:
@@ -80,7 +89,10 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
         for operand in operands:
             data = operand._data if type(operand) is NamedArray else operand
             if type(data) not in whole_types:
-                is_traced, is_block = is_traced or isinstance(data, jax.core.Tracer), is_block or varies(data)
+                is_traced, is_block = (
+                    is_traced or isinstance(data, jax.core.Tracer),
+                    is_block or varies(data),
+                )
         call: Any = function if is_block else _through_kernel
         more = (*given, *operands) if is_block else (function, given, operands, True)
         if not is_traced:
@@ -104,12 +116,16 @@ def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...
         return call(*more)
 
 
-def scope_of(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> str:
+def scope_of(
+    function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
+) -> str:
     """Return the scope text of an operation."""
     return scope_text(given[0], names_in(given[1], operands), function.__module__)
 
 
-def run_elementwise(op: str, function: Callable[..., Any], static: tuple[Any, ...], *operands: Any) -> Any:
+def run_elementwise(
+    op: str, function: Callable[..., Any], static: tuple[Any, ...], *operands: Any
+) -> Any:
     """Run an elementwise operation through its kernel, as `run` does.
 
     On blocks it is the same operation. It has no axes.
@@ -159,7 +175,11 @@ OF_BLOCKS = "of_blocks"
 
 
 def _of_new_blocks(
-    region: Region, key: tuple[Any, ...], function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
+    region: Region,
+    key: tuple[Any, ...],
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    operands: tuple[Any, ...],
 ) -> Any:
     """Run an elementwise operation on own blocks that may need alignment, and record the result."""
     result = _in_region(region, function, given, operands, False)
@@ -168,7 +188,11 @@ def _of_new_blocks(
 
 
 def _of_known_blocks(
-    region: Region, key: tuple[Any, ...], function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
+    region: Region,
+    key: tuple[Any, ...],
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    operands: tuple[Any, ...],
 ) -> Any:
     """Run an elementwise operation on own blocks that need no alignment."""
     of_blocks = getattr(function, OF_BLOCKS, None)
@@ -177,18 +201,28 @@ def _of_known_blocks(
     if _traced_as_it_is(operands) and not _is_frequent(region, (function, given, key)):
         return silent(function)(*given, *operands)
     result = without_region(_through_kernel, function, given, operands, False)
-    return make_result(result._data, result._dims, operands) if type(result) is NamedArray else result
+    return (
+        make_result(result._data, result._dims, operands) if type(result) is NamedArray else result
+    )
 
 
 def _in_region(
-    region: Region, function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool = True
+    region: Region,
+    function: Callable[..., Any],
+    given: tuple[Any, ...],
+    operands: tuple[Any, ...],
+    with_axes: bool = True,
 ) -> Any:
     def form(wanted: frozenset[str]) -> Any:
         met = tuple(unify_variance(given[0], operands, region, wanted))
         # Kernels do not depend on the region, so all regions share them.
         return without_region(_through_kernel, function, given, met, with_axes)
 
-    if not with_axes and _traced_as_it_is(operands) and not _is_frequent(region, (function, given, _shapes(operands))):
+    if (
+        not with_axes
+        and _traced_as_it_is(operands)
+        and not _is_frequent(region, (function, given, _shapes(operands)))
+    ):
         wrapped = function(*given, *operands)
         if type(wrapped) is not NamedArray:
             return wrapped
@@ -201,14 +235,18 @@ def _in_region(
     return wrapped
 
 
-def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]) -> Any:
+def with_forms(
+    function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
+) -> Any:
     """Return `function(*given, *operands)`, with a varying form if gathered `operands` have one."""
 
     def form(wanted: frozenset[str]) -> Any:
         # each step would reduce-scatter a value that is reduced once, after the loop
         if any(isinstance(axis, LoopAxis) for axis in wanted):
             return result._data
-        varied = [make_in_region(cast(x, wanted), x._dims) if has_varying_form(x) else x for x in operands]
+        varied = [
+            make_in_region(cast(x, wanted), x._dims) if has_varying_form(x) else x for x in operands
+        ]
         again = function(*given, *varied)
         return again._data if again._dims == result._dims else result._data
 
@@ -218,10 +256,17 @@ def with_forms(function: Callable[..., Any], given: tuple[Any, ...], operands: t
     return result
 
 
-def _keep_form(result: NamedArray, operands: tuple[Any, ...], form: Callable[[frozenset[str]], Any]) -> None:
+def _keep_form(
+    result: NamedArray, operands: tuple[Any, ...], form: Callable[[frozenset[str]], Any]
+) -> None:
     """Give the result of an operation a varying form, if one of the operands has one."""
     if any(map(has_varying_form, operands)):
-        keep_varying_form(result, form, functools.partial(_are_cast, operands), _passes_casts_on(operands, result._data.size))
+        keep_varying_form(
+            result,
+            form,
+            functools.partial(_are_cast, operands),
+            _passes_casts_on(operands, result._data.size),
+        )
 
 
 def _traced_as_it_is(operands: tuple[Any, ...]) -> bool:
@@ -454,7 +499,11 @@ class _Numbering:
         return known
 
     def of_dims(self, dims: Any) -> Any:
-        return tuple([None if dim is None else self.number(dim) for dim in dims]) if type(dims) is tuple else dims
+        return (
+            tuple([None if dim is None else self.number(dim) for dim in dims])
+            if type(dims) is tuple
+            else dims
+        )
 
     def restored(self, dims: Dims | None) -> Dims | None:
         if dims is None:
@@ -503,7 +552,9 @@ def type_key(value: Any) -> Any:
 # --- calls through a kernel ----------------------------------------------------------------------
 
 
-def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool) -> Any:
+def _through_kernel(
+    function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool
+) -> Any:
     # the most common case, without loops
     if len(operands) == 1 and type(operands[0]) is NamedArray:
         (operand,) = operands
@@ -518,7 +569,11 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
                 entries.append(operand._dims)
             else:
                 data = operand
-                if type(data) not in SCALARS and isinstance(data, NUMPY) and data.dtype.itemsize >= 8:
+                if (
+                    type(data) not in SCALARS
+                    and isinstance(data, NUMPY)
+                    and data.dtype.itemsize >= 8
+                ):
                     check_numbers(given[0], data)
                 rank = 0 if type(data) in SCALARS else getattr(data, "ndim", None)
                 if rank is None:
@@ -552,7 +607,9 @@ def _through_kernel(function: Callable[..., Any], given: tuple[Any, ...], operan
     return result
 
 
-def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> tuple[Any, Dims | None]:
+def _first_call(
+    lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]
+) -> tuple[Any, Dims | None]:
     """Return the result of an uncached call and its dims; cache the call if it does not raise."""
     found = _calls.get(lookup)
     if found is not None:
@@ -576,7 +633,9 @@ def _first_call(lookup: tuple[Any, ...], with_axes: bool, datas: list[Any]) -> t
     return data, dims
 
 
-def _compile(function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[Any, ...]) -> _Kernel:
+def _compile(
+    function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[Any, ...]
+) -> _Kernel:
     kernel = _Kernel()
     result_dims: list[Dims | None] = [None]
     kernel.result = result_dims
@@ -592,7 +651,9 @@ def _compile(function: Callable[..., Any], given: tuple[Any, ...], dims: tuple[A
 
 
 def _operands(datas: Any, dims: tuple[Any, ...]) -> list[Any]:
-    return [make(data, d) if type(d) is tuple else data for data, d in zip(datas, dims, strict=True)]
+    return [
+        make(data, d) if type(d) is tuple else data for data, d in zip(datas, dims, strict=True)
+    ]
 
 
 def _error_with_names(

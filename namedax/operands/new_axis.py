@@ -14,7 +14,9 @@ from namedax.resources.layout import relayout
 __all__ = ["finish_with_new_axis", "new_axis_placement"]
 
 
-def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims) -> tuple[str, ...]:
+def new_axis_placement(
+    op: str, out_axis: Hashable | None, size: int, dims: Dims
+) -> tuple[str, ...]:
     """Return the mesh axes of a new axis of that name and size next to `dims`, after checks.
 
     Its last blocks may be padded.
@@ -29,25 +31,33 @@ def new_axis_placement(op: str, out_axis: Hashable | None, size: int, dims: Dims
     if out_axis is None:
         return ()
     if not is_name(out_axis):
-        raise PositionalAxisError(f"{op}: out_axis={format_value(out_axis)} is not a name. Leave it out for a positional axis.")
+        raise PositionalAxisError(
+            f"{op}: out_axis={format_value(out_axis)} is not a name. Leave it out for a positional"
+            " axis."
+        )
     check_name(out_axis, op)
     if out_axis in dims:
-        raise AxisSizeError(f"{op}: the result already has an axis {format_value(out_axis)}. Choose another out_axis.")
+        raise AxisSizeError(
+            f"{op}: the result already has an axis {format_value(out_axis)}. Choose another"
+            " out_axis."
+        )
     region = ambient()
     if region is None:
         return ()
     known = region.sizes.get(out_axis, size)
     if known != size:
         raise AxisSizeError(
-            f"{op}: axis {format_value(out_axis)} would have size {size}, but it has size {known} in this mapped function; a name "
-            "has one size. Choose another out_axis."
+            f"{op}: axis {format_value(out_axis)} would have size {size}, but it has size {known}"
+            " in this mapped function; a name has one size. Choose another out_axis."
         )
     region.check_placement(op, [*(dim for dim in dims if dim is not None), out_axis])
     region.block_size(out_axis, size, op, supports_padding=True)
     return region.place(out_axis)
 
 
-def finish_with_new_axis(op: str, data: Any, dims: Dims, place: int, out_axis: Hashable | None) -> Any:
+def finish_with_new_axis(
+    op: str, data: Any, dims: Dims, place: int, out_axis: Hashable | None
+) -> Any:
     """Wrap a result whose dimension `place` is new and replicated.
 
     A sharded name keeps its block of it.

@@ -50,27 +50,38 @@ from namedax.programs.raw_collective_check import DELIBERATE, said_of_names
 from namedax.resources.padding_masks import without_gradient_of_padding
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Lifted", "Unchecked", "belongs_to_jax", "contraction_of", "explain_type_errors", "is_array_leaf", "nmap"]
+__all__ = [
+    "Lifted",
+    "Unchecked",
+    "belongs_to_jax",
+    "contraction_of",
+    "explain_type_errors",
+    "is_array_leaf",
+    "nmap",
+]
 
 _NOTE = (
-    "namedax: a function of positional arrays got a named array. Lift the function over the names with "
-    "nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
+    "namedax: a function of positional arrays got a named array. Lift the function over the names"
+    " with nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
 )
 
 
 _EINSUM = (
-    "namedax: JAX's einsum takes letters only. nx.einsum takes names too, in braces, one pair of braces for each operand: "
-    "'{batch, k}, {k, out} -> {batch, out}'."
+    "namedax: JAX's einsum takes letters only. nx.einsum takes names too, in braces, one pair of"
+    " braces for each operand: '{batch, k}, {k, out} -> {batch, out}'."
 )
 _SHARD_MAP = (
-    "namedax: a jax.shard_map in a mapped function already has its mesh. Leave mesh= out, and list the mesh axes without names that it maps: "
-    "jax.shard_map(f, axis_names={'y'}, in_specs=..., out_specs=...)."
+    "namedax: a jax.shard_map in a mapped function already has its mesh. Leave mesh= out, and list"
+    " the mesh axes without names that it maps: jax.shard_map(f, axis_names={'y'}, in_specs=...,"
+    " out_specs=...)."
 )
 _VARYING = (
-    "namedax: a loop or a branch of JAX combines a value that is the same on every device, such as a constant in a carry, with blocks of named "
-    "arrays, which vary over mesh axes. Solvers of other libraries (diffrax, optimistix, lineax, blackjax) do that. Map the function that the "
-    "solver calls (the vector field, the loss), f = nx.xmap(field, ..., axis_resources=...), and call the solver outside of the mapped "
-    "function. A loop of your own casts its carry if it is nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
+    "namedax: a loop or a branch of JAX combines a value that is the same on every device, such as"
+    " a constant in a carry, with blocks of named arrays, which vary over mesh axes. Solvers of"
+    " other libraries (diffrax, optimistix, lineax, blackjax) do that. Map the function that the"
+    " solver calls (the vector field, the loss), f = nx.xmap(field, ..., axis_resources=...), and"
+    " call the solver outside of the mapped function. A loop of your own casts its carry if it is"
+    " nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
 )
 _XEINSUM = "namedax: JAX has removed xeinsum with xmap. Use nx.einsum, with names in braces."
 
@@ -82,16 +93,21 @@ def _note_on(error: BaseException) -> str | None:
         if left is None:
             return _NOTE
         return (
-            f"namedax: the differentiated function returns {left[1]}, but a gradient needs a scalar. Reduce the remaining names in "
-            "the function: nx.mean(loss, axis=...) reduces all of them."
+            f"namedax: the differentiated function returns {left[1]}, but a gradient needs a"
+            " scalar. Reduce the remaining names in the function: nx.mean(loss, axis=...) reduces"
+            " all of them."
         )
-    if isinstance(error, ValueError) and re.search(r"einsum|Einstein sum|Output character '[{}]'", str(error)):
+    if isinstance(error, ValueError) and re.search(
+        r"einsum|Einstein sum|Output character '[{}]'", str(error)
+    ):
         return _EINSUM
     if isinstance(error, ValueError) and re.search(
         r"context mesh .* should match the mesh passed to shard_map", str(error), re.DOTALL
     ):
         return _SHARD_MAP
-    if isinstance(error, (TypeError, ValueError)) and re.search(r"pcast|manual ax[ie]s", str(error)):
+    if isinstance(error, (TypeError, ValueError)) and re.search(
+        r"pcast|manual ax[ie]s", str(error)
+    ):
         return _VARYING
     return _XEINSUM if isinstance(error, AttributeError) and error.name == "xeinsum" else None
 
@@ -125,33 +141,62 @@ class _ExplainNames:
       called: the function.
     """
 
-    def __init__(self, theirs: bool, function: str, arguments: Sequence[Any], others: Sequence[Any], called: Any):
-        self._theirs, self._function, self._arguments, self._others, self._called = theirs, function, arguments, others, called
+    def __init__(
+        self,
+        theirs: bool,
+        function: str,
+        arguments: Sequence[Any],
+        others: Sequence[Any],
+        called: Any,
+    ):
+        self._theirs, self._function, self._arguments, self._others, self._called = (
+            theirs,
+            function,
+            arguments,
+            others,
+            called,
+        )
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
-        if isinstance(error, NameError) and self._theirs and (said := said_of_names(error, self._function)) is not None:
+        if (
+            isinstance(error, NameError)
+            and self._theirs
+            and (said := said_of_names(error, self._function)) is not None
+        ):
             raise ArgumentTypeError(said) from error
-        if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(error, NamedaxError):
+        if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(
+            error, NamedaxError
+        ):
             return
         if isinstance(error, TypeError) and self._theirs and "<class 'str'>" in str(error):
             for value in self._others:
                 refuse_names(self._function, value)
         if isinstance(error, jax.errors.ConcretizationTypeError) and self._theirs:
             self._refuse_unknown_shape(error)
-        named = [x for x in self._arguments if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)]
+        named = [
+            x
+            for x in self._arguments
+            if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)
+        ]
         if not named or "NamedArray" in str(error):  # the latter has its own explanation
             return
         seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
         names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
-        remedy = f"Convert the axes that it acts on to positions first, nx.positional(x, [{names}]), and name them again afterwards (nx.named)."
+        remedy = (
+            f"Convert the axes that it acts on to positions first, nx.positional(x, [{names}]), and"
+            " name them again afterwards (nx.named)."
+        )
         if self._function == "matmul" and len(named) == 2:
             remedy = contraction_of(named) or remedy
         elif self._theirs:
             remedy += _with_names(self._function)
-        why = f"{self._function} acts on positional axes, and names are batch axes: it got {seen}. {remedy}"
+        why = (
+            f"{self._function} acts on positional axes, and names are batch axes: it got {seen}."
+            f" {remedy}"
+        )
         if not self._theirs:
             error.add_note(f"namedax: {why}")
             return
@@ -165,23 +210,31 @@ class _ExplainNames:
             has = inspect.signature(self._called).parameters
         except (TypeError, ValueError):
             return
-        says = next((name for name in ("size", "length", "total_repeat_length") if name in has), None)
+        says = next(
+            (name for name in ("size", "length", "total_repeat_length") if name in has), None
+        )
         if says is None:
             return
         arrays = (
-            " and ".join(type_text(x) for x in self._arguments if isinstance(x, (NamedArray, jax.Array))) or "its arguments"
+            " and ".join(
+                type_text(x) for x in self._arguments if isinstance(x, (NamedArray, jax.Array))
+            )
+            or "its arguments"
         )
         named = any(isinstance(x, NamedArray) for x in self._arguments)
         batch = ", and names are batch axes, which share it" if named else ""
         raise ArgumentTypeError(
-            f"{self._function}: the shape of the result would depend on the values of {arrays}, which are not known while tracing"
-            f"{batch}. Pass {says}=, the size of the result, as a number."
+            f"{self._function}: the shape of the result would depend on the values of {arrays},"
+            f" which are not known while tracing{batch}. Pass {says}=, the size of the result, as a"
+            " number."
         ) from error
 
 
 # Replacements that take names, for functions whose namesake does not.
 _OF_NAMES = {
-    **dict.fromkeys("reshape ravel flatten".split(), "nx.split_axis, nx.merge_axes or nx.rearrange"),
+    **dict.fromkeys(
+        "reshape ravel flatten".split(), "nx.split_axis, nx.merge_axes or nx.rearrange"
+    ),
     "broadcast_to": "nx.broadcast_to(x, named_shape={'new': 8})",
 }
 
@@ -196,7 +249,11 @@ def _with_names(function: str) -> str:
 
 def contraction_of(operands: Sequence[NamedArray]) -> str:
     """Return a remedy that contracts an axis of all operands; empty if they share none."""
-    shared = [dim for dim in operands[0].dims if dim is not None and all(dim in x.dims for x in operands[1:])]
+    shared = [
+        dim
+        for dim in operands[0].dims
+        if dim is not None and all(dim in x.dims for x in operands[1:])
+    ]
     if not shared:
         return ""
     if len(shared) == 1:
@@ -268,7 +325,9 @@ def nmap(function: Callable[..., Any], *, collectives: bool = False) -> Callable
     while isinstance(inner, functools.partial):
         inner = inner.func
     if not isinstance(collectives, bool):
-        raise ArgumentTypeError(f"nmap: collectives={format_value(collectives)} is neither True nor False.")
+        raise ArgumentTypeError(
+            f"nmap: collectives={format_value(collectives)} is neither True nor False."
+        )
     lifted = jax.named_scope(DELIBERATE)(function) if collectives else function
     return Lifted(lifted, f"nmap({getattr(inner, '__name__', type(inner).__name__)})", inner)
 
@@ -300,7 +359,9 @@ class Lifted:
     @property
     def _is_of_user(self) -> bool:
         """True for a function of a user, whose parameters are not compared with its arguments."""
-        return self._op.startswith("nmap(") and not (belongs_to_jax(self.__wrapped__) or _is_our_own(self.__wrapped__))
+        return self._op.startswith("nmap(") and not (
+            belongs_to_jax(self.__wrapped__) or _is_our_own(self.__wrapped__)
+        )
 
     def __repr__(self) -> str:
         return f"<nmap of {self.__wrapped__!r}>"
@@ -316,7 +377,9 @@ class Lifted:
         try:
             if may_fall_back(args) or (kwargs and may_fall_back(kwargs.values())):
                 run = Unchecked(self)
-                if (done := run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)) is not None:
+                if (
+                    done := run_fallback(Explicit.MAPPED, self._op, lambda: None, run, args, kwargs)
+                ) is not None:
                     return done[0]
             return self._call(args, kwargs)
         except Exception as error:
@@ -335,7 +398,14 @@ class Lifted:
         with Scope(scope_of_lifted(self, names), holds=True):
             return self._run(leaves, tree, places, blocks, names)
 
-    def _run(self, leaves: list[Any], tree: Any, places: list[int], blocks: list[Any], names: tuple[Hashable, ...]) -> Any:
+    def _run(
+        self,
+        leaves: list[Any],
+        tree: Any,
+        places: list[int],
+        blocks: list[Any],
+        names: tuple[Hashable, ...],
+    ) -> Any:
         """Call the function on these leaves; arrays are at `places`, with local `blocks`."""
         function, op, region = self.__wrapped__, self._op, ambient()
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
@@ -367,16 +437,27 @@ class Lifted:
                     hidden = frozenset(axis for name in names for axis in region.place(name))
                 if hidden:
                     uneven = region is not None and not region.uneven.isdisjoint(names)
-                    if region is not None and uneven and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr):
+                    if (
+                        region is not None
+                        and uneven
+                        and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr)
+                    ):
                         datas, all_dims = _felt_by_rules(datas, all_dims, region)
                         mapped = _vectorised(positional, names, all_dims)
                     result = _on_its_device(op, names, mapped, hidden, datas)
-                elif region is not None and region.resources and not (theirs and _is_no_transform(function)) and on_cpus():
+                elif (
+                    region is not None
+                    and region.resources
+                    and not (theirs and _is_no_transform(function))
+                    and on_cpus()
+                ):
                     result = with_plain_layouts(mapped, datas)
                 else:
                     result = mapped(*datas)
             except (TypeError, ValueError) as error:
-                mesh_axes = frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
+                mesh_axes = frozenset[str]().union(
+                    *(varying(data) for data in datas if hasattr(data, "dtype"))
+                )
                 if not mesh_axes or isinstance(error, NamedaxError):
                     raise
                 result = _without_variance(mapped, mesh_axes, datas, error)
@@ -384,10 +465,16 @@ class Lifted:
         def named(leaf: Any) -> Any:
             # A function may make named arrays itself; their own names follow those that it is
             # vectorized over.
-            own = leaf._dims[len(names) :] if isinstance(leaf, NamedArray) else (None,) * (np.ndim(leaf) - len(names))
+            own = (
+                leaf._dims[len(names) :]
+                if isinstance(leaf, NamedArray)
+                else (None,) * (np.ndim(leaf) - len(names))
+            )
             data = leaf._data if isinstance(leaf, NamedArray) else leaf
             if union and jnp.issubdtype(data.dtype, jnp.integer):
-                data = cast_data(data, union)  # JAX (0.10 to 0.12) types the result of jnp.argsort as invariant
+                data = cast_data(
+                    data, union
+                )  # JAX (0.10 to 0.12) types the result of jnp.argsort as invariant
             return make_result(data, check_dims(names + own, op))
 
         return jax.tree.map(named, result, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
@@ -414,13 +501,15 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
         for dim, n in block._sizes.items() if isinstance(block, NamedArray) else ():
             if sizes.setdefault(dim, n) != n:
                 raise AxisSizeError(
-                    f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in another; a name has one size. Rename one of "
-                    "the two axes."
+                    f"{op}: axis {dim!r} has size {sizes[dim]} in one argument and size {n} in"
+                    " another; a name has one size. Rename one of the two axes."
                 )
     return sizes
 
 
-def _vectorised(function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]) -> Callable[..., Any]:
+def _vectorised(
+    function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]
+) -> Callable[..., Any]:
     """Map `function` over the axes `names` of arguments with these dims.
 
     These axes come first in every result.
@@ -438,14 +527,18 @@ def _vectorised(function: Callable[..., Any], names: Sequence[Hashable], all_dim
 # --- functions that run on each device separately ------------------------------------------------
 
 
-def _felt_by_rules(datas: Sequence[Any], all_dims: Sequence[Dims], region: Region) -> tuple[list[Any], list[Dims]]:
+def _felt_by_rules(
+    datas: Sequence[Any], all_dims: Sequence[Dims], region: Region
+) -> tuple[list[Any], list[Dims]]:
     """Mask gradients from padding in the arguments of a function with derivative rules.
 
     Return the arguments and their dims. The rules do not support names. An argument that lacks a
     name with padding gets it. Otherwise `jax.vmap` sums, within the rule, over all elements.
     """
     pairs = [
-        (name, n) for data, dims in zip(datas, all_dims, strict=True) for name, n in zip(dims, np.shape(data), strict=True)
+        (name, n)
+        for data, dims in zip(datas, all_dims, strict=True)
+        for name, n in zip(dims, np.shape(data), strict=True)
     ]
     sizes = {name: n for name, n in pairs if name in region.uneven}
     felt, felt_dims = list(datas), list(all_dims)
@@ -456,7 +549,11 @@ def _felt_by_rules(datas: Sequence[Any], all_dims: Sequence[Dims], region: Regio
         felt_dims[i] = (*more, *dims)
         data = jnp.broadcast_to(data, (*more.values(), *data.shape))
         for dim, name in enumerate(felt_dims[i]):
-            data = without_gradient_of_padding(data, dim, region.place(name)) if name in sizes else data
+            data = (
+                without_gradient_of_padding(data, dim, region.place(name))
+                if name in sizes
+                else data
+            )
         felt[i] = data
     return felt, felt_dims
 
@@ -473,7 +570,11 @@ def _is_no_transform(function: Any) -> bool:
 
 
 def _on_its_device(
-    op: str, names: Iterable[Any], function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any]
+    op: str,
+    names: Iterable[Any],
+    function: Callable[..., Any],
+    axes: frozenset[str],
+    datas: Sequence[Any],
 ) -> Any:
     """Return `function(*datas)`, whose arguments vary along the mesh axes `axes` of hidden names.
 
@@ -483,16 +584,19 @@ def _on_its_device(
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the function communicates along these, "
-            "which would mix their elements. A lifted function has no names: move the code that names an axis on these mesh axes out "
-            "of it, or rename that axis to one that is not mapped."
+            f"{op}: {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the function"
+            " communicates along these, which would mix their elements. A lifted function has no"
+            " names: move the code that names an axis on these mesh axes out of it, or rename that"
+            " axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 
-def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception) -> Any:
+def _without_variance(
+    function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception
+) -> Any:
     """Return `function(*datas)` without JAX's variance checker, which rejected it with `error`.
 
     The checker rejects a loop that begins with a constant and continues with values that vary over
@@ -506,9 +610,10 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
     loops = [axis for axis in axes if isinstance(axis, LoopAxis)]
     if loops:
         raise SerialLoopError(
-            f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that JAX's checker of device variance "
-            "rejects: a loop that begins with a constant, or a Pallas kernel. Begin the loop with a value that comes "
-            "from an argument (x.sum() * 0), or use nx.scan, which does this for you."
+            f"SerialLoop: {min(loops)} cannot be executed in steps in a lifted function that JAX's"
+            " checker of device variance rejects: a loop that begins with a constant, or a Pallas"
+            " kernel. Begin the loop with a value that comes from an argument (x.sum() * 0), or"
+            " use nx.scan, which does this for you."
         ) from error
     # A Python number stays a number: it may be an axis, and its derivative is never needed.
     places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
@@ -526,7 +631,10 @@ def _without_variance(function: Callable[..., Any], axes: frozenset[str], datas:
             closed = jax.make_jaxpr(call)(*datas)
         except Exception:
             raise error from None
-        if any(varying(const) for const in closed.consts) or collective_axes(closed.jaxpr, or_index=True) & axes:
+        if (
+            any(varying(const) for const in closed.consts)
+            or collective_axes(closed.jaxpr, or_index=True) & axes
+        ):
             raise error
         return call(*datas)
 
@@ -539,12 +647,21 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
 
     def unchecked(body: Callable[..., Any]) -> Callable[..., Any]:
         # The mesh axes are manual already, so this changes only the types.
-        mapped = jax.shard_map(body, in_specs=PartitionSpec(), out_specs=PartitionSpec(), axis_names=axes, check_vma=False)
+        mapped = jax.shard_map(
+            body,
+            in_specs=PartitionSpec(),
+            out_specs=PartitionSpec(),
+            axis_names=axes,
+            check_vma=False,
+        )
         # for bodies that are not compiled: JAX's interpreter checks either all or nothing
         return jax.jit(mapped)
 
     # Arguments keep their variance; the results of operations have none.
-    without_types, run = unchecked(lambda *datas: jax.tree.map(_reshaped, datas)), unchecked(function)
+    without_types, run = (
+        unchecked(lambda *datas: jax.tree.map(_reshaped, datas)),
+        unchecked(function),
+    )
 
     @jax.custom_vjp
     def call(*datas: Any) -> Any:
@@ -573,7 +690,10 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
 
         # Also unchecked, and so on for derivatives of higher order.
         pulled = iter(_unchecked(pull, axes)(*datas, *(leaves[i] for i in given)) if given else ())
-        return tuple(next(pulled) if given and i in places else _no_cotangent(data) for i, data in enumerate(datas))
+        return tuple(
+            next(pulled) if given and i in places else _no_cotangent(data)
+            for i, data in enumerate(datas)
+        )
 
     call.defvjp(forward, backward)
     return call
@@ -588,4 +708,6 @@ def _is_inexact(data: Any) -> bool:
 
 
 def _no_cotangent(data: Any) -> Any:
-    return jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)
+    return (
+        jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)
+    )

@@ -21,7 +21,14 @@ from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast_data, with_varying_form
-from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, format_value, raise_not_found, usage
+from namedax.errors import (
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+    raise_not_found,
+    usage,
+)
 from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
@@ -95,15 +102,18 @@ class Along(Record):
         if new is not self.name:
             check_name(new, op)
         if new != self.name and new in self.dims:
-            raise AxisNameError(f"{op}: the result would have the axis {new!r} twice. Choose another out_axis.")
+            raise AxisNameError(
+                f"{op}: the result would have the axis {new!r} twice. Choose another out_axis."
+            )
         dims = tuple(new if i == self.dim else dim for i, dim in enumerate(self.dims))
         if region is None:
             return dims, ()
         known = region.sizes.get(new)
         if known is not None and known != size:
             raise AxisSizeError(
-                f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
-                f"size. Give the result {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
+                f"{op}: axis {new!r} would have size {size}, but it has size {known} in this mapped"
+                " function; a name has one size. Give the result"
+                f" {'a name of its own, out_axis=...' if out_axis is None else 'another name'}."
             )
         region.check_placement(op, [dim for dim in dims if dim is not None])
         region.seen.add(new)
@@ -114,9 +124,13 @@ class Along(Record):
     def stays_in_blocks(self, new: Axes, size: int) -> bool:
         """Return True if a result of this size can be moved block by block, without a gather."""
         evenly = not isinstance(self.spread(self.old, size), Uneven)
-        return bool(self.old and new) and (evenly or any(isinstance(place, Uneven) for place in (self.old, new)))
+        return bool(self.old and new) and (
+            evenly or any(isinstance(place, Uneven) for place in (self.old, new))
+        )
 
-    def moved(self, data: Any, rows: np.ndarray, new: Axes, keep: frozenset[str], fill: Any = 0) -> Any:
+    def moved(
+        self, data: Any, rows: np.ndarray, new: Axes, keep: frozenset[str], fill: Any = 0
+    ) -> Any:
         """Return the result on `new` whose row `i` is the row `rows[i]` of the blocks `data`.
 
         It is `fill` where the index is -1; padding repeats the last row.
@@ -126,7 +140,9 @@ class Along(Record):
         value = move_rows(data, self.dim, plain(self.old), table, fill)
         return self.relaid(constant_padding(value, self.dim, between), between, new, keep)
 
-    def remap(self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]) -> Any:
+    def remap(
+        self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]
+    ) -> Any:
         """Return the result whose global row `i` is the row `rows[i]`, or `fill` where that is -1.
 
         Args:
@@ -153,9 +169,23 @@ class Along(Record):
         if old == new:
             return value
         rest: list[Axes] = [()] * (value.ndim - 1)
-        return relayout(value, [*rest[: self.dim], old, *rest[self.dim :]], [*rest[: self.dim], new, *rest[self.dim :]], keep)
+        return relayout(
+            value,
+            [*rest[: self.dim], old, *rest[self.dim :]],
+            [*rest[: self.dim], new, *rest[self.dim :]],
+            keep,
+        )
 
-    def windows(self, new: Axes, first: int, stride: int, length: int, mode: str, fill: Any, keep: frozenset[str]) -> Any:
+    def windows(
+        self,
+        new: Axes,
+        first: int,
+        stride: int,
+        length: int,
+        mode: str,
+        fill: Any,
+        keep: frozenset[str],
+    ) -> Any:
         """Return `length` rows from `first + stride * d` on device `d` along `new`.
 
         Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the
@@ -169,14 +199,23 @@ class Along(Record):
             new = plain(new)
             rows = wanted % size if mode == "wrap" else np.where(outside, FILL, wanted)
             value = move_rows(data, dim, new, rows, fill if mode == "fill" else 0)
-            return _extend_edges(value, dim, wanted[:, 0], size, new) if mode == "edge" and outside.any() else value
+            return (
+                _extend_edges(value, dim, wanted[:, 0], size, new)
+                if mode == "edge" and outside.any()
+                else value
+            )
         data = self.relaid(data, self.old, (), keep)
-        before, after = max(0, -int(wanted.min(initial=0))), max(0, int(wanted.max(initial=0)) + 1 - size)
+        before, after = (
+            max(0, -int(wanted.min(initial=0))),
+            max(0, int(wanted.max(initial=0)) + 1 - size),
+        )
         if before or after:
             data = _padded(data, dim, before, after, mode, fill)
         if not new:
             return lax.slice_in_dim(data, first + before, first + before + length, axis=dim)
-        return lax.dynamic_slice_in_dim(cast_data(data, new), comm.block_index(new) * stride + (first + before), length, dim)
+        return lax.dynamic_slice_in_dim(
+            cast_data(data, new), comm.block_index(new) * stride + (first + before), length, dim
+        )
 
 
 def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) -> Any:
@@ -218,7 +257,9 @@ def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
     x = to_local(x, op, region)
     dims = dims_of(x)
     if not is_name(axis):
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} is not an axis name.{usage(op)}")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} is not an axis name.{usage(op)}"
+        )
     if axis not in dims:
         raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
     dim = dims.index(axis)
@@ -229,7 +270,9 @@ def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
     return Along(op, x._data, dims, dim, region.global_size(axis, n), old, region, supports_padding)
 
 
-def run(op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any) -> Any:
+def run(
+    op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any
+) -> Any:
     """Run a function as `kernels.run` does, but without a kernel in a region.
 
     There names have sizes and placements.

@@ -35,7 +35,15 @@ from namedax.errors import ArgumentTypeError, PositionalAxisError, show_names
 from namedax.operands import dispatch_cache
 from namedax.operands.axes import names_alone, refuse_axes_apart
 
-__all__ = ["MOVED", "REDUCED", "AxisRequirement", "Explicit", "elementwise_operation", "operation", "without_axis_check"]
+__all__ = [
+    "MOVED",
+    "REDUCED",
+    "AxisRequirement",
+    "Explicit",
+    "elementwise_operation",
+    "operation",
+    "without_axis_check",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,10 +53,12 @@ _AXIS_PARAMETERS = ("axis", "axes")
 class AxisRequirement(Record):
     """An axis that must be given if every axis of the array is named.
 
-    Without an axis these operations act on the positional axes, and would return such an array unchanged.
+    Without an axis these operations act on the positional axes, and would return such an array
+    unchanged.
 
     Attributes:
-      remedy: the consequence of leaving the axis out, and what to write. It may contain `{op}`, `{names}` and `{last}`.
+      remedy: the consequence of leaving the axis out, and what to write. It may contain `{op}`,
+        `{names}` and `{last}`.
       unless: returns True if the arguments give the axes in another way.
     """
 
@@ -57,9 +67,15 @@ class AxisRequirement(Record):
 
 
 #: The requirement of reductions.
-REDUCED = AxisRequirement("without an axis only those are reduced. Pass axis=... for all of its axes, or choose from {names}.")
+REDUCED = AxisRequirement(
+    "without an axis only those are reduced. Pass axis=... for all of its axes, or choose from"
+    " {names}."
+)
 #: The requirement of operations that reorder or index along an axis.
-MOVED = AxisRequirement("without an axis {op} acts on those only. Pass an axis, such as axis={last!r}; choose from {names}.")
+MOVED = AxisRequirement(
+    "without an axis {op} acts on those only. Pass an axis, such as axis={last!r}; choose from"
+    " {names}."
+)
 
 
 def operation(
@@ -92,7 +108,11 @@ def operation(
     def decorate(function: F) -> F:
         op = name or function.__name__
         read = axis if callable(axis) else _reader(function, axis)
-        run = _in_named_scope(function, op, read, calls_functions) if scope or calls_functions else function
+        run = (
+            _in_named_scope(function, op, read, calls_functions)
+            if scope or calls_functions
+            else function
+        )
         checked = _checked(function, run, op, read, requires_axis, explicit)
         checked.without_axis_check = (  # type: ignore[attr-defined]
             checked if requires_axis is None else _checked(function, run, op, read, None, explicit)
@@ -120,7 +140,9 @@ def _checked(
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(op, flags, args, kwargs)
         if requires_axis is not None:
-            _require_axis(function.__name__, function, requires_axis, place, parameters[0], args, kwargs)
+            _require_axis(
+                function.__name__, function, requires_axis, place, parameters[0], args, kwargs
+            )
         if len(args) > separate:
             refuse_axes_apart(function.__name__, args, place)
         try:
@@ -159,7 +181,9 @@ def _in_named_scope(
     return scoped
 
 
-def _axes_of(read: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Hashable, ...] | None:
+def _axes_of(
+    read: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Hashable, ...] | None:
     """Return the axis names of a call; `None` if it does not name any."""
     try:
         return names_in(read(*args, **kwargs), args) or None
@@ -176,7 +200,11 @@ def _reader(function: Callable[..., Any], parameter: str | None) -> Callable[...
     """Return a function that reads one parameter of all arguments."""
     code = inspect.unwrap(function).__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    found = next((known for known in _AXIS_PARAMETERS if known in names), None) if parameter is None else parameter
+    found = (
+        next((known for known in _AXIS_PARAMETERS if known in names), None)
+        if parameter is None
+        else parameter
+    )
     if found is None:
         return lambda *args, **kwargs: None
     place = code.co_varnames.index(found)
@@ -205,7 +233,9 @@ def _require_axis(
     if (args[place] if len(args) > place else kwargs.get("axis")) is not None:
         return
     array = args[0] if args else kwargs.get(first)
-    if type(array) is not NamedArray or (requirement.unless is not None and requirement.unless(*args, **kwargs)):
+    if type(array) is not NamedArray or (
+        requirement.unless is not None and requirement.unless(*args, **kwargs)
+    ):
         return
     names = names_alone(array)
     if names:
@@ -218,13 +248,20 @@ def _refuse_numpy(op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> No
     """Raise if NumPy's own function called the method of an array with `out`, which JAX lacks."""
     if "out" in kwargs and args and type(args[0]) is NamedArray:
         names = [dim for dim in args[0]._dims if dim is not None]
-        of = f", where axis is one of {show_names(names)}, a tuple of them, or ... for all" if names else ""
+        of = (
+            f", where axis is one of {show_names(names)}, a tuple of them, or ... for all"
+            if names
+            else ""
+        )
         raise ArgumentTypeError(
-            f"{op}: {type_text(args[0])} got out= from np.{op}, and NumPy's functions do not support names. Write nx.{op}(x, axis){of}."
+            f"{op}: {type_text(args[0])} got out= from np.{op}, and NumPy's functions do not"
+            f" support names. Write nx.{op}(x, axis){of}."
         )
 
 
-def elementwise_operation(function: Callable[..., Any], explicit: Explicit = Explicit.AS_JAX) -> Callable[..., Any]:
+def elementwise_operation(
+    function: Callable[..., Any], explicit: Explicit = Explicit.AS_JAX
+) -> Callable[..., Any]:
     """Turn an elementwise function of operands into an operation with cached eager calls."""
     op = function.__name__
     checked = _checked(function, function, op, lambda *operands: (), None, explicit)

@@ -82,7 +82,9 @@ class _Tail(tuple[Hashable | None, ...]):
 def _noting(tail: Dims, placements: Placements | None, sizes: tuple[int, ...] | None) -> _Tail:
     noted = _Tail(tail)
     noted.placements, noted.sizes = placements, sizes
-    noted.mark = mark_for(tail, sizes, dict(placements)) if placements and sizes is not None else None
+    noted.mark = (
+        mark_for(tail, sizes, dict(placements)) if placements and sizes is not None else None
+    )
     return noted
 
 
@@ -102,10 +104,13 @@ def _check_sizes(tail: _Tail, data: Any) -> None:
     for name, before, after in zip(tail, tail.sizes, shape, strict=True):
         if name is not None and before != after:
             raise AxisSizeError(
-                f"jax.tree.unflatten: an array with the axes {tuple(tail)} had data of shape {tail.sizes} when JAX flattened its tree, and would "
-                f"get data of shape {data.shape}: axis {name!r} would have size {after} instead of {before}. A function of leaves "
-                "(jax.tree.map, jax.vmap) has moved, sliced or added dimensions, and does not see their names. Stop at named arrays with "
-                "is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.slice)."
+                f"jax.tree.unflatten: an array with the axes {tuple(tail)} had data of shape"
+                f" {tail.sizes} when JAX flattened its tree, and would get data of shape"
+                f" {data.shape}: axis {name!r} would have size {after} instead of {before}. A"
+                " function of leaves (jax.tree.map, jax.vmap) has moved, sliced or added"
+                " dimensions, and does not see their names. Stop at named arrays with"
+                " is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax"
+                " there (nx.transpose, nx.stack, nx.slice)."
             ).about(axis=name, operation="jax.tree.unflatten")
 
 
@@ -124,18 +129,26 @@ def _within(array: NamedArray) -> tuple[Any, Dims]:
         # An array that the body closes over is global, or the block of an enclosing body. A copy
         # that is made of leaves in the body could not be told from a block of this one, so the leaf
         # of such an array is its block.
-        if (origin := origin_of(array)) is not region and origin != region and isinstance(data, jax.Array):
+        if (
+            (origin := origin_of(array)) is not region
+            and origin != region
+            and isinstance(data, jax.Array)
+        ):
             data = to_local(array, "the leaves of a pytree", region)._data
     else:
         placements = None
-    notes = isinstance(data, jax.Array) and (placements is not None or region is not None or _notes_sizes.get())
+    notes = isinstance(data, jax.Array) and (
+        placements is not None or region is not None or _notes_sizes.get()
+    )
     shape = data.shape if notes else ()
     sizes = shape[len(shape) - len(tail) :] if len(shape) >= len(tail) else None
     return data, tail if placements is None and sizes is None else _noting(tail, placements, sizes)
 
 
 def _flatten_with_keys(array: NamedArray) -> tuple[Any, Dims]:
-    data, tail = _within(array) if active_regions or _noting_anywhere else (array._data, array._tail)
+    data, tail = (
+        _within(array) if active_regions or _noting_anywhere else (array._data, array._tail)
+    )
     return ((_key(tail), data),), tail
 
 
@@ -171,7 +184,11 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
         return array
     if type(tail) is _Tail:
         _check_sizes(tail, data)
-        if tail.mark is not None and isinstance(data, jax.core.Tracer) and isinstance(data, jax.Array):
+        if (
+            tail.mark is not None
+            and isinstance(data, jax.core.Tracer)
+            and isinstance(data, jax.Array)
+        ):
             in_front = data.ndim - len(tail.mark)
             data = LEAF.bind(data, mark=(*[()] * in_front, *tail.mark)) if in_front >= 0 else data
     array = make_in_region(data, (None,) * (getattr(data, "ndim", 0) - len(tail)) + tuple(tail))
@@ -191,8 +208,8 @@ def _serialize_dims(tail: Dims) -> bytes:
         read = None
     if read != tail or repr(read) != text:
         raise AxisNameError(
-            f"export: an array with the axes {tail} cannot be part of an exported function; there, names are strings, numbers, "
-            "or tuples of these. Rename the axis (nx.rename)."
+            f"export: an array with the axes {tail} cannot be part of an exported function; there,"
+            " names are strings, numbers, or tuples of these. Rename the axis (nx.rename)."
         )
     return text.encode()
 

@@ -62,7 +62,8 @@ def scalar_of(op: str, what: str, value: Any) -> Any:
     value = block_of(value, op)
     if dims_of(value).count(None):
         raise PositionalAxisError(
-            f"{op}: the {what} is {type_text(value)}; it may have names, but no positional axes. Name these, or reduce them."
+            f"{op}: the {what} is {type_text(value)}; it may have names, but no positional axes."
+            " Name these, or reduce them."
         )
     return value
 

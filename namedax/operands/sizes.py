@@ -11,7 +11,13 @@ import numpy as np
 
 from namedax.core.names import check_dims
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, did_you_mean, format_value
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    did_you_mean,
+    format_value,
+)
 
 __all__ = ["check_shape", "named_sizes", "positional_shape", "size_of"]
 
@@ -26,11 +32,13 @@ def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     if given is None and known is None:
         known_names = () if region is None else (*region.sizes, *region.seen)
         raise AxisNotFoundError(
-            f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give {argument}, or the size in axis_sizes of xmap."
+            f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give"
+            f" {argument}, or the size in axis_sizes of xmap."
         )
     if given is not None and known is not None and given != known:
         raise AxisSizeError(
-            f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped function; a name has one size."
+            f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped"
+            " function; a name has one size."
         )
     return known if given is None else given  # type: ignore[return-value]
 
@@ -39,14 +47,17 @@ def _check_named_shape(op: str, named_shape: Any) -> None:
     """Raise if `named_shape` is not a mapping from names to sizes, or to `None`."""
     if not isinstance(named_shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: named_shape={format_value(named_shape)} is not a mapping from names to sizes. Write named_shape={{'batch': 128}}."
+            f"{op}: named_shape={format_value(named_shape)} is not a mapping from names to sizes."
+            " Write named_shape={'batch': 128}."
         )
     for name, size in named_shape.items():
         check_dims((name,), op)
-        if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+        if size is not None and (
+            isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0
+        ):
             raise AxisSizeError(
-                f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size must be a nonnegative integer, or None for that of "
-                "the mapped function."
+                f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size must"
+                " be a nonnegative integer, or None for that of the mapped function."
             )
 
 
@@ -64,7 +75,8 @@ def check_shape(op: str, shape: Any, call: str = "") -> None:
     given = f"{call}named_shape={{0}}{')' if call else ''}. The shape is for positional axes."
     if isinstance(shape, Mapping):
         raise ArgumentTypeError(
-            f"{op}: the shape is {format_value(shape)}, a mapping. Give sizes by name as {given.format(format_value(shape))}"
+            f"{op}: the shape is {format_value(shape)}, a mapping. Give sizes by name as"
+            f" {given.format(format_value(shape))}"
         )
     names = (
         [shape]
@@ -76,7 +88,8 @@ def check_shape(op: str, shape: Any, call: str = "") -> None:
     if names:
         sizes = f"{{{names[0]!r}: 8}}"
         raise ArgumentTypeError(
-            f"{op}: the shape {format_value(shape)} has names without sizes. Give sizes by name, as in {given.format(sizes)}"
+            f"{op}: the shape {format_value(shape)} has names without sizes. Give sizes by name, as"
+            f" in {given.format(sizes)}"
         )
 
 
@@ -92,10 +105,14 @@ def positional_shape(op: str, shape: Any) -> tuple[int, ...]:
         sizes = tuple(operator.index(size) for size in ((shape,) if np.ndim(shape) == 0 else shape))
     except (TypeError, ValueError):
         raise ArgumentTypeError(
-            f"{op}: shape={format_value(shape)} is not an integer, or a list or tuple of integers. Write shape=(2, 3)."
+            f"{op}: shape={format_value(shape)} is not an integer, or a list or tuple of integers."
+            " Write shape=(2, 3)."
         ) from None
     if any(not 0 <= size <= sys.maxsize for size in sizes):
-        raise AxisSizeError(f"{op}: shape={format_value(shape)} has a size below 0 or above {sys.maxsize}. Give sizes from 0.")
+        raise AxisSizeError(
+            f"{op}: shape={format_value(shape)} has a size below 0 or above {sys.maxsize}. Give"
+            " sizes from 0."
+        )
     return sizes
 
 
@@ -105,4 +122,7 @@ def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Has
     Where `named_shape` has `None`, the mapped function's size is used.
     """
     _check_named_shape(op, named_shape)
-    return {axis: int(size_of(op, axis, size, f"named_shape[{axis!r}]")) for axis, size in named_shape.items()}
+    return {
+        axis: int(size_of(op, axis, size, f"named_shape[{axis!r}]"))
+        for axis, size in named_shape.items()
+    }

@@ -1,6 +1,7 @@
 """Elementwise functions of JAX, over operands that align by name.
 
-Every function of `FUNCTIONS` takes the same arguments as the function of `jnp` (or `jax.nn`); array arguments may be named.
+Every function of `FUNCTIONS` takes the same arguments as the function of `jnp` (or `jax.nn`); array
+arguments may be named.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
-from namedax.errors import ArgumentTypeError, NamedAxesLeftError, UnsupportedArgumentError, refuse_names
+from namedax.errors import (
+    ArgumentTypeError,
+    NamedAxesLeftError,
+    UnsupportedArgumentError,
+    refuse_names,
+)
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
@@ -35,20 +41,22 @@ from namedax.operands.operation import Explicit, elementwise_operation
 __all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
 
 UNARY = (
-    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh atan atanh bitwise_count "
-    "bitwise_invert bitwise_not cbrt ceil conj conjugate cos cosh deg2rad degrees exp exp2 expm1 fabs floor imag invert "
-    "iscomplex isfinite isinf isnan isneginf isposinf isreal log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians "
-    "real reciprocal rint round sign signbit sin sinc sinh spacing sqrt square tan tanh trunc i0"
+    "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh"
+    " atan atanh bitwise_count bitwise_invert bitwise_not cbrt ceil conj conjugate cos cosh deg2rad"
+    " degrees exp exp2 expm1 fabs floor imag invert iscomplex isfinite isinf isnan isneginf"
+    " isposinf isreal log log10 log1p log2 logical_not nan_to_num negative positive rad2deg radians"
+    " real reciprocal rint round sign signbit sin sinc sinh spacing sqrt square tan tanh trunc i0"
 ).split()
 # The functions that take exactly one array, by position.
 _OF_ONE = frozenset(UNARY) - frozenset(
     "angle around i0 iscomplex isneginf isposinf isreal nan_to_num negative round trunc".split()
 )
 BINARY = (
-    "add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor copysign divide equal "
-    "float_power floor_divide fmax fmin fmod gcd greater greater_equal heaviside hypot isclose lcm ldexp left_shift less "
-    "less_equal logaddexp logaddexp2 logical_and logical_or logical_xor maximum minimum mod multiply nextafter not_equal pow "
-    "power remainder right_shift subtract true_divide"
+    "add arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_shift bitwise_xor"
+    " copysign divide equal float_power floor_divide fmax fmin fmod gcd greater greater_equal"
+    " heaviside hypot isclose lcm ldexp left_shift less less_equal logaddexp logaddexp2 logical_and"
+    " logical_or logical_xor maximum minimum mod multiply nextafter not_equal pow power remainder"
+    " right_shift subtract true_divide"
 ).split()
 
 
@@ -57,7 +65,9 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
         result = function(*datas)
-    return make_result(result if result.shape == shape else jnp.broadcast_to(result, shape), dims, operands)
+    return make_result(
+        result if result.shape == shape else jnp.broadcast_to(result, shape), dims, operands
+    )
 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
@@ -69,18 +79,40 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
 
     call.__module__ = module
     if function in _OF_FLOATS:
-        vars(call)[kernels.OF_BLOCKS] = functools.partial(_of_blocks, _OF_FLOATS[function], function in _CHECKED)
+        vars(call)[kernels.OF_BLOCKS] = functools.partial(
+            _of_blocks, _OF_FLOATS[function], function in _CHECKED
+        )
     return call
 
 
 # --- functions of floats of one dtype --------------------------------------------------------------------------------
 
-# For each function, the `jax.lax` function that `jnp` calls if all operands are floats of one dtype. A function of `jnp` is
-# compiled on its own and traced anew for each type of array. This takes most of the time to trace a small body.
+# For each function, the `jax.lax` function that `jnp` calls if all operands are floats of one
+# dtype. A function of `jnp` is compiled on its own and traced anew for each type of array. This
+# takes most of the time to trace a small body.
 _OF_FLOATS: dict[Any, Callable[..., Any]] = {
-    **{jnp.add: lax.add, jnp.subtract: lax.sub, jnp.multiply: lax.mul, jnp.true_divide: lax.div, jnp.divide: lax.div},
-    **{jnp.maximum: lax.max, jnp.minimum: lax.min, jnp.negative: lax.neg, jnp.abs: lax.abs, jnp.square: lax.square},
-    **{jnp.exp: lax.exp, jnp.log: lax.log, jnp.sqrt: lax.sqrt, jnp.sin: lax.sin, jnp.cos: lax.cos, jnp.tanh: lax.tanh},
+    **{
+        jnp.add: lax.add,
+        jnp.subtract: lax.sub,
+        jnp.multiply: lax.mul,
+        jnp.true_divide: lax.div,
+        jnp.divide: lax.div,
+    },
+    **{
+        jnp.maximum: lax.max,
+        jnp.minimum: lax.min,
+        jnp.negative: lax.neg,
+        jnp.abs: lax.abs,
+        jnp.square: lax.square,
+    },
+    **{
+        jnp.exp: lax.exp,
+        jnp.log: lax.log,
+        jnp.sqrt: lax.sqrt,
+        jnp.sin: lax.sin,
+        jnp.cos: lax.cos,
+        jnp.tanh: lax.tanh,
+    },
     **{
         jnp.less: lax.lt,
         jnp.less_equal: lax.le,
@@ -90,8 +122,11 @@ _OF_FLOATS: dict[Any, Callable[..., Any]] = {
         jnp.not_equal: lax.ne,
     },
 }
-# The functions after which `jnp` checks for NaN or division by zero, if the user has enabled these checks.
-_CHECKED = frozenset({jnp.add, jnp.subtract, jnp.true_divide, jnp.divide, jnp.log, jnp.sqrt, jnp.sin, jnp.cos})
+# The functions after which `jnp` checks for NaN or division by zero, if the user has enabled these
+# checks.
+_CHECKED = frozenset(
+    {jnp.add, jnp.subtract, jnp.true_divide, jnp.divide, jnp.log, jnp.sqrt, jnp.sin, jnp.cos}
+)
 _CHECKS = ("jax_error_checking_behavior_nan", "jax_error_checking_behavior_divide")
 _FLOATS = frozenset(map(jnp.dtype, ("float16", "bfloat16", "float32", "float64")))
 
@@ -113,11 +148,18 @@ def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _are_checked() -> bool:
     nan, divide = _CHECKS
-    return getattr(jax.config, nan, "ignore") != "ignore" or getattr(jax.config, divide, "ignore") != "ignore"
+    return (
+        getattr(jax.config, nan, "ignore") != "ignore"
+        or getattr(jax.config, divide, "ignore") != "ignore"
+    )
 
 
 def _of_blocks(
-    own: Callable[..., Any], is_checked: bool, region: Region, key: tuple[Any, ...], operands: tuple[Any, ...]
+    own: Callable[..., Any],
+    is_checked: bool,
+    region: Region,
+    key: tuple[Any, ...],
+    operands: tuple[Any, ...],
 ) -> Any:
     """Apply `own` to numbers and to blocks of equal dims, shape and dtype in a trace without gradients; else return `None`.
 
@@ -129,14 +171,20 @@ def _of_blocks(
     if first is None or first[3] not in _FLOATS or first[0].count(None) == len(first[0]):
         return None
     datas: list[Any] = [operand._data for operand in operands if type(operand) is NamedArray]
-    if key.count(first) != len(datas) or {*map(type, datas)} != {type_of_programs()} or (is_checked and _are_checked()):
+    if (
+        key.count(first) != len(datas)
+        or {*map(type, datas)} != {type_of_programs()}
+        or (is_checked and _are_checked())
+    ):
         return None
     if len(datas) < len(operands):
         if first[3] != jnp.float32 or first[4]:
             return None
         for i, number in enumerate(operands):
             if key[i] is None:
-                if type(number) is not float and not (type(number) is int and abs(number) <= _EXACT):
+                if type(number) is not float and not (
+                    type(number) is int and abs(number) <= _EXACT
+                ):
                     return None
                 datas.insert(i, _number(number, first[2], region))
     return own(*datas)
@@ -182,7 +230,8 @@ def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
     return [data if isinstance(data, jax.core.Tracer) else np.float32(data) for data in datas]
 
 
-# Parameters that select the computation and must be static; each list begins with the position of the first one.
+# Parameters that select the computation and must be static; each list begins with the position of
+# the first one.
 _STATIC: dict[str, tuple[Any, ...]] = {
     "angle": (1, "deg"),
     "around": (1, "decimals"),
@@ -202,7 +251,9 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     operate.__name__ = name  # for messages
     of_one = elementwise_operation(operate)
     face = of_one if name in _OF_ONE else _of_several(function, name, call, of_one)
-    functools.update_wrapper(face, function, updated=())  # a jnp.ufunc's attributes do not fit a function
+    functools.update_wrapper(
+        face, function, updated=()
+    )  # a jnp.ufunc's attributes do not fit a function
     face.__name__ = face.__qualname__ = name
     face.__module__ = "namedax.numpy"  # where pickle finds it by its name
     face.__doc__ = _doc(function, name)
@@ -227,7 +278,12 @@ def _of_several(
                 return _by_keyword(function, name, args, kwargs)
             if len(args) == 1:
                 return of_one(args[0])
-            if name in ("pow", "power") and len(args) == 2 and type(args[1]) is int and isinstance(args[0], NamedArray):
+            if (
+                name in ("pow", "power")
+                and len(args) == 2
+                and type(args[1]) is int
+                and isinstance(args[0], NamedArray)
+            ):
                 return operator.pow(*args)  # a Python integer is static, as in jnp
             return of_operands(*args)
         except Exception as error:
@@ -251,13 +307,17 @@ def _refuse_other_than_two(name: str, given: int) -> None:
             "multiply": "nx.prod(x, axis)",
         }.get(name)
         entries = f" To reduce along an axis, write {along}." if along else ""
-        raise ArgumentTypeError(f"{name}: the function takes two arrays, got {given}. Write nx.{name}(x, y).{entries}")
+        raise ArgumentTypeError(
+            f"{name}: the function takes two arrays, got {given}. Write nx.{name}(x, y).{entries}"
+        )
 
 
 _signature_of = functools.cache(inspect.signature)
 
 
-def _by_keyword(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _by_keyword(
+    function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     first_static, *static = _STATIC.get(name, (sys.maxsize,))
     signature = _signature_of(function)
     signature.bind(*args, **kwargs)  # raises for arguments that are repeated or unknown
@@ -268,7 +328,9 @@ def _by_keyword(function: Callable[..., Any], name: str, args: tuple[Any, ...], 
     fixed = tuple((key, value) for key, value in kwargs.items() if key in static or value is None)
     names = tuple(key for key, value in kwargs.items() if not (key in static or value is None))
     operands = (*args, *(kwargs[key] for key in names))
-    return kernels.run_elementwise(name, _call_by_keyword, (function, len(args), names, fixed), *operands)
+    return kernels.run_elementwise(
+        name, _call_by_keyword, (function, len(args), names, fixed), *operands
+    )
 
 
 def _call_by_keyword(
@@ -280,22 +342,26 @@ def _call_by_keyword(
     *operands: Any,
 ) -> Any:
     def of_data(*datas: Any) -> Any:
-        return function(*datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed))
+        return function(
+            *datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed)
+        )
 
     return apply_elementwise(op, of_data, *operands)
 
 
 def _doc(function: Callable[..., Any], name: str) -> str:
     return (
-        f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments. Arrays may have named axes: positional axes "
-        "broadcast by position, named\naxes by name, and the result has the names of all of them. No communication."
+        f"{summary_of(function)}\n\nThe named version of `jnp.{name}`, with the same arguments."
+        " Arrays may have named axes: positional axes broadcast by position, named\naxes by name,"
+        " and the result has the names of all of them. No communication."
     )
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
-    Named arrays do not support the form with one argument, because the shape of its result depends on the data.
+    Named arrays do not support the form with one argument, because the shape of its result depends
+    on the data.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
@@ -306,7 +372,8 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         refuse_names("where", condition)
         if any(isinstance(array, NamedArray) for array in (condition, x, y)):
             raise NamedAxesLeftError(
-                "where: named arrays require condition, x and y. The result shape of the one-argument form depends on data."
+                "where: named arrays require condition, x and y. The result shape of the"
+                " one-argument form depends on data."
             )
         return jnp.where(condition, x, y)
     return _where_by_name(condition, x, y)
@@ -325,7 +392,8 @@ def _absent(name: str) -> Callable[..., Any]:
 
     def absent(*args: Any, **kwargs: Any) -> Any:
         raise UnsupportedArgumentError(
-            f"{name}: JAX {jax.__version__} has no jnp.{name}. namedax only wraps functions that JAX has."
+            f"{name}: JAX {jax.__version__} has no jnp.{name}. namedax only wraps functions that"
+            " JAX has."
         )
 
     absent.__name__ = absent.__qualname__ = name

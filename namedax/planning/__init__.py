@@ -1,12 +1,12 @@
 """`plan`: a search for the best `axis_resources` on a machine, by the cost model of `nx.machines`, within a memory limit.
 
-- `program` wraps the mapped function: its names, the pairs of names that occur in one value, and its trace under another
-  layout, by which every candidate is judged.
-- `meshes` determines the mesh, or the possible sizes of its axes. `space` lists the choices, which of them are equivalent, and
-  which are neighbors.
+- `program` wraps the mapped function: its names, the pairs of names that occur in one value, and
+  its trace under another layout, by which every candidate is judged.
+- `meshes` determines the mesh, or the possible sizes of its axes. `space` lists the choices, which
+  of them are equivalent, and which are neighbors.
 - `search` decides which choice is tried next.
-- `planner` has the public function, which can also measure on the available devices. `result` has its result and prints it, and
-  `reasons` explains it in text.
+- `planner` has the public function, which can also measure on the available devices. `result` has
+  its result and prints it, and `reasons` explains it in text.
 
 Read `space` and `search` first.
 """

@@ -68,7 +68,9 @@ def the_shape(machine: Machine, axes: Sequence[str], sizes: Sizes) -> Shape:
     return Shape(sizes, tuple(axis if together else repr(over[axis]) for axis in axes))
 
 
-def shapes_for(machine: Machine, axes: Sequence[str], count: int, first: Sizes | None = None) -> list[Shape]:
+def shapes_for(
+    machine: Machine, axes: Sequence[str], count: int, first: Sizes | None = None
+) -> list[Shape]:
     """Return the shapes of `count` devices without equivalent ones: `first`, then from many equal axes to few.
 
     Raises:
@@ -76,7 +78,9 @@ def shapes_for(machine: Machine, axes: Sequence[str], count: int, first: Sizes |
     """
     found: dict[Hashable, Shape] = {}
     refused: MeshError | None = None
-    for sizes in sorted(_factorizations(count, len(axes)), key=lambda sizes: (sizes != first, *_order(sizes))):
+    for sizes in sorted(
+        _factorizations(count, len(axes)), key=lambda sizes: (sizes != first, *_order(sizes))
+    ):
         try:
             shape = the_shape(machine, axes, sizes)
         except MeshError as error:
@@ -171,12 +175,15 @@ class Meshes(Record):
     def abstract(self, sizes: Sizes) -> AbstractMesh:
         """Return the mesh of these sizes: the given mesh, or one with Auto axes, like those of `concrete`.
 
-        An `AbstractMesh` without `axis_types` has Auto axes on JAX 0.10 and Explicit ones on JAX 0.12.
+        An `AbstractMesh` without `axis_types` has Auto axes on JAX 0.10 and Explicit ones on JAX
+        0.12.
         """
         if self.given is not None:
             return self.given if isinstance(self.given, AbstractMesh) else self.given.abstract_mesh
         used = self._used(sizes)
-        return AbstractMesh(tuple(used.values()), tuple(used), axis_types=(AxisType.Auto,) * len(used))
+        return AbstractMesh(
+            tuple(used.values()), tuple(used), axis_types=(AxisType.Auto,) * len(used)
+        )
 
     @contextlib.contextmanager
     def concrete(self, mesh: dict[str, int]) -> Iterator[Mesh]:
@@ -185,7 +192,9 @@ class Meshes(Record):
             yield self.given
             return
         kinds = (AxisType.Auto,) * len(mesh)
-        made = jax.make_mesh(tuple(mesh.values()), tuple(mesh), kinds, devices=jax.devices()[: self.count])
+        made = jax.make_mesh(
+            tuple(mesh.values()), tuple(mesh), kinds, devices=jax.devices()[: self.count]
+        )
         with jax.set_mesh(made):
             yield made
 
@@ -218,19 +227,28 @@ def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> M
     _check(there >= mesh, f"there are {there} devices, not {mesh}", machine, verify)
     if machine is None:
         machine = measure(Mesh(np.array(jax.devices()[:mesh]), ("all",)))
-        machine = dataclasses.replace(machine, links={...: machine.links["all"]} if mesh > 1 else {})
+        machine = dataclasses.replace(
+            machine, links={...: machine.links["all"]} if mesh > 1 else {}
+        )
     axes = _axes(f, machine)
-    own = tuple(f._options.mesh.shape.get(axis, 1) for axis in axes) if f._options.mesh is not None else None
+    own = (
+        tuple(f._options.mesh.shape.get(axis, 1) for axis in axes)
+        if f._options.mesh is not None
+        else None
+    )
     return Meshes(axes, None, mesh, machine, tuple(shapes_for(machine, axes, mesh, own)))
 
 
 def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) -> None:
     if machine is None and not has_devices:
         raise ArgumentError(
-            f"plan: no machine can be measured. {why[0].upper()}{why[1:]}. Pass machine=, such as machine=nx.machines.v5p."
+            f"plan: no machine can be measured. {why[0].upper()}{why[1:]}. Pass machine=, such as"
+            " machine=nx.machines.v5p."
         )
     if verify and not has_devices:
-        raise ArgumentError(f"plan: verify={verify} times the best layouts, but {why}. Remove verify=.")
+        raise ArgumentError(
+            f"plan: verify={verify} times the best layouts, but {why}. Remove verify=."
+        )
 
 
 def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
@@ -238,8 +256,18 @@ def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
     if f._options.mesh is not None:
         own = list(f._options.mesh.axis_names)
     else:
-        own = [axis for axes in f._options.axis_resources.values() for axis in axes if not isinstance(axis, LoopAxis)]
-    named = [axis for key in machine.links for axis in (key if isinstance(key, tuple) else (key,)) if isinstance(axis, str)]
+        own = [
+            axis
+            for axes in f._options.axis_resources.values()
+            for axis in axes
+            if not isinstance(axis, LoopAxis)
+        ]
+    named = [
+        axis
+        for key in machine.links
+        for axis in (key if isinstance(key, tuple) else (key,))
+        if isinstance(axis, str)
+    ]
     usual = _AXES if ... in machine.links or not named else ()
     found = list(dict.fromkeys([*own, *named, *usual]))
     return tuple(found[: max(len(_AXES), len(set(own)))])

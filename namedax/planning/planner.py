@@ -52,14 +52,16 @@ def measured(form: Xmapped, args: Any, kwargs: Any, types: tuple[Any, Any] | Non
       form: the mapped function; its mesh has devices.
       args: arrays or types; types are replaced by arrays of ones.
       kwargs: keyword arguments, with the same rule.
-      types: the types of the arguments and keyword arguments, if those of `args` and `kwargs` belong to another mesh. Default:
-        `None`.
+      types: the types of the arguments and keyword arguments, if those of `args` and `kwargs`
+        belong to another mesh. Default: `None`.
     """
     positional, keyword = types or (args, kwargs)
     compiled = form.lower(*positional, **keyword).compile()
     given = jax.tree.map(_array, dynamic_arguments(form, args, kwargs))
     leaves, tree = jax.tree.flatten(given)
-    placed = jax.tree.unflatten(tree, jax.device_put(leaves, jax.tree.leaves(compiled.input_shardings)))
+    placed = jax.tree.unflatten(
+        tree, jax.device_put(leaves, jax.tree.leaves(compiled.input_shardings))
+    )
     times: list[float] = []
     jax.block_until_ready(compiled(*placed[0], **placed[1]))
     while len(times) < _RUNS or (sum(times) < _ENOUGH and len(times) < 100):
@@ -73,7 +75,8 @@ def _array(leaf: Any) -> Any:
     return jnp.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
 
 
-# The maximum number of layouts to judge, on one, two and three mesh axes, and if the shape of the mesh is chosen too.
+# The maximum number of layouts to judge, on one, two and three mesh axes, and if the shape of the
+# mesh is chosen too.
 _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 
 
@@ -95,49 +98,54 @@ def plan(
 ) -> Plan:
     """Find the layout, as `axis_resources`, with the shortest estimated step time on a machine, within its memory.
 
-    Each candidate is judged by a trace under that layout on an abstract mesh, as in `nx.explain`. Its time is that of the cost
-    model of `nx.machines`, and its memory is the estimated peak of one device. Nothing is compiled or run, except with
-    `verify`, and the mesh may be of any size. Two names cannot share a mesh axis if they occur in one value. Mesh axes of equal
-    size and link are interchangeable. The search is deterministic.
+    Each candidate is judged by a trace under that layout on an abstract mesh, as in `nx.explain`.
+    Its time is that of the cost model of `nx.machines`, and its memory is the estimated peak of one
+    device. Nothing is compiled or run, except with `verify`, and the mesh may be of any size. Two
+    names cannot share a mesh axis if they occur in one value. Mesh axes of equal size and link are
+    interchangeable. The search is deterministic.
 
-    With a number of devices as `mesh`, shapes of a mesh with one, two and three axes are also tried, if they differ on the
-    machine. `plan.mesh` has the sizes. The names of the mesh axes are those of `f`, of its `axis_resources`, or of the
-    machine's links, and otherwise `x`, `y` and `z`.
+    With a number of devices as `mesh`, shapes of a mesh with one, two and three axes are also
+    tried, if they differ on the machine. `plan.mesh` has the sizes. The names of the mesh axes are
+    those of `f`, of its `axis_resources`, or of the machine's links, and otherwise `x`, `y` and
+    `z`.
 
-    The memory is that of `f` alone. If the state of an optimizer is also stored, pass the remaining memory as `memory`, or plan
-    a function that takes the state as an argument.
+    The memory is that of `f` alone. If the state of an optimizer is also stored, pass the remaining
+    memory as `memory`, or plan a function that takes the state as an argument.
 
     Args:
-      f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its own `axis_resources` are a
-        candidate.
+      f: a function made by `nx.xmap`: a loss, its `jax.value_and_grad`, a whole training step. Its
+        own `axis_resources` are a candidate.
       *args: its arguments: arrays, named arrays, or `jax.ShapeDtypeStruct`s.
-      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of devices, of which meshes
-        with Auto
-        axes are made.
-      machine: a machine of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has devices. For a number of
-        devices, the available devices are measured along one axis, and every mesh axis gets the link of that axis.
+      mesh: a mesh, concrete or abstract; default: that of `f`, or of `jax.set_mesh`. Or a number of
+        devices, of which meshes with Auto axes are made.
+      machine: a machine of `nx.machines`; default: `nx.machines.measure(mesh)`, if the mesh has
+        devices. For a number of devices, the available devices are measured along one axis, and
+        every mesh axis gets the link of that axis.
       memory: the memory limit of a device in bytes; default: all memory of the machine.
       names: the names that may be mapped; default: all. Other names are not mapped.
-      verify: the number of best layouts to compile and time on the mesh, which must have devices; for a number of devices, on
-        the first ones. Default: 0.
-      progress: whether to show a progress line on standard error, if that is a terminal; default: True.
-      tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on more, 120 for a number of
-        devices. One takes up to a second.
-      loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`; see `nx.SerialLoop`.
-        Default: none.
-      overlap: values to try for `overlap` of `nx.xmap`, such as `[False, True]`; default: the value of `f`.
-      uneven: names that are also tried with sizes that do not divide, in padded blocks. Such names in the layout of `f` itself
-        are included. Other names are tried only if they divide, and `plan.advice` lists the omitted ones. The steps of `loops`
-        need not divide. Default: none.
+      verify: the number of best layouts to compile and time on the mesh, which must have devices;
+        for a number of devices, on the first ones. Default: 0.
+      progress: whether to show a progress line on standard error, if that is a terminal; default:
+        True.
+      tries: the maximum number of layouts to judge; default: 32 on one mesh axis, 60 on two, 90 on
+        more, 120 for a number of devices. One takes up to a second.
+      loops: numbers of steps for names that may be executed in steps, such as `{"batch": [4, 16]}`;
+        see `nx.SerialLoop`. Default: none.
+      overlap: values to try for `overlap` of `nx.xmap`, such as `[False, True]`; default: the value
+        of `f`.
+      uneven: names that are also tried with sizes that do not divide, in padded blocks. Such names
+        in the layout of `f` itself are included. Other names are tried only if they divide, and
+        `plan.advice` lists the omitted ones. The steps of `loops` need not divide. Default: none.
       **kwargs: keyword arguments of `f`.
 
     Returns:
-      A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of the sizes `plan.mesh`.
+      A `Plan`, which prints as a table. `plan.best` is the value for `axis_resources`, on a mesh of
+      the sizes `plan.mesh`.
 
     Raises:
       ArgumentTypeError: `f` is not a function made by `nx.xmap`.
-      ArgumentError: the program lacks a name, an argument is invalid, there is neither a machine nor a mesh with devices, or
-        `f` leaves the communication to XLA (`partitioning="auto"`).
+      ArgumentError: the program lacks a name, an argument is invalid, there is neither a machine
+        nor a mesh with devices, or `f` leaves the communication to XLA (`partitioning="auto"`).
       MeshError: there is no mesh, or the mesh does not fit on the machine.
       PlanError: no layout that was judged fits into the memory.
 
@@ -163,61 +171,100 @@ def plan(
     with meshes.context():
         census = program.census()
         chosen = _chosen(census, names, loops, uneven)
-        space = Space(chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven)
+        space = Space(
+            chosen, meshes.axes, meshes.shapes, census.apart, _loops(loops), overlaps, uneven
+        )
         own = space.choice_of(f._options.axis_resources, f._options.overlap)
         space.uneven |= {name for name, size in chosen.items() if size % space.blocks(own, name)}
-        judge = _Judge(program, space, meshes, bound, _Progress(limit) if progress and sys.stderr.isatty() else None)
+        judge = _Judge(
+            program,
+            space,
+            meshes,
+            bound,
+            _Progress(limit) if progress and sys.stderr.isatty() else None,
+        )
         search(space, judge, bound, limit, [own])
         judge.end()
-        census = census.replace(apart=frozenset(space.apart))  # including the pairs learned in the search
+        census = census.replace(
+            apart=frozenset(space.apart)
+        )  # including the pairs learned in the search
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
-            text = _nothing_fits(program.name, best_first, bound, meshes, census, judge.refused, limit)
+            text = _nothing_fits(
+                program.name, best_first, bound, meshes, census, judge.refused, limit
+            )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
         if verify:
             best_first = _verified(program, best_first, meshes, verify, args, kwargs)
-    words = tuple(advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census))
+    words = tuple(
+        advice(best_first[0].report, best_first[0].axis_resources, best_first[0].mesh, census)
+    )
     if left_out := uneven_advice(space.not_dividing(), chosen):
         words = (*words, left_out)
-    return Plan(program.name, meshes.machine, bound, tuple(best_first), tuple(judge.refused), words, judge.traces)
+    return Plan(
+        program.name,
+        meshes.machine,
+        bound,
+        tuple(best_first),
+        tuple(judge.refused),
+        words,
+        judge.traces,
+    )
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _check(f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: Any, loops: Any, overlap: Any) -> None:
+def _check(
+    f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: Any, loops: Any, overlap: Any
+) -> None:
     """Raise an error with a remedy unless each of these arguments is valid."""
     if not isinstance(f, Xmapped):
         raise ArgumentTypeError(
-            f"plan: the first argument must be a function made by nx.xmap; got {type(f).__name__}. Map the function first: "
-            "nx.plan(nx.xmap(jax.value_and_grad(loss)), *args, mesh=mesh)."
+            f"plan: the first argument must be a function made by nx.xmap; got {type(f).__name__}."
+            " Map the function first: nx.plan(nx.xmap(jax.value_and_grad(loss)), *args,"
+            " mesh=mesh)."
         )
     if f._options.partitioning == "auto":
         raise ArgumentError(
-            f"plan: {f._name} has partitioning='auto', so XLA chooses its communication, which no trace shows. Remove partitioning=."
+            f"plan: {f._name} has partitioning='auto', so XLA chooses its communication, which no"
+            " trace shows. Remove partitioning=."
         )
     if machine is not None and not isinstance(machine, Machine):
-        raise ArgumentError(f"plan: machine={machine!r} is not a machine. Use nx.machines.v5p, or nx.machines.Machine(...).")
+        raise ArgumentError(
+            f"plan: machine={machine!r} is not a machine. Use nx.machines.v5p, or"
+            " nx.machines.Machine(...)."
+        )
     if memory is not None:
         positive("plan", "memory", memory, "bytes")
     if isinstance(names, str):
         _several("names", names)
-    for option, value, least in (("verify", verify, 0), ("tries", 1 if tries is None else tries, 1)):
+    for option, value, least in (
+        ("verify", verify, 0),
+        ("tries", 1 if tries is None else tries, 1),
+    ):
         if not isinstance(value, int) or value < least:
             raise ArgumentError(f"plan: {option}={value!r} must be an integer from {least}.")
     for name, steps in (loops or {}).items():
         if not isinstance(steps, Sequence):
             raise ArgumentError(
-                f"plan: loops={loops!r} must map each name to a list of numbers of steps. Use loops={{{name!r}: [{steps!r}]}}."
+                f"plan: loops={loops!r} must map each name to a list of numbers of steps. Use"
+                f" loops={{{name!r}: [{steps!r}]}}."
             )
-    if overlap is not None and (not isinstance(overlap, Sequence) or isinstance(overlap, str) or not overlap):
-        raise ArgumentError(f"plan: overlap={overlap!r} must be a list of values to try. Use overlap=[False, True].")
+    if overlap is not None and (
+        not isinstance(overlap, Sequence) or isinstance(overlap, str) or not overlap
+    ):
+        raise ArgumentError(
+            f"plan: overlap={overlap!r} must be a list of values to try. Use overlap=[False, True]."
+        )
 
 
 def _several(option: str, names: Iterable[Hashable]) -> tuple[Hashable, ...]:
     if isinstance(names, str):
-        raise ArgumentError(f"plan: {option}={names!r} must be a list of names. Use {option}=[{names!r}].")
+        raise ArgumentError(
+            f"plan: {option}={names!r} must be a list of names. Use {option}=[{names!r}]."
+        )
     return tuple(names)
 
 
@@ -229,21 +276,26 @@ def _most(meshes: Meshes) -> int:
 
 
 def _chosen(
-    census: Census, names: Iterable[Hashable] | None, loops: Mapping[Hashable, Any] | None, uneven: Iterable[Hashable]
+    census: Census,
+    names: Iterable[Hashable] | None,
+    loops: Mapping[Hashable, Any] | None,
+    uneven: Iterable[Hashable],
 ) -> dict[Hashable, int]:
     """Return the names that may be mapped, with their sizes."""
     names = None if names is None else tuple(names)
     for name in (*(names or ()), *(loops or {}), *uneven):
         if name not in census.sizes:
             raise ArgumentError(
-                f"plan: the program has no axis {name!r} to map. Choose from {show_names(sorted(census.sizes, key=str))}."
-                f"{did_you_mean(name, census.sizes)}"
+                f"plan: the program has no axis {name!r} to map. Choose from"
+                f" {show_names(sorted(census.sizes, key=str))}.{did_you_mean(name, census.sizes)}"
             )
     wanted = None if names is None else {*names, *(loops or {}), *uneven}
     return {name: size for name, size in census.sizes.items() if wanted is None or name in wanted}
 
 
-def _loops(loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None) -> dict[Hashable, list[SerialLoop]]:
+def _loops(
+    loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None,
+) -> dict[Hashable, list[SerialLoop]]:
     found: dict[Hashable, list[SerialLoop]] = {}
     for name, numbers in (loops or {}).items():
         asked = [loop if isinstance(loop, SerialLoop) else SerialLoop(loop) for loop in numbers]
@@ -257,8 +309,21 @@ def _loops(loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None) -> dict[
 class _Judge:
     """Judge of choices: it traces the program under one after the other, and records the results."""
 
-    def __init__(self, program: Program, space: Space, meshes: Meshes, memory: float, progress: _Progress | None):
-        self._program, self._space, self._meshes, self._memory, self._progress = program, space, meshes, memory, progress
+    def __init__(
+        self,
+        program: Program,
+        space: Space,
+        meshes: Meshes,
+        memory: float,
+        progress: _Progress | None,
+    ):
+        self._program, self._space, self._meshes, self._memory, self._progress = (
+            program,
+            space,
+            meshes,
+            memory,
+            progress,
+        )
         self.candidates: list[Candidate] = []
         self.refused: list[tuple[dict[Hashable, Any], str]] = []
         self.traces = 0
@@ -278,12 +343,18 @@ class _Judge:
             return None
         mesh = dict(abstract.shape)
         times = machine.time(report.steps, mesh)
-        candidate = Candidate.of(resources, mesh, choice.overlap, report, machine, times, self._memory)
+        candidate = Candidate.of(
+            resources, mesh, choice.overlap, report, machine, times, self._memory
+        )
         self.candidates.append(candidate)
         if self._progress is not None:
             self._progress.show(self.candidates)
         return Outcome(
-            candidate.time, candidate.peak, report.memory.arguments, _parts(times, Operation), _parts(times, Collective)
+            candidate.time,
+            candidate.peak,
+            report.memory.arguments,
+            _parts(times, Operation),
+            _parts(times, Collective),
         )
 
     def end(self) -> None:
@@ -314,7 +385,10 @@ class _Progress:
         best = f"best {seconds_text(min(fitting))}" if fitting else "none fits yet"
         bar = "#" * (20 * len(candidates) // self._most)
         spent = time.perf_counter() - self._began
-        line = f"\rplan [{bar:20s}] {len(candidates)} of at most {self._most} layouts, {best}, {spent:.0f} s "
+        line = (
+            f"\rplan [{bar:20s}] {len(candidates)} of at most {self._most} layouts, {best},"
+            f" {spent:.0f} s "
+        )
         print(line, end="", file=sys.stderr, flush=True)
 
     def end(self) -> None:
@@ -326,7 +400,12 @@ class _Progress:
 
 
 def _verified(
-    program: Program, best_first: list[Candidate], meshes: Meshes, count: int, args: Any, kwargs: Any
+    program: Program,
+    best_first: list[Candidate],
+    meshes: Meshes,
+    count: int,
+    args: Any,
+    kwargs: Any,
 ) -> list[Candidate]:
     """Return the candidates, with the best of them measured."""
     timed = []
@@ -355,12 +434,21 @@ def _nothing_fits(
     limit: int,
 ) -> str:
     if not candidates:
-        return f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were rejected, the last with: {list(refused)[-1][1]}"
+        return (
+            f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were"
+            f" rejected, the last with: {list(refused)[-1][1]}"
+        )
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
-    more = f"Judge more layouts than {limit} (tries=), use" if len(candidates) + len(refused) >= limit else "Use"
+    more = (
+        f"Judge more layouts than {limit} (tries=), use"
+        if len(candidates) + len(refused) >= limit
+        else "Use"
+    )
     return (
-        f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into {size_text(int(memory))} per device; the smallest "
-        f"needs {size_text(least.peak)}, with {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps "
-        f"(loops={{'batch': [4, 16]}}), recompute layers in the gradient (jax.checkpoint), or increase memory=. {second}".rstrip()
+        f"plan: none of {len(candidates)} layouts of {name} on {meshes.text} fits into"
+        f" {size_text(int(memory))} per device; the smallest needs {size_text(least.peak)}, with"
+        f" {resources_text(least.axis_resources)}. {more} more devices, execute an axis in steps"
+        " (loops={'batch': [4, 16]}), recompute layers in the gradient (jax.checkpoint), or"
+        f" increase memory=. {second}".rstrip()
     )

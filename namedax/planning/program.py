@@ -41,7 +41,8 @@ class Census(Record):
     """Facts about the names, from one trace with nothing mapped.
 
     Attributes:
-      sizes: the size of every name, without the internal names of operations, which have no size or several.
+      sizes: the size of every name, without the internal names of operations, which have no size or
+        several.
       apart: pairs of names that occur together in an argument or a result.
       arguments: the arrays among the arguments.
     """
@@ -64,10 +65,15 @@ class Program:
         self._f = f
         static = static_indices(f, len(args))
         self.args = tuple(arg if i in static else _types(arg) for i, arg in enumerate(args))
-        self.kwargs = {name: value if name in f._static_names else _types(value) for name, value in kwargs.items()}
+        self.kwargs = {
+            name: value if name in f._static_names else _types(value)
+            for name, value in kwargs.items()
+        }
         self.name = f._name
 
-    def under(self, axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any = None) -> Xmapped:
+    def under(
+        self, axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any = None
+    ) -> Xmapped:
         """Return the function under another layout; it is a new object, so that its cached traces are freed with it."""
         return self._mapped(self._again(), axis_resources, mesh, overlap)
 
@@ -80,7 +86,13 @@ class Program:
 
         return again
 
-    def _mapped(self, body: Callable[..., Any], axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any) -> Xmapped:
+    def _mapped(
+        self,
+        body: Callable[..., Any],
+        axis_resources: Mapping[Hashable, Any],
+        mesh: Any,
+        overlap: Any,
+    ) -> Xmapped:
         f = self._f
         return xmap(
             body,
@@ -94,7 +106,9 @@ class Program:
             passes=f._passes,
         )
 
-    def explained(self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Any) -> Report:
+    def explained(
+        self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Any
+    ) -> Report:
         """Return the report of `nx.explain` for a layout."""
         return explain(self.under(axis_resources, mesh, overlap), *self.args, **self.kwargs)
 
@@ -115,7 +129,9 @@ class Program:
                 names = [dim for dim in dims_of(leaf) if dim is not None]
                 apart.update(map(frozenset, itertools.combinations(names, 2)))
             known = {name: region.size_of(name) for name in region.seen}
-            sizes.update((name, size) for name, size in known.items() if size is not None and size > 1)
+            sizes.update(
+                (name, size) for name, size in known.items() if size is not None and size > 1
+            )
             return result
 
         self._mapped(counted, {}, None, None).trace(*self.args, **self.kwargs)
@@ -127,7 +143,9 @@ def _types(tree: Any) -> Any:
 
     def one(leaf: Any) -> Any:
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
-            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=bool(getattr(leaf, "weak_type", False)))
+            return jax.ShapeDtypeStruct(
+                leaf.shape, leaf.dtype, weak_type=bool(getattr(leaf, "weak_type", False))
+            )
         return leaf
 
     return jax.tree.map(one, tree)
@@ -139,7 +157,15 @@ def _held(args: Any, kwargs: Any, parameters: tuple[str, ...] | None) -> Iterato
         if group.idx == 1:
             name = str(first.key)
         else:
-            name = parameters[first.idx] if parameters and first.idx < len(parameters) else f"argument {first.idx}"
+            name = (
+                parameters[first.idx]
+                if parameters and first.idx < len(parameters)
+                else f"argument {first.idx}"
+            )
         data = data_of(leaf)
         if hasattr(data, "dtype"):
-            yield Held(f"{name}{jax.tree_util.keystr(tuple(rest))}", tuple(dims_of(leaf)), costs.size_in_bytes(data))
+            yield Held(
+                f"{name}{jax.tree_util.keystr(tuple(rest))}",
+                tuple(dims_of(leaf)),
+                costs.size_in_bytes(data),
+            )

@@ -25,8 +25,14 @@ def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Tim
     whole = times.compute + times.memory + times.communication
     if not whole:
         return "computes and sends nothing"
-    parts = (("computes", times.compute), ("moves memory", times.memory), ("sends", times.communication))
-    shares = ", ".join(f"{verb} {part / whole:.0%}" for verb, part in sorted(parts, key=lambda p: -p[1]) if part)
+    parts = (
+        ("computes", times.compute),
+        ("moves memory", times.memory),
+        ("sends", times.communication),
+    )
+    shares = ", ".join(
+        f"{verb} {part / whole:.0%}" for verb, part in sorted(parts, key=lambda p: -p[1]) if part
+    )
     groups: dict[tuple[str, tuple[str, ...], tuple[str, ...]], float] = {}
     sent: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
     for step in report.collectives:
@@ -41,7 +47,9 @@ def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Tim
     return f"{shares}; most in {kind}{words} over {'+'.join(axes)} ({size}, {seconds / whole:.0%})"
 
 
-def advice(report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping[str, int], census: Census) -> Iterator[str]:
+def advice(
+    report: Report, axis_resources: Mapping[Hashable, Any], mesh: Mapping[str, int], census: Census
+) -> Iterator[str]:
     """Yield advice on second names for axes, if existing names prevent a better layout.
 
     `census.apart` has all pairs of names that are known to occur in one value.
@@ -63,11 +71,14 @@ def uneven_advice(left_out: Mapping[Hashable, Sequence[int]], sizes: Mapping[Has
     """
     if not left_out:
         return ""
-    each = [f"{name!r} of size {sizes[name]} over {_numbers(counts)} devices" for name, counts in left_out.items()]
+    each = [
+        f"{name!r} of size {sizes[name]} over {_numbers(counts)} devices"
+        for name, counts in left_out.items()
+    ]
     subject = "the size does" if len(each) == 1 else "the sizes do"
     return (
-        f"Not tried because {subject} not divide: {', '.join(each)}. Pass uneven={list(left_out)!r} to try "
-        f"{'it' if len(each) == 1 else 'them'} with padding."
+        f"Not tried because {subject} not divide: {', '.join(each)}. Pass uneven={list(left_out)!r}"
+        f" to try {'it' if len(each) == 1 else 'them'} with padding."
     )
 
 
@@ -76,7 +87,9 @@ def _numbers(counts: Sequence[int]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, least: float) -> Iterator[str]:
+def _stored_whole(
+    axis: str, size: int, lives: list[Hashable], census: Census, least: float
+) -> Iterator[str]:
     """Yield advice on arguments that every device along a mesh axis stores whole because of conflicting names.
 
     All names of such an argument occur in one value with a name that is mapped to this mesh axis.
@@ -99,15 +112,18 @@ def _stored_whole(axis: str, size: int, lives: list[Hashable], census: Census, l
         return
     met = [other for other in lives if frozenset((name, other)) in census.apart]
     yield (
-        f"{name!r} cannot be mapped to {axis!r} together with {show_names(met or lives)}: each of its {size} devices stores all of "
-        f"{_listed(group)}, {size_text(total)}. Under a second name for {name!r}, such as '{name}_fsdp', read by "
-        f"{{{name}:{name}_fsdp}} in nx.einsum, it could be stored in {size} parts."
+        f"{name!r} cannot be mapped to {axis!r} together with {show_names(met or lives)}: each of"
+        f" its {size} devices stores all of {_listed(group)}, {size_text(total)}. Under a second"
+        f" name for {name!r}, such as '{name}_fsdp', read by {{{name}:{name}_fsdp}} in nx.einsum,"
+        f" it could be stored in {size} parts."
     )
 
 
 def _could_live(name: Hashable, lives: Iterable[Hashable], census: Census) -> bool:
     """Return True if the search was allowed to map a name of an argument to a mesh axis."""
-    return name in census.sizes and all(frozenset((name, other)) not in census.apart for other in lives)
+    return name in census.sizes and all(
+        frozenset((name, other)) not in census.apart for other in lives
+    )
 
 
 def _listed(group: list[Held]) -> str:
@@ -117,14 +133,18 @@ def _listed(group: list[Held]) -> str:
 
 def _left_whole(axis: str, size: int, report: Report) -> Iterator[str]:
     """Yield advice on sums in the forward pass that leave a large result replicated over a mesh axis."""
-    forward = [step for step in report.collectives if step.phase == "forward" and axis in step.mesh_axes]
+    forward = [
+        step for step in report.collectives if step.phase == "forward" and axis in step.mesh_axes
+    ]
     sums = [step for step in forward if step.kind == "all-reduce" and step.bytes >= _LARGE]
     if not sums or any(step.kind == "reduce-scatter" for step in forward):
         return
     largest: Collective = max(sums, key=lambda step: step.bytes * step.trips)
     names = f" for {', '.join(largest.names)}" if largest.names else ""
     yield (
-        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result ({size_text(largest.bytes)}) replicated over the "
-        f"{size} devices of {axis!r}. With a second name for one of its axes, such as {{pos_sp:pos}} in nx.einsum, it could be a "
-        f"reduce-scatter, and the values up to the next use of that axis could be stored in {size} parts."
+        f"The sum{names} at {largest.source or 'an unknown line'} leaves its result"
+        f" ({size_text(largest.bytes)}) replicated over the {size} devices of {axis!r}. With a"
+        " second name for one of its axes, such as {pos_sp:pos} in nx.einsum, it could be a"
+        f" reduce-scatter, and the values up to the next use of that axis could be stored in {size}"
+        " parts."
     )

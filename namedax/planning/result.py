@@ -14,7 +14,16 @@ from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.planning.reasons import reason
 
-__all__ = ["Candidate", "Plan", "candidate", "layout", "resources_text", "seconds_text", "several_meshes", "text"]
+__all__ = [
+    "Candidate",
+    "Plan",
+    "candidate",
+    "layout",
+    "resources_text",
+    "seconds_text",
+    "several_meshes",
+    "text",
+]
 
 
 # --- rendering of a plan as text of 100 columns ---------------------------------------------------
@@ -43,8 +52,8 @@ def candidate(one: Any) -> str:
     beyond = "" if one.fits else ", over the memory limit"
     overlap = f", overlap={one.overlap!r}" if one.overlap else ""
     return (
-        f"Candidate({resources_text(one.axis_resources)}{overlap}: {seconds_text(one.time)}{measured}, "
-        f"{size_text(one.peak)}{beyond})"
+        f"Candidate({resources_text(one.axis_resources)}{overlap}:"
+        f" {seconds_text(one.time)}{measured}, {size_text(one.peak)}{beyond})"
     )
 
 
@@ -56,7 +65,11 @@ def text(plan: Any) -> str:
         shown.insert(0, plan.candidates[0])
     lines = [*_title(plan, len(front)), ""]
     verified = any(one.measured is not None for one in plan.candidates)
-    head = f"  {'time':>8}  {'measured':>8}  {'holds':>9}  " if verified else f"  {'time':>8}  {'holds':>9}  "
+    head = (
+        f"  {'time':>8}  {'measured':>8}  {'holds':>9}  "
+        if verified
+        else f"  {'time':>8}  {'holds':>9}  "
+    )
     lines.append(f"{head}axis_resources")
     for one in shown:
         lines += _row(one, one is plan.candidates[0], verified, several_meshes(plan))
@@ -90,8 +103,9 @@ def _title(plan: Any, on_front: int) -> list[str]:
     mesh = next(iter(meshes)) if len(meshes) == 1 else f"{count} devices in {len(meshes)} meshes"
     fitting = sum(one.fits for one in plan.candidates)
     words = (
-        f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged, of which {fitting} fit into "
-        f"{size_text(int(plan.memory))} per device, and {on_front} are on the Pareto front of time and memory"
+        f"Layouts of {plan.name} on {mesh} of {plan.machine.name}: {len(plan.candidates)} judged,"
+        f" of which {fitting} fit into {size_text(int(plan.memory))} per device, and {on_front} are"
+        " on the Pareto front of time and memory"
     )
     return textwrap.wrap(words, _WIDTH)
 
@@ -104,7 +118,10 @@ def _row(one: Any, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
     words = layout(one, with_mesh)
     indent = " " * len(start)
     first = textwrap.wrap(words, _WIDTH, initial_indent=start, subsequent_indent=indent)
-    return [*first, *textwrap.wrap(one.reason, _WIDTH, initial_indent=indent, subsequent_indent=indent)]
+    return [
+        *first,
+        *textwrap.wrap(one.reason, _WIDTH, initial_indent=indent, subsequent_indent=indent),
+    ]
 
 
 if TYPE_CHECKING:
@@ -151,7 +168,17 @@ class Candidate:
         """Return the candidate for a report and the machine's times for it."""
         peak = report.memory.peak
         why = reason(report, machine, dict(mesh), times)
-        return cls(axis_resources, dict(mesh), overlap, report, times.total, peak, peak <= memory, None, why)
+        return cls(
+            axis_resources,
+            dict(mesh),
+            overlap,
+            report,
+            times.total,
+            peak,
+            peak <= memory,
+            None,
+            why,
+        )
 
     def __repr__(self) -> str:
         return candidate(self)
@@ -165,10 +192,11 @@ class Plan:
       name: the name of the function.
       machine: the machine of the plan.
       memory: the memory limit of a device, in bytes.
-      candidates: the judged layouts: fitting ones first, then by time; measured ones come before the others.
+      candidates: the judged layouts: fitting ones first, then by time; measured ones come before
+        the others.
       refused: layouts that the program does not allow, each with its error message.
-      advice: sentences on second names for axes of the model, and on names that were not mapped because their sizes do not
-        divide.
+      advice: sentences on second names for axes of the model, and on names that were not mapped
+        because their sizes do not divide.
       traces: the number of traces of the program.
     """
 
@@ -210,7 +238,9 @@ class Plan:
         """
         front = {id(one) for one in self.front}
         several = several_meshes(self)
-        points = [(c.time, float(c.peak), layout(c, several), id(c) in front) for c in self.candidates]
+        points = [
+            (c.time, float(c.peak), layout(c, several), id(c) in front) for c in self.candidates
+        ]
         return draw_front(points, self.memory)
 
     def __str__(self) -> str:

@@ -1,19 +1,22 @@
 """The search: choose the next layout to try, until none is expected to be better.
 
-The search begins on one shape of the mesh, with each name alone. It then finds the data parallelism (the most useful name, on
-as many mesh axes as help), and tries every other name combined with it. Every judged layout updates a model of the effect of a
-name on a mesh axis. The model covers the time of each part of the program (the computation and communication of one line) and
-the memory. It is linear in the logarithms, with features for how far names are partitioned, on which mesh axes, and together
-with which other names. Good layouts have more weight than bad ones. The model only orders the candidates; the judge decides.
+The search begins on one shape of the mesh, with each name alone. It then finds the data parallelism
+(the most useful name, on as many mesh axes as help), and tries every other name combined with it.
+Every judged layout updates a model of the effect of a name on a mesh axis. The model covers the
+time of each part of the program (the computation and communication of one line) and the memory. It
+is linear in the logarithms, with features for how far names are partitioned, on which mesh axes,
+and together with which other names. Good layouts have more weight than bad ones. The model only
+orders the candidates; the judge decides.
 
 The next candidates are, in rotation:
 
-- the layout that the model expects to be the best among those reachable from the best known ones: by a few exchanges, by
-  refilling a mesh axis, or with the names that another layout has there;
+- the layout that the model expects to be the best among those reachable from the best known ones:
+  by a few exchanges, by refilling a mesh axis, or with the names that another layout has there;
 - a mesh axis with as many compatible names as possible around one name, once for each name;
 - a layout that may be the best although the model is uncertain about it.
 
-If these have not helped for a while, all layouts that differ from the best in one place are tried, for any expected cost.
+If these have not helped for a while, all layouts that differ from the best in one place are tried,
+for any expected cost.
 """
 
 from __future__ import annotations
@@ -68,13 +71,18 @@ class Outcome(Record):
 
 
 def search(
-    space: Space, judge: Callable[[Choice], Outcome | None], memory: float, tries: int, first: Iterable[Choice] = ()
+    space: Space,
+    judge: Callable[[Choice], Outcome | None],
+    memory: float,
+    tries: int,
+    first: Iterable[Choice] = (),
 ) -> dict[Choice, Outcome]:
     """Try at most `tries` choices, and return the outcomes of those that the judge did not reject.
 
     Args:
       space: the choices.
-      judge: returns the outcome of a choice, or `None` if it is impossible. It also updates the space with the reason.
+      judge: returns the outcome of a choice, or `None` if it is impossible. It also updates the
+        space with the reason.
       memory: the memory of a device, in bytes.
       tries: the maximum number of judged choices; a rejected one counts a quarter.
       first: initial choices; default: none.
@@ -120,10 +128,13 @@ def search(
         )
         tried = [attempt(choice) for choice in proposals if choice]
         if not tried:
-            # Before the search ends, the best choice is compared with all choices that differ from it in one place, for any
-            # expected cost. If the memory rules out faster ones, the best few choices are compared in this way.
+            # Before the search ends, the best choice is compared with all choices that differ from
+            # it in one place, for any expected cost. If the memory rules out faster ones, the best
+            # few choices are compared in this way.
             short = any(found[other].time < found[ranked[0]].time for other in ranked)
-            last = _anew(space, guess, ranked[0], known, around) or _next_to(space, guess, ranked[: 3 if short else 1], known)
+            last = _anew(space, guess, ranked[0], known, around) or _next_to(
+                space, guess, ranked[: 3 if short else 1], known
+            )
             if last is None:
                 break
             attempt(last)
@@ -133,7 +144,12 @@ def search(
     return found
 
 
-def _simplify(space: Space, judge: Callable[[Choice], Outcome | None], found: dict[Choice, Outcome], memory: float) -> None:
+def _simplify(
+    space: Space,
+    judge: Callable[[Choice], Outcome | None],
+    found: dict[Choice, Outcome],
+    memory: float,
+) -> None:
     """Merge mesh axes of the best choice that have the same names, as long as the cost does not increase."""
 
     def worth(choice: Choice) -> tuple[bool, float]:
@@ -153,7 +169,9 @@ def _simplify(space: Space, judge: Callable[[Choice], Outcome | None], found: di
             return
 
 
-def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mapping[Choice, Outcome]) -> Choice:
+def _data_parallel(
+    space: Space, attempt: Callable[[Choice], bool], found: Mapping[Choice, Outcome]
+) -> Choice:
     """Return the choice with the most useful single name, on as many mesh axes as help."""
     single = [choice for choice in found if sum(map(len, choice.roles)) == 1 and not choice.loops]
     if not single:
@@ -161,7 +179,9 @@ def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mappi
     base = min(single, key=lambda choice: found[choice].time)
     (name,) = frozenset[Hashable]().union(*base.roles)
     for i in sorted(range(len(base.sizes)), key=lambda i: -base.sizes[i]):
-        more = space.canonical(base.replace(roles=tuple(r | {name} if j == i else r for j, r in enumerate(base.roles))))
+        more = space.canonical(
+            base.replace(roles=tuple(r | {name} if j == i else r for j, r in enumerate(base.roles)))
+        )
         attempt(more)
         if more in found and found[more].time < found[base].time:
             base = more
@@ -170,7 +190,12 @@ def _data_parallel(space: Space, attempt: Callable[[Choice], bool], found: Mappi
 
 def _unlike(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
     """Return the choice near the best ones with the lowest optimistic cost: uncertainty lowers it."""
-    pool = [other for choice in ranked[:_WIDTH] for other in _around(space, choice, ranked) if other not in known]
+    pool = [
+        other
+        for choice in ranked[:_WIDTH]
+        for other in _around(space, choice, ranked)
+        if other not in known
+    ]
     if not pool:
         return None
     pool = list(dict.fromkeys(pool))
@@ -180,7 +205,9 @@ def _unlike(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Ch
 def _around(space: Space, choice: Choice, ranked: list[Choice]) -> Iterator[Choice]:
     """Yield neighbors, and choices with the names of another choice on one mesh axis."""
     yield from space.neighbours(choice)
-    yield from space.crossed(choice, dict.fromkeys(role for other in ranked for role in other.roles))
+    yield from space.crossed(
+        choice, dict.fromkeys(role for other in ranked for role in other.roles)
+    )
 
 
 def _next_to(space: Space, guess: _Guess, best: list[Choice], known: Any) -> Choice | None:
@@ -203,10 +230,16 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
                 return
 
     for depth in range(_DEPTH):
-        pool = list(dict.fromkeys(c for choice in beam for c in space.neighbours(choice) if c not in seen))
+        pool = list(
+            dict.fromkeys(c for choice in beam for c in space.neighbours(choice) if c not in seen)
+        )
         if depth == 0:
-            others = dict.fromkeys(_filled(space, guess, start) for start in space.rebuilt(ranked[0]))
-            others.update(dict.fromkeys(c for choice in beam for c in _around(space, choice, ranked)))
+            others = dict.fromkeys(
+                _filled(space, guess, start) for start in space.rebuilt(ranked[0])
+            )
+            others.update(
+                dict.fromkeys(c for choice in beam for c in _around(space, choice, ranked))
+            )
             pool = list(dict.fromkeys([*pool, *(c for c in others if c not in seen)]))
         if not pool:
             break
@@ -217,10 +250,17 @@ def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choic
     return best[1]
 
 
-def _anew(space: Space, guess: _Guess, best: Choice, known: Any, around: dict[tuple[Hashable, int], Choice]) -> Choice | None:
+def _anew(
+    space: Space,
+    guess: _Guess,
+    best: Choice,
+    known: Any,
+    around: dict[tuple[Hashable, int], Choice],
+) -> Choice | None:
     """Return the best choice with a mesh axis filled around a name that has not been used so: another family of layouts.
 
-    The proposal is added to `around`. If it is rejected, it is removed again, because the learned constraints may change it.
+    The proposal is added to `around`. If it is rejected, it is removed again, because the learned
+    constraints may change it.
     """
     pool: dict[Choice, list[tuple[Hashable, int]]] = {}
     for start, i in space.rebuilt(best):
@@ -251,10 +291,11 @@ def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float
 class _Guess:
     """The expected cost of a choice, fitted to judged choices: the logarithm of the time, plus a penalty for excess memory.
 
-    The model is a ridge regression in the features of `_features`. Its targets are logarithms: of the computation of each part,
-    of the communication of each part relative to all computation, and of the memory of the arguments and of the rest. A name
-    that divides the work of some lines does not affect the others. The communication for a name is expected to decrease when
-    other names divide the work, until observations contradict this.
+    The model is a ridge regression in the features of `_features`. Its targets are logarithms: of
+    the computation of each part, of the communication of each part relative to all computation, and
+    of the memory of the arguments and of the rest. A name that divides the work of some lines does
+    not affect the others. The communication for a name is expected to decrease when other names
+    divide the work, until observations contradict this.
     """
 
     def __init__(self, space: Space, found: dict[Choice, Outcome], memory: float):
@@ -269,7 +310,11 @@ class _Guess:
         scale = (whole / np.maximum(computing.sum(1) + sending.sum(1), _TINY))[:, None]
         all_computed = np.maximum(computing.sum(1, keepdims=True), _TINY)
         held = np.array([[max(o.arguments, 1), max(o.peak - o.arguments, 1)] for o in outcomes])
-        logs = (np.log(scale * (computing + _LEAST * all_computed)), np.log(sending / all_computed + _LEAST), np.log(held))
+        logs = (
+            np.log(scale * (computing + _LEAST * all_computed)),
+            np.log(sending / all_computed + _LEAST),
+            np.log(held),
+        )
         self._ends = np.cumsum([part.shape[1] for part in logs])
         targets = np.concatenate(logs, axis=1)
         self._most = targets.max(0) + _BEYOND
@@ -307,20 +352,32 @@ class _Guess:
         space = self._space
         count = len(space.names)
         axes = zip(choice.roles, choice.sizes, strict=True)
-        bits = np.array([[math.log2(n) * (name in role) for name in space.names] for role, n in axes]).reshape(
-            len(choice.sizes), count
-        )
+        bits = np.array(
+            [[math.log2(n) * (name in role) for name in space.names] for role, n in axes]
+        ).reshape(len(choice.sizes), count)
         pairs = (bits.T @ np.sign(bits))[np.triu_indices(count, 1)]
         steps = {name: loop.steps for name, loop in choice.loops}
         loops = [math.log2(steps.get(name, 1)) for name in space.names]
         overlap = [float(choice.overlap == other) for other in space.overlaps[1:]]
         # Many small mesh axes have more links.
         shape = [math.log2(n) for n in sorted(choice.sizes)] if space.has_shapes else []
-        return np.concatenate([[1.0], bits.sum(0), 0.1 * bits.ravel(), 0.1 * pairs, loops, overlap, 0.1 * np.array(shape)])
+        return np.concatenate(
+            [
+                [1.0],
+                bits.sum(0),
+                0.1 * bits.ravel(),
+                0.1 * pairs,
+                loops,
+                overlap,
+                0.1 * np.array(shape),
+            ]
+        )
 
 
 def _table(outcomes: list[Outcome], what: str) -> np.ndarray:
     """Return the seconds of each part, with a row for each outcome."""
     rows: list[Mapping[Hashable, float]] = [getattr(outcome, what) for outcome in outcomes]
     parts = list(dict.fromkeys(part for row in rows for part in row))
-    return np.array([[row.get(part, 0.0) for part in parts] for row in rows]).reshape(len(rows), len(parts))
+    return np.array([[row.get(part, 0.0) for part in parts] for row in rows]).reshape(
+        len(rows), len(parts)
+    )

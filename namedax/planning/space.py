@@ -1,8 +1,9 @@
 """The space of choices: the sizes of the mesh axes, the names on each, and which choices are neighbors or equivalent.
 
-A choice has, for each mesh axis, its number of devices and the names that are mapped to it. Names that occur in one value
-cannot share a mesh axis. A name whose size does not divide cannot be mapped, unless uneven blocks are allowed for it. Both
-constraints are known before any trace, or are learned from the first trace that fails.
+A choice has, for each mesh axis, its number of devices and the names that are mapped to it. Names
+that occur in one value cannot share a mesh axis. A name whose size does not divide cannot be
+mapped, unless uneven blocks are allowed for it. Both constraints are known before any trace, or are
+learned from the first trace that fails.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Choice(Record):
     Attributes:
       sizes: the sizes of the mesh axes, in the order of the mesh.
       roles: the names on each mesh axis; none on a mesh axis of one device.
-      loops: names that are executed in steps, each with its loop, in the order of the names; default: none.
+      loops: names that are executed in steps, each with its loop, in the order of the names;
+        default: none.
       overlap: the value of `overlap` for `nx.xmap`; default: False.
     """
 
@@ -45,7 +47,8 @@ class Space:
       axes: the mesh axes.
       shapes: the sizes that they may have; the search begins at the first.
       apart: pairs of names that are known to occur in one value; default: none.
-      loops: for names that may be executed in steps, the loops to try in addition to none; default: none.
+      loops: for names that may be executed in steps, the loops to try in addition to none; default:
+        none.
       overlaps: the values of `overlap` to try; the first is the default. Default: False only.
       uneven: names that may be mapped where their size does not divide; default: none.
     """
@@ -64,7 +67,8 @@ class Space:
         self.names = sorted(self.sizes, key=lambda name: (-self.sizes[name], str(name)))
         self.apart, self.uneven = set(apart), set(uneven)
         self._others = {
-            name: frozenset(n for n in self.names if self.sizes[n] == size and n != name) for name, size in sizes.items()
+            name: frozenset(n for n in self.names if self.sizes[n] == size and n != name)
+            for name, size in sizes.items()
         }
         self.barred: set[tuple[Hashable, int]] = set()
         self.loops, self.overlaps = dict(loops or {}), tuple(overlaps)
@@ -84,16 +88,22 @@ class Space:
     def resources(self, choice: Choice) -> dict[Hashable, Any]:
         """Return a choice as `axis_resources`, with mesh axes in the order of the mesh, major first, except shared ones.
 
-        If names of one size share some of their mesh axes, these are major. A name that is renamed to such a name, such as
-        positions between layers, then keeps its sharding over them, and is only gathered over the others.
+        If names of one size share some of their mesh axes, these are major. A name that is renamed
+        to such a name, such as positions between layers, then keeps its sharding over them, and is
+        only gathered over the others.
         """
         loops = dict(choice.loops)
         found: dict[Hashable, Any] = {}
-        places = {name: [i for i, role in enumerate(choice.roles) if name in role] for name in self.names}
+        places = {
+            name: [i for i, role in enumerate(choice.roles) if name in role] for name in self.names
+        }
         # Names on the first mesh axis come first, for readability.
         for name in sorted(self.names, key=lambda name: (*places[name], len(self.axes))):
             axes: list[Any] = [
-                self.axes[i] for i in sorted(places[name], key=lambda i: -len(self._others[name] & choice.roles[i]))
+                self.axes[i]
+                for i in sorted(
+                    places[name], key=lambda i: -len(self._others[name] & choice.roles[i])
+                )
             ]
             if name in loops:
                 axes.append(loops[name])
@@ -117,7 +127,9 @@ class Space:
 
     def blocks(self, choice: Choice, name: Hashable) -> int:
         """Return the number of blocks into which a name is partitioned over devices."""
-        return math.prod(n for n, role in zip(choice.sizes, choice.roles, strict=True) if name in role)
+        return math.prod(
+            n for n, role in zip(choice.sizes, choice.roles, strict=True) if name in role
+        )
 
     def divides(self, choice: Choice) -> bool:
         """Return True if every size divides over devices, except for uneven names, and every step or device has an element.
@@ -136,7 +148,11 @@ class Space:
         counts: set[int] = set()
         for sizes in self._shapes:
             used = [n for n in sizes if n > 1]
-            counts.update(math.prod(some) for k in range(1, len(used) + 1) for some in itertools.combinations(used, k))
+            counts.update(
+                math.prod(some)
+                for k in range(1, len(used) + 1)
+                for some in itertools.combinations(used, k)
+            )
         found = {
             name: [n for n in sorted(counts) if self.sizes[name] >= n and self.sizes[name] % n]
             for name in self.names
@@ -146,16 +162,24 @@ class Space:
 
     def allowed(self, choice: Choice) -> bool:
         """Return True if no known constraint rules the choice out."""
-        if any((name, n) in self.barred for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role):
+        if any(
+            (name, n) in self.barred
+            for n, role in zip(choice.sizes, choice.roles, strict=True)
+            for name in role
+        ):
             return False
-        return self.divides(choice) and not any(pair <= role for role in choice.roles for pair in self.apart if len(role) > 1)
+        return self.divides(choice) and not any(
+            pair <= role for role in choice.roles for pair in self.apart if len(role) > 1
+        )
 
     def learn(self, choice: Choice, names: Sequence[Hashable]) -> None:
         """Learn from a choice that cannot be traced: `names` occur in one value; without `names`, bar a choice of a single name."""
         if len(names) == 2 and names[0] != names[1]:
             self.apart.add(frozenset(names))
             return
-        placed = [(name, n) for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role]
+        placed = [
+            (name, n) for n, role in zip(choice.sizes, choice.roles, strict=True) for name in role
+        ]
         if len(placed) == 1 and not choice.loops:
             self.barred.update(placed)
 
@@ -164,7 +188,9 @@ class Space:
     def canonical(self, choice: Choice) -> Choice:
         """Return the representative of all choices that differ only in the order of mesh axes of equal link."""
         sizes, order = self._homes[choice.sizes]
-        roles = [choice.roles[i] if n > 1 else frozenset() for n, i in zip(sizes, order, strict=True)]
+        roles = [
+            choice.roles[i] if n > 1 else frozenset() for n, i in zip(sizes, order, strict=True)
+        ]
         for group in self._groups[sizes]:
             ordered = sorted((roles[i] for i in group), key=self._rank)
             for i, role in zip(group, ordered, strict=True):
@@ -180,7 +206,9 @@ class Space:
         roles = []
         for i, role in enumerate(choice.roles):
             if i in place:
-                role = frozenset(other for other in role if frozenset((name, other)) not in self.apart) | {name}
+                role = frozenset(
+                    other for other in role if frozenset((name, other)) not in self.apart
+                ) | {name}
             else:
                 role = role - {name}
             roles.append(role)
@@ -189,8 +217,8 @@ class Space:
     def neighbours(self, choice: Choice) -> Iterator[Choice]:
         """Yield the neighbors of a choice.
 
-        A neighbor differs in one of these: the mesh axes of one name, the names of two mesh axes, one number of steps,
-        `overlap`, or a prime factor that is moved between two mesh axes.
+        A neighbor differs in one of these: the mesh axes of one name, the names of two mesh axes,
+        one number of steps, `overlap`, or a prime factor that is moved between two mesh axes.
         """
         found = dict.fromkeys(map(self.canonical, self._changes(choice)))
         found.pop(choice, None)
@@ -198,7 +226,9 @@ class Space:
 
     def _changes(self, choice: Choice) -> Iterator[Choice]:
         used = _used(choice)
-        places = [place for size in range(len(used) + 1) for place in itertools.combinations(used, size)]
+        places = [
+            place for size in range(len(used) + 1) for place in itertools.combinations(used, size)
+        ]
         for name in self.names:
             for place in places:
                 yield self.put(choice, name, place)
@@ -233,7 +263,9 @@ class Space:
         """Yield choices with all names of one mesh axis replaced by those of another role."""
         for i in _used(choice):
             for role in roles:
-                other = self.canonical(choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :])))
+                other = self.canonical(
+                    choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :]))
+                )
                 if self.allowed(other):
                     yield other
 
@@ -242,7 +274,9 @@ class Space:
         for i in _used(choice):
             for name in self.names:
                 role = choice.roles[i] ^ {name}
-                other = self.canonical(choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :])))
+                other = self.canonical(
+                    choice.replace(roles=(*choice.roles[:i], role, *choice.roles[i + 1 :]))
+                )
                 if self.allowed(other):
                     yield other
 
@@ -266,16 +300,20 @@ class Space:
     def beside(self, base: Choice) -> Iterator[Choice]:
         """Yield choices with one name added to `base`.
 
-        The name is placed on the first mesh axis over which it divides: free mesh axes first, then those taken from `base`,
-        each from the smallest.
+        The name is placed on the first mesh axis over which it divides: free mesh axes first, then
+        those taken from `base`, each from the smallest.
         """
         order = sorted(_used(base), key=lambda i: (bool(base.roles[i]), base.sizes[i]))
         for name in self.names:
             for i in order:
                 kept = (
-                    base.roles[i] if not any(frozenset((name, other)) in self.apart for other in base.roles[i]) else frozenset()
+                    base.roles[i]
+                    if not any(frozenset((name, other)) in self.apart for other in base.roles[i])
+                    else frozenset()
                 )
-                roles = tuple(kept | {name} if j == i else role for j, role in enumerate(base.roles))
+                roles = tuple(
+                    kept | {name} if j == i else role for j, role in enumerate(base.roles)
+                )
                 choice = self.canonical(base.replace(roles=roles))
                 if choice != base and self.allowed(choice):
                     yield choice
@@ -285,7 +323,9 @@ class Space:
         """Yield choices with one mesh axis emptied except for one name, and that mesh axis."""
         for i in _used(choice):
             for name in self.names:
-                roles = tuple(frozenset((name,)) if j == i else role for j, role in enumerate(choice.roles))
+                roles = tuple(
+                    frozenset((name,)) if j == i else role for j, role in enumerate(choice.roles)
+                )
                 other = choice.replace(roles=roles)
                 if self.allowed(other):
                     yield other, i
@@ -295,7 +335,9 @@ class Space:
         for name in self.names:
             if name not in choice.roles[axis]:
                 role = choice.roles[axis] | {name}
-                other = choice.replace(roles=(*choice.roles[:axis], role, *choice.roles[axis + 1 :]))
+                other = choice.replace(
+                    roles=(*choice.roles[:axis], role, *choice.roles[axis + 1 :])
+                )
                 if self.allowed(other):
                     yield other
 

@@ -1,11 +1,13 @@
 """Forward pass over a traced body that tracks which dimensions of its blocks are sharded.
 
-The pass finds functions of JAX that mix elements of a block. The data of each argument of a body have known dimensions, so the
-mesh axes that shard each dimension are known. Each equation propagates the shardings by the rule of its primitive
-(`namedax.programs.dimension_rules`). An operation of namedax may do anything with a sharded dimension. An equation from user
-code must not mix elements along it, and must not draw numbers for the elements of a block.
+The pass finds functions of JAX that mix elements of a block. The data of each argument of a body
+have known dimensions, so the mesh axes that shard each dimension are known. Each equation
+propagates the shardings by the rule of its primitive (`namedax.programs.dimension_rules`). An
+operation of namedax may do anything with a sharded dimension. An equation from user code must not
+mix elements along it, and must not draw numbers for the elements of a block.
 
-The pass is conservative: if no rule applies, a value counts as not sharded, and nothing is rejected.
+The pass is conservative: if no rule applies, a value counts as not sharded, and nothing is
+rejected.
 """
 
 from __future__ import annotations
@@ -37,7 +39,17 @@ from namedax.programs.dimension_rules import (
     united,
 )
 from namedax.programs.hijax import names_of
-from namedax.programs.primitives import Kind, Scan, While, bodies_of, called_in_steps, kind_of, mapped_program, name_of, solve
+from namedax.programs.primitives import (
+    Kind,
+    Scan,
+    While,
+    bodies_of,
+    called_in_steps,
+    kind_of,
+    mapped_program,
+    name_of,
+    solve,
+)
 
 __all__ = ["Dimensions", "Finding", "findings", "is_used"]
 
@@ -51,11 +63,13 @@ class Finding(Record):
     Attributes:
       path: the equations whose jaxprs contain it, outermost first, and then the equation itself.
       axes: the mesh axes over which the elements are sharded.
-      drawn: the path of the equation that has drawn the numbers; empty if they are a constant, `None` if elements are mixed.
+      drawn: the path of the equation that has drawn the numbers; empty if they are a constant,
+        `None` if elements are mixed.
       is_unknown: True if nothing is known about the primitive.
-      operand: set if the numbers are an operand of the jaxpr: the operand's index and its dimension. The origin of the numbers
-        may then be found in the surrounding jaxpr.
-      is_moved: True if a pytree operation gives the name of a sharded dimension to another dimension.
+      operand: set if the numbers are an operand of the jaxpr: the operand's index and its
+        dimension. The origin of the numbers may then be found in the surrounding jaxpr.
+      is_moved: True if a pytree operation gives the name of a sharded dimension to another
+        dimension.
     """
 
     path: Path
@@ -85,8 +99,14 @@ class Dimensions(Record):
         """Return the shardings of `count` arrays with these dims."""
         if len(all_dims) != count:
             return [None] * count
-        cut = {name: frozenset(axes) for name, axes in self.resources.items() if name not in self.whole}
-        places = {dims: tuple(cut.get(dim, NONE) for dim in dims) for dims in {*all_dims} if dims is not None}
+        cut = {
+            name: frozenset(axes) for name, axes in self.resources.items() if name not in self.whole
+        }
+        places = {
+            dims: tuple(cut.get(dim, NONE) for dim in dims)
+            for dims in {*all_dims}
+            if dims is not None
+        }
         return [None if dims is None else places[dims] for dims in all_dims]
 
 
@@ -97,7 +117,9 @@ def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
     shardings = dimensions.shardings(dimensions.operands, len(jaxpr.invars))
     outs, found = flow.run(jaxpr, tuple(map(_within, jaxpr.invars, shardings)))
     found = [finding for finding in found if finding.operand is None]
-    return found + flow.drawn_results(jaxpr, outs, dimensions.shardings(dimensions.results, len(jaxpr.outvars)))
+    return found + flow.drawn_results(
+        jaxpr, outs, dimensions.shardings(dimensions.results, len(jaxpr.outvars))
+    )
 
 
 def _within(var: Any, sharding: Sharding | None) -> Sharding | None:
@@ -118,7 +140,11 @@ def is_used(jaxpr: Any, path: Path) -> bool:
     used = {id(var) for var in path[0].outvars}
     is_after = False
     for eqn in jaxpr.eqns:
-        if is_after and name_of(eqn) not in CALLBACKS and any(id(var) in used for var in eqn.invars):
+        if (
+            is_after
+            and name_of(eqn) not in CALLBACKS
+            and any(id(var) in used for var in eqn.invars)
+        ):
             used.update(map(id, eqn.outvars))
         is_after = is_after or eqn is path[0]
     return any(id(var) in used for var in jaxpr.outvars)
@@ -127,7 +153,8 @@ def is_used(jaxpr: Any, path: Path) -> bool:
 class _Frame(Record):
     """A jaxpr under inspection.
 
-    It maps each value to the equation that made it, and each operand to its index or to the operand in the surrounding jaxpr.
+    It maps each value to the equation that made it, and each operand to its index or to the operand
+    in the surrounding jaxpr.
     """
 
     made: Mapping[Any, Any]
@@ -163,7 +190,9 @@ class _Flow:
         if key in self._known:
             return self._known[key]
         self._kept.append(jaxpr)
-        env: dict[Any, Sharding] = {var: own for var, own in zip(jaxpr.invars, shardings, strict=True) if own is not None}
+        env: dict[Any, Sharding] = {
+            var: own for var, own in zip(jaxpr.invars, shardings, strict=True) if own is not None
+        }
         found: list[Finding] = []
         for name, eqn in zip(names_of(jaxpr.eqns), jaxpr.eqns, strict=True):
             operands = eqn.invars
@@ -198,7 +227,9 @@ class _Flow:
         self._known[key] = outs, found
         return outs, found
 
-    def _elementwise(self, jaxpr: Any, eqn: Any, known: list[Any], env: dict[Any, Sharding], found: list[Finding]) -> None:
+    def _elementwise(
+        self, jaxpr: Any, eqn: Any, known: list[Any], env: dict[Any, Sharding], found: list[Finding]
+    ) -> None:
         out = eqn.outvars[0]
         own, mixed = united(known, len(out.aval.shape))
         if own is None:
@@ -215,17 +246,25 @@ class _Flow:
                     if drawn[0].operand is None:
                         return
 
-    def _drawn(self, jaxpr: Any, var: Any, own: Sharding, sharding: Sharding | None) -> tuple[_Origin, Mixed] | None:
+    def _drawn(
+        self, jaxpr: Any, var: Any, own: Sharding, sharding: Sharding | None
+    ) -> tuple[_Origin, Mixed] | None:
         """Return the origin of numbers that differ along a dimension that is sharded in another operand, and the mesh axes."""
         for i, axes in enumerate(own):
             missing = axes if sharding is None else axes - sharding[i]
-            if missing and var.aval.shape[i] != 1 and (origin := self._origin_in(jaxpr, var, i, missing)) is not None:
+            if (
+                missing
+                and var.aval.shape[i] != 1
+                and (origin := self._origin_in(jaxpr, var, i, missing)) is not None
+            ):
                 return origin, missing
         return None
 
     def _origin_in(self, jaxpr: Any, var: Any, dim: int, axes: Mixed) -> _Origin | None:
         if (frame := self._frames.get(id(jaxpr))) is None:
-            frame = self._frames[id(jaxpr)] = _Frame(self._makers(jaxpr), {var: i for i, var in enumerate(jaxpr.invars)})
+            frame = self._frames[id(jaxpr)] = _Frame(
+                self._makers(jaxpr), {var: i for i, var in enumerate(jaxpr.invars)}
+            )
         return self._origin(frame, var, dim, axes)
 
     def _makers(self, jaxpr: Any) -> dict[Any, Any]:
@@ -234,11 +273,18 @@ class _Flow:
             self._made[id(jaxpr)] = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
         return self._made[id(jaxpr)]
 
-    def drawn_results(self, jaxpr: Any, outs: Shardings, shardings: Sequence[Sharding | None]) -> list[Finding]:
+    def drawn_results(
+        self, jaxpr: Any, outs: Shardings, shardings: Sequence[Sharding | None]
+    ) -> list[Finding]:
         """Return findings for results that are drawn in the shape of a block and combined with nothing else."""
         found = []
         for var, out, own in zip(jaxpr.outvars, outs, shardings, strict=False):
-            if own and out is None and (drawn := self._drawn(jaxpr, var, own, None)) is not None and drawn[0].path:
+            if (
+                own
+                and out is None
+                and (drawn := self._drawn(jaxpr, var, own, None)) is not None
+                and drawn[0].path
+            ):
                 found.append(_finding(drawn[0].path, *drawn))
         return found
 
@@ -256,7 +302,11 @@ class _Flow:
                 if var not in frame.operands:
                     return None
                 if frame.around is None:
-                    return None if axes & varying_of(var.aval) else _Origin(operand=(frame.operands[var], dim))
+                    return (
+                        None
+                        if axes & varying_of(var.aval)
+                        else _Origin(operand=(frame.operands[var], dim))
+                    )
                 var, frame = frame.operands[var], frame.around
                 continue
             if draws_numbers(eqn):
@@ -264,7 +314,12 @@ class _Flow:
                 return None if is_same else _Origin((*frame.path, eqn))
             if name_of(eqn) in ELEMENTWISE:
                 several = [self._origin(frame, operand, dim, axes) for operand in eqn.invars]
-                return next(iter(sorted(filter(None, several), key=lambda origin: origin.operand is not None)), None)
+                return next(
+                    iter(
+                        sorted(filter(None, several), key=lambda origin: origin.operand is not None)
+                    ),
+                    None,
+                )
             operand, before = place_before(eqn, dim)
             if operand is not None:
                 var, dim = operand, before
@@ -279,7 +334,9 @@ class _Flow:
 
     # --- equations that run jaxprs ----------------------------------------------------------------------------------
 
-    def _inner(self, jaxpr: Any, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _inner(
+        self, jaxpr: Any, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         look = _LOOKS.get(kind_of(eqn))
         if look is None:
             axes = NONE.union(*(axes for own in known if own is not None for axes in own))
@@ -287,28 +344,40 @@ class _Flow:
         outs, inner = look(self, eqn, known)
         found = []
         for finding in inner:
-            path, drawn, operand = (eqn, *finding.path), finding.drawn and (eqn, *finding.drawn), finding.operand
+            path, drawn, operand = (
+                (eqn, *finding.path),
+                finding.drawn and (eqn, *finding.drawn),
+                finding.operand,
+            )
             if operand is not None:
                 origin = self._origin_in(jaxpr, eqn.invars[operand[0]], operand[1], finding.axes)
                 if origin is None:
                     continue
                 drawn, operand = origin.path, origin.operand
-            found.append(Finding(path, finding.axes, drawn, finding.is_unknown, operand, finding.is_moved))
+            found.append(
+                Finding(path, finding.axes, drawn, finding.is_unknown, operand, finding.is_moved)
+            )
         return outs, found
 
-    def _call(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _call(
+        self, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         inner = called_in_steps(eqn)
         if not any(known) and not any(varying_of(var.aval) for var in eqn.outvars):
             return (), []  # a value that does not vary is not sharded
         return ((), []) if inner is None else self._open(inner, known)
 
-    def _open(self, jaxpr: Any, known: Sequence[Sharding | None]) -> tuple[Shardings, list[Finding]]:
+    def _open(
+        self, jaxpr: Any, known: Sequence[Sharding | None]
+    ) -> tuple[Shardings, list[Finding]]:
         if consts := getattr(jaxpr, "consts", None):
             self._consts.update(zip(jaxpr.jaxpr.constvars, consts, strict=True))
         jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
         return self.run(jaxpr, tuple(known)) if len(jaxpr.invars) == len(known) else ((), [])
 
-    def _scan(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _scan(
+        self, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         scan = Scan.of(eqn)
         start = scan.consts + scan.carries
         steps = NONE.union(*(own[0] for own in known[start:] if own is not None))
@@ -318,7 +387,9 @@ class _Flow:
             return self._open(scan.body, [*known[: scan.consts], *carry, *slices])
 
         carry, (outs, found) = self._fixed(known[scan.consts : start], body, scan.carries)
-        found = [_of_operand(finding, 0, dict.fromkeys(range(start, len(known)), 1)) for finding in found]
+        found = [
+            _of_operand(finding, 0, dict.fromkeys(range(start, len(known)), 1)) for finding in found
+        ]
         if steps and scan.carries:
             found = [Finding((), steps), *found]
         stacked: list[Sharding | None] = []
@@ -327,7 +398,9 @@ class _Flow:
             stacked.append((steps, *own) if steps or any(own) else None)
         return [*carry, *stacked], found
 
-    def _while(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _while(
+        self, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         loop = While.of(eqn)
         first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
 
@@ -336,15 +409,22 @@ class _Flow:
 
         carry, (_, found) = self._fixed(known[start:], body, len(known) - start)
         of_condition = [
-            finding for finding in self._open(loop.condition, [*known[:first], *carry])[1] if finding.operand is None
+            finding
+            for finding in self._open(loop.condition, [*known[:first], *carry])[1]
+            if finding.operand is None
         ]
         return carry, [*of_condition, *(_of_operand(finding, first) for finding in found)]
 
     def _fixed(
-        self, carry: list[Sharding | None], body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]], count: int
+        self,
+        carry: list[Sharding | None],
+        body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]],
+        count: int,
     ) -> tuple[list[Sharding | None], tuple[Shardings, list[Finding]]]:
         """Return the fixed-point sharding of a carry, and the results and findings of the body for it."""
-        moved: list[Finding] = []  # from an iteration whose carry does not yet have the moved dimension
+        moved: list[
+            Finding
+        ] = []  # from an iteration whose carry does not yet have the moved dimension
         while True:
             outs, found = body(carry)
             after = [
@@ -356,17 +436,24 @@ class _Flow:
             moved += [finding for finding in found if finding.is_moved]
             carry = after
 
-    def _branches(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _branches(
+        self, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         each = [self._open(branch, known[1:]) for branch in bodies_of(eqn)]
         outs = [
-            united([own[i] if own else None for own, _ in each], len(var.aval.shape))[0] for i, var in enumerate(eqn.outvars)
+            united([own[i] if own else None for own, _ in each], len(var.aval.shape))[0]
+            for i, var in enumerate(eqn.outvars)
         ]
         return outs, [_of_operand(finding, 1) for _, found in each for finding in found]
 
-    def _mapped(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _mapped(
+        self, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         return self._open(mapped_program(eqn)[0], known)
 
-    def _solve(self, eqn: Any, known: list[Sharding | None]) -> tuple[Sequence[Sharding | None], list[Finding]]:
+    def _solve(
+        self, eqn: Any, known: list[Sharding | None]
+    ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         outs, found = self._open(*solve(eqn, known))
         return outs, [finding for finding in found if finding.operand is None]
 
@@ -376,7 +463,13 @@ def _of_operand(finding: Finding, offset: int, dimensions: Mapping[int, int] = {
     if finding.operand is None:
         return finding
     i, dim = finding.operand
-    return Finding(finding.path, finding.axes, finding.drawn, finding.is_unknown, (i + offset, dim + dimensions.get(i, 0)))
+    return Finding(
+        finding.path,
+        finding.axes,
+        finding.drawn,
+        finding.is_unknown,
+        (i + offset, dim + dimensions.get(i, 0)),
+    )
 
 
 _LOOKS: Mapping[Kind, Any] = {
@@ -391,7 +484,11 @@ _LOOKS: Mapping[Kind, Any] = {
 
 def _differs(value: Any, dim: int) -> bool:
     """Return True if a constant has different elements along a dimension."""
-    if isinstance(value, jax.core.Tracer) or not hasattr(value, "dtype") or jnp.issubdtype(value.dtype, jax.dtypes.extended):
+    if (
+        isinstance(value, jax.core.Tracer)
+        or not hasattr(value, "dtype")
+        or jnp.issubdtype(value.dtype, jax.dtypes.extended)
+    ):
         return False
     entries = np.moveaxis(np.asarray(value), dim, 0)
     return bool((entries != entries[:1]).any())

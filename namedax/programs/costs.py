@@ -1,7 +1,7 @@
 """The cost of one equation on a device: floating-point operations, and the arrays that it reads and writes.
 
-An equation that is not listed here counts as one operation for each element of its results, and writes all of them. A cost that
-is unknown is therefore never omitted.
+An equation that is not listed here counts as one operation for each element of its results, and
+writes all of them. A cost that is unknown is therefore never omitted.
 """
 
 from __future__ import annotations
@@ -41,8 +41,11 @@ __all__ = [
     "what_it_does",
 ]
 
-#: Operations that return a view of the same memory, or that XLA folds into the layout of adjacent operations.
-_VIEWS = frozenset("reshape squeeze pvary bitcast_convert_type copy sharding_constraint reshard".split())
+#: Operations that return a view of the same memory, or that XLA folds into the layout of adjacent
+#: operations.
+_VIEWS = frozenset(
+    "reshape squeeze pvary bitcast_convert_type copy sharding_constraint reshard".split()
+)
 #: Operations that compute one operation for each element.
 _ELEMENTWISE = frozenset(
     """
@@ -62,15 +65,22 @@ _EXPENSIVE = frozenset(
 )
 #: Operations without arithmetic; XLA computes them where their results are used.
 _MOVES = frozenset(
-    "broadcast_in_dim transpose iota slice dynamic_slice pad rev concatenate gather device_block split axis_index name".split()
+    "broadcast_in_dim transpose iota slice dynamic_slice pad rev concatenate gather device_block"
+    " split axis_index name".split()
 )
 #: The subset of `_MOVES` that only repeats, reorders or drops elements.
-_REPEATS = frozenset("broadcast_in_dim transpose slice dynamic_slice rev device_block split name".split())
-_REDUCTIONS = frozenset(
-    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split()
+_REPEATS = frozenset(
+    "broadcast_in_dim transpose slice dynamic_slice rev device_block split name".split()
 )
-_FREE = frozenset("name stop_gradient mask_cotangent zero_cotangent named_leaf convert_element_type".split())
-#: The rounds of a random word. Each round is an addition, a rotation and an exclusive or of two words.
+_REDUCTIONS = frozenset(
+    "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin"
+    " reduce".split()
+)
+_FREE = frozenset(
+    "name stop_gradient mask_cotangent zero_cotangent named_leaf convert_element_type".split()
+)
+#: The rounds of a random word. Each round is an addition, a rotation and an exclusive or of two
+#: words.
 _RANDOM = {"threefry2x32": 20 * 5 / 2, "random_bits": 20 * 5 / 2}
 
 _JOINS = frozenset("pad concatenate gather".split())
@@ -86,9 +96,13 @@ def size_in_bytes(aval: Any) -> int:
     if dtype is None:
         return 0
     if jnp.issubdtype(dtype, jax.dtypes.prng_key):
-        words = jax.eval_shape(lambda key: jax.random.key_data(key), jax.ShapeDtypeStruct((), dtype))
+        words = jax.eval_shape(
+            lambda key: jax.random.key_data(key), jax.ShapeDtypeStruct((), dtype)
+        )
         return math.prod(shape) * math.prod(words.shape) * 4
-    return math.prod(shape) * (0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize))
+    return math.prod(shape) * (
+        0 if dtype == jax.dtypes.float0 else max(1, np.dtype(dtype).itemsize)
+    )
 
 
 def exported_name(eqn: Any) -> str | None:
@@ -98,7 +112,12 @@ def exported_name(eqn: Any) -> str | None:
 
 def is_elementwise(eqn: Any) -> bool:
     """Return True if each element of a result depends only on the elements of the operands at the same index."""
-    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in ("pvary", "copy", "sharding_constraint", "reshard")
+    return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in (
+        "pvary",
+        "copy",
+        "sharding_constraint",
+        "reshard",
+    )
 
 
 def is_view(eqn: Any) -> bool:
@@ -152,7 +171,10 @@ def is_in_order(eqn: Any) -> tuple[bool, ...]:
     leads = tuple(range(batch))
     last = tuple(range(x - n, x)), tuple(range(y - n, y))
     is_left = tuple(left_batch) == leads and tuple(left) == last[0]
-    return is_left, tuple(right_batch) == leads and tuple(right) in (last[1], tuple(range(batch, batch + n)))
+    return is_left, tuple(right_batch) == leads and tuple(right) in (
+        last[1],
+        tuple(range(batch, batch + n)),
+    )
 
 
 def reduced_dimensions(eqn: Any) -> tuple[int, ...]:
@@ -163,8 +185,8 @@ def reduced_dimensions(eqn: Any) -> tuple[int, ...]:
 def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
     """Return, for each dimension of the result, the operand's dimension that it comes from.
 
-    This applies to operations that only move, add or remove dimensions, or sum over some. For other operations the result is
-    `None`.
+    This applies to operations that only move, add or remove dimensions, or sum over some. For other
+    operations the result is `None`.
     """
     name, ndim = eqn.primitive.name, eqn.outvars[0].aval.ndim
     if name == "transpose":
@@ -213,7 +235,9 @@ def what_it_does(eqn: Any) -> tuple[Hashable, ...]:
 
     The variance of values is ignored, because XLA has no such notion.
     """
-    params = tuple((name, eqn.params[name]) for name in sorted(eqn.params) if eqn.params[name] is not None)
+    params = tuple(
+        (name, eqn.params[name]) for name in sorted(eqn.params) if eqn.params[name] is not None
+    )
     return eqn.primitive.name.removesuffix("_invariant"), params
 
 
@@ -247,7 +271,16 @@ def flops_of(eqn: Any) -> float:
     if name == "fft":
         n = math.prod(eqn.params["fft_lengths"])
         return 5 * max(taken, results) * math.log2(max(n, 2))
-    if name in ("cholesky", "lu", "qr", "geqrf", "householder_product", "eigh", "svd", "triangular_solve"):
+    if name in (
+        "cholesky",
+        "lu",
+        "qr",
+        "geqrf",
+        "householder_product",
+        "eigh",
+        "svd",
+        "triangular_solve",
+    ):
         return _factorisation(eqn)
     return results * _RANDOM.get(name, 1)
 
@@ -268,12 +301,19 @@ def _ragged_dot(eqn: Any) -> float:
 def _convolution(eqn: Any) -> float:
     spec = eqn.params["dimension_numbers"].rhs_spec  # features out, features in, then space
     kernel = eqn.invars[1].aval.shape
-    return 2.0 * math.prod(eqn.outvars[0].aval.shape) * kernel[spec[1]] * math.prod(kernel[i] for i in spec[2:])
+    return (
+        2.0
+        * math.prod(eqn.outvars[0].aval.shape)
+        * kernel[spec[1]]
+        * math.prod(kernel[i] for i in spec[2:])
+    )
 
 
 def _factorisation(eqn: Any) -> float:
     """Return the leading term of the operation count of a matrix factorization, with the usual factor of each."""
     factors = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0, "svd": 22.0}
     *batch, m, n = eqn.invars[0].aval.shape
-    columns = eqn.invars[1].aval.shape[-1] if eqn.primitive.name == "triangular_solve" else min(m, n)
+    columns = (
+        eqn.invars[1].aval.shape[-1] if eqn.primitive.name == "triangular_solve" else min(m, n)
+    )
     return math.prod(batch) * m * n * columns * factors.get(eqn.primitive.name, 4 / 3)

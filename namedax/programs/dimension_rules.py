@@ -1,9 +1,9 @@
 """Rules for the dimensions of blocks: one rule for each primitive.
 
-A rule takes an equation and the sharding of each operand. It returns the sharding of each result, and the mesh axes along which
-the equation mixes or draws elements. A sharding has one set of mesh axes for each dimension, or is `None` if no dimension is
-known to be sharded. Loops, calls and branches are left to the pass (`namedax.programs.block_dimensions`), which inspects their
-jaxprs.
+A rule takes an equation and the sharding of each operand. It returns the sharding of each result,
+and the mesh axes along which the equation mixes or draws elements. A sharding has one set of mesh
+axes for each dimension, or is `None` if no dimension is known to be sharded. Loops, calls and
+branches are left to the pass (`namedax.programs.block_dimensions`), which inspects their jaxprs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
 # The primitive that marks leaves (`namedax.core.leaf_marks`).
 MARK = LEAF.name
 
-# Each element of a result is computed from the elements of the operands at the same index, or from scalars.
+# Each element of a result is computed from the elements of the operands at the same index, or from
+# scalars.
 ELEMENTWISE = frozenset(
     """
     abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj convert_element_type copy
@@ -57,7 +58,11 @@ def united(known: Known, ndim: int) -> tuple[Sharding | None, Mixed]:
     for sharding in known:
         if sharding is None or len(sharding) != ndim or sharding == found:
             continue
-        found = sharding if found is None else tuple(a | b for a, b in zip(found, sharding, strict=True))
+        found = (
+            sharding
+            if found is None
+            else tuple(a | b for a, b in zip(found, sharding, strict=True))
+        )
     return found, NONE if found is None else _twice(found)
 
 
@@ -82,10 +87,13 @@ def _shape(var: Any) -> tuple[int, ...]:
     return shape
 
 
-def reshaped(sharding: Sharding, before: Sequence[int], after: Sequence[int]) -> tuple[Sharding | None, Mixed]:
+def reshaped(
+    sharding: Sharding, before: Sequence[int], after: Sequence[int]
+) -> tuple[Sharding | None, Mixed]:
     """Return the sharding after a reshape, and the mesh axes of sharded dimensions that are merged or split.
 
-    A sharded dimension must stay intact: merging or splitting it would mix the elements of one block.
+    A sharded dimension must stay intact: merging or splitting it would mix the elements of one
+    block.
 
     >>> x = frozenset({"x"})
     >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE), reshaped((x, NONE), (2, 6), (12,)) == (None, x)
@@ -94,7 +102,10 @@ def reshaped(sharding: Sharding, before: Sequence[int], after: Sequence[int]) ->
     found, mixed = [NONE] * len(after), NONE
     if 0 in before:
         return None, NONE
-    old, new = [i for i, n in enumerate(before) if n != 1], [i for i, n in enumerate(after) if n != 1]
+    old, new = (
+        [i for i, n in enumerate(before) if n != 1],
+        [i for i, n in enumerate(after) if n != 1],
+    )
     i = j = 0
     while i < len(old) and j < len(new):
         first, second = i + 1, j + 1
@@ -132,7 +143,11 @@ def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Ru
             return [None] * len(eqn.outvars), NONE
         along = {int(i) for i in dimensions(eqn)}
         mixed |= _of(sharding, sorted(along))
-        kept = [NONE if i in along else axes for i, axes in enumerate(sharding) if keeps or i not in along]
+        kept = [
+            NONE if i in along else axes
+            for i, axes in enumerate(sharding)
+            if keeps or i not in along
+        ]
         return [_trimmed(kept)] * len(eqn.outvars), mixed
 
     return rule
@@ -150,7 +165,10 @@ def _last(count: Callable[[Any], int]) -> Rule:
                 mixed |= _of(sharding, range(max(before, 0), len(sharding)))
                 front += [NONE] * (before - len(front))
                 front[:before] = [a | b for a, b in zip(front, sharding[:before], strict=False)]
-        outs = [[*front[: len(_shape(out))], *[NONE] * (len(_shape(out)) - len(front))] for out in eqn.outvars]
+        outs = [
+            [*front[: len(_shape(out))], *[NONE] * (len(_shape(out)) - len(front))]
+            for out in eqn.outvars
+        ]
         return [_trimmed(out) for out in outs], mixed
 
     return rule
@@ -184,13 +202,17 @@ def _where_sizes_differ(eqn: Any, sharding: Sharding) -> tuple[Sharding, Mixed]:
 
 def _bits(eqn: Any, sharding: Sharding) -> tuple[Sequence[frozenset[str]], Mixed]:
     more = len(_shape(eqn.outvars[0])) - len(sharding)
-    return (*sharding[: more if more < 0 else None], *[NONE] * more), sharding[-1] if more < 0 else NONE
+    return (*sharding[: more if more < 0 else None], *[NONE] * more), (
+        sharding[-1] if more < 0 else NONE
+    )
 
 
 def _windows(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     sizes, strides = eqn.params["window_dimensions"], eqn.params.get("window_strides", ())
     moved = [
-        i for i, n in enumerate(sizes) if n != 1 or any(stride[i : i + 1] not in ((1,), ()) for stride in [tuple(strides)])
+        i
+        for i, n in enumerate(sizes)
+        if n != 1 or any(stride[i : i + 1] not in ((1,), ()) for stride in [tuple(strides)])
     ]
     return _along(lambda eqn: moved)(eqn, known)
 
@@ -199,7 +221,11 @@ def _windows(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
 
 
 def _dot_general(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
-    (contracted, batches), found, mixed = eqn.params["dimension_numbers"], [NONE] * len(batches_of(eqn)), NONE
+    (contracted, batches), found, mixed = (
+        eqn.params["dimension_numbers"],
+        [NONE] * len(batches_of(eqn)),
+        NONE,
+    )
     free: list[frozenset[str]] = []
     for var, sharding, own, batch in zip(eqn.invars, known, contracted, batches, strict=True):
         sharding = sharding if sharding is not None else (NONE,) * len(_shape(var))
@@ -221,11 +247,21 @@ def _convolution(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mix
     mixed = NONE
     if (image := known[0]) is not None:
         batch = numbers.lhs_spec[0]
-        mixed |= _of(image, [i for i in range(len(image)) if i != batch or eqn.params["batch_group_count"] != 1])
+        mixed |= _of(
+            image,
+            [i for i in range(len(image)) if i != batch or eqn.params["batch_group_count"] != 1],
+        )
         out[numbers.out_spec[0]] = image[batch]
     if (kernel := known[1]) is not None:
         features = numbers.rhs_spec[0]
-        mixed |= _of(kernel, [i for i in range(len(kernel)) if i != features or eqn.params["feature_group_count"] != 1])
+        mixed |= _of(
+            kernel,
+            [
+                i
+                for i in range(len(kernel))
+                if i != features or eqn.params["feature_group_count"] != 1
+            ],
+        )
         out[numbers.out_spec[1]] = kernel[features]
     return [_trimmed(out)], mixed | _twice(tuple(out))
 
@@ -234,10 +270,19 @@ def _gather(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     numbers, ndim = eqn.params["dimension_numbers"], len(_shape(eqn.outvars[0]))
     found, mixed = [NONE] * ndim, NONE
     batch = [i for i in range(ndim) if i not in numbers.offset_dims]
-    batching, of_indices = tuple(numbers.operand_batching_dims), tuple(numbers.start_indices_batching_dims)
+    batching, of_indices = (
+        tuple(numbers.operand_batching_dims),
+        tuple(numbers.start_indices_batching_dims),
+    )
     if known[0] is not None:
         dropped = {*numbers.collapsed_slice_dims, *batching}
-        windows = dict(zip((i for i in range(len(known[0])) if i not in dropped), sorted(numbers.offset_dims), strict=True))
+        windows = dict(
+            zip(
+                (i for i in range(len(known[0])) if i not in dropped),
+                sorted(numbers.offset_dims),
+                strict=True,
+            )
+        )
         for i, axes in enumerate(known[0]):
             if i in batching:
                 found[batch[of_indices[batching.index(i)]]] |= axes
@@ -255,8 +300,13 @@ def _gather(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
 def _scatter(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     numbers, (operand, _, updates) = eqn.params["dimension_numbers"], eqn.invars[:3]
     found, mixed = [NONE] * len(_shape(operand)), NONE
-    batching, of_indices = tuple(numbers.operand_batching_dims), tuple(numbers.scatter_indices_batching_dims)
-    kept = [i for i in range(len(found)) if i not in numbers.inserted_window_dims and i not in batching]
+    batching, of_indices = (
+        tuple(numbers.operand_batching_dims),
+        tuple(numbers.scatter_indices_batching_dims),
+    )
+    kept = [
+        i for i in range(len(found)) if i not in numbers.inserted_window_dims and i not in batching
+    ]
     windows = dict(zip(sorted(numbers.update_window_dims), kept, strict=True))
     shapes = _shape(operand), _shape(updates)
     full = {i for j, i in windows.items() if shapes[1][j] == shapes[0][i]}
@@ -272,7 +322,11 @@ def _scatter(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
             found[batching[of_indices.index(scattered.index(i))]] |= axes
         else:
             mixed |= axes
-    mixed |= _of(known[1], [i for i in range(len(known[1])) if i not in of_indices]) if known[1] is not None else NONE
+    mixed |= (
+        _of(known[1], [i for i in range(len(known[1])) if i not in of_indices])
+        if known[1] is not None
+        else NONE
+    )
     return [_trimmed(found)], mixed | _twice(tuple(found))
 
 
@@ -307,7 +361,9 @@ def _without(sharding: Sharding, axes: Sequence[str]) -> list[frozenset[str]]:
 
 def _summed(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     axes = axes_of(eqn)
-    return [None if own is None else _trimmed(_without(own, axes)) for own in known][: len(eqn.outvars)], NONE
+    return [None if own is None else _trimmed(_without(own, axes)) for own in known][
+        : len(eqn.outvars)
+    ], NONE
 
 
 def _moved(dimension: Callable[[Any], int], adds: bool) -> Rule:
@@ -347,13 +403,19 @@ _OF_KINDS: Mapping[Kind, Rule] = {
 
 _REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax argmin".split()
 _WINDOWS = "reduce_window reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add".split()
-_MATRICES = "cholesky eig eigh geqrf householder_product hessenberg lu qr schur svd triangular_solve tridiagonal tridiagonal_solve".split()
+_MATRICES = (
+    "cholesky eig eigh geqrf householder_product hessenberg lu qr schur svd triangular_solve"
+    " tridiagonal tridiagonal_solve".split()
+)
 
 RULES: Mapping[str, Rule] = {
     **{name: _OF_KINDS[known.kind] for name, known in TABLE.items() if known.kind in _OF_KINDS},
     PRIMITIVE.name: _moved(lambda eqn: eqn.params["dim"], adds=True),
     **dict.fromkeys(_REDUCTIONS, _along(lambda eqn: eqn.params["axes"], keeps=False)),
-    **dict.fromkeys("cumsum cumprod cummax cummin cumlogsumexp".split(), _along(lambda eqn: [eqn.params["axis"]])),
+    **dict.fromkeys(
+        "cumsum cumprod cummax cummin cumlogsumexp".split(),
+        _along(lambda eqn: [eqn.params["axis"]]),
+    ),
     "sort": _along(lambda eqn: [eqn.params["dimension"]]),
     "rev": _along(lambda eqn: eqn.params["dimensions"]),
     "concatenate": _along(lambda eqn: [eqn.params["dimension"]]),
@@ -369,25 +431,40 @@ RULES: Mapping[str, Rule] = {
     "lu_pivots_to_permutation": _last(lambda eqn: 1),
     "fft": _last(lambda eqn: len(eqn.params["fft_lengths"])),
     "random_wrap": _last(lambda eqn: 1),
-    **dict.fromkeys(("random_bits", "random_unwrap", "random_split", "random_seed", "bitcast_convert_type"), _one(_bits)),
+    **dict.fromkeys(
+        ("random_bits", "random_unwrap", "random_split", "random_seed", "bitcast_convert_type"),
+        _one(_bits),
+    ),
     "broadcast_in_dim": _one(_broadcast),
     "reshape": _one(lambda eqn, own: reshaped(own, _shape(eqn.invars[0]), _shape(eqn.outvars[0]))),
     "transpose": _one(lambda eqn, own: ([own[i] for i in eqn.params["permutation"]], NONE)),
     "squeeze": _along(lambda eqn: eqn.params["dimensions"], keeps=False),
     **dict.fromkeys(("slice", "dynamic_slice"), _one(_where_sizes_differ)),
-    "pad": _one(lambda eqn, own: (own, _of(own, [i for i, p in enumerate(eqn.params["padding_config"]) if any(p)]))),
+    "pad": _one(
+        lambda eqn, own: (
+            own,
+            _of(own, [i for i, p in enumerate(eqn.params["padding_config"]) if any(p)]),
+        )
+    ),
     "dynamic_update_slice": _update,
     "dot_general": _dot_general,
     "conv_general_dilated": _convolution,
     "gather": _gather,
-    **dict.fromkeys("scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split(), _scatter),
+    **dict.fromkeys(
+        "scatter scatter-add scatter-sub scatter-mul scatter-min scatter-max".split(), _scatter
+    ),
     **dict.fromkeys(("iota", "empty", "empty2", *CALLBACKS), _nothing),
 }
 
 # Primitives whose result may have a sharded dimension even if no operand has one.
-SHARDING = frozenset(name for name, known in TABLE.items() if known.kind in (Kind.SCATTER, Kind.EXCHANGE, Kind.OWN_BLOCK))
+SHARDING = frozenset(
+    name
+    for name, known in TABLE.items()
+    if known.kind in (Kind.SCATTER, Kind.EXCHANGE, Kind.OWN_BLOCK)
+)
 
-# Primitives whose results have different elements along a dimension; other equations may give equal elements.
+# Primitives whose results have different elements along a dimension; other equations may give equal
+# elements.
 _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 
@@ -414,7 +491,8 @@ def differs_along(eqn: Any, dim: int) -> bool:
 def place_before(eqn: Any, dim: int) -> tuple[Any, int]:
     """Return the operand, and its dimension, whose elements a dimension of a result has.
 
-    The operand is `None` if these elements are all the same number, or if their source is not known.
+    The operand is `None` if these elements are all the same number, or if their source is not
+    known.
     """
     name = eqn.primitive.name
     if name == "broadcast_in_dim":
@@ -422,7 +500,9 @@ def place_before(eqn: Any, dim: int) -> tuple[Any, int]:
         return (eqn.invars[0], places.index(dim)) if dim in places else (None, 0)
     if name == "transpose":
         return eqn.invars[0], eqn.params["permutation"][dim]
-    if name == "bitcast_convert_type" and len(eqn.invars[0].aval.shape) == len(eqn.outvars[0].aval.shape):
+    if name == "bitcast_convert_type" and len(eqn.invars[0].aval.shape) == len(
+        eqn.outvars[0].aval.shape
+    ):
         return eqn.invars[0], dim
     if name in ("reshape", "squeeze"):
         before, after, mark = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape, frozenset({""})

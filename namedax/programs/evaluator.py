@@ -70,7 +70,9 @@ def inlined(jaxpr: Any) -> Any:
     stands_for: dict[Any, Any] = {}
 
     def now(variables: Sequence[Any]) -> list[Any]:
-        return [stands_for[v] if type(v) is not Literal and v in stands_for else v for v in variables]
+        return [
+            stands_for[v] if type(v) is not Literal and v in stands_for else v for v in variables
+        ]
 
     for eqn in jaxpr.eqns:
         operands = now(eqn.invars) if stands_for else eqn.invars
@@ -84,7 +86,13 @@ def inlined(jaxpr: Any) -> Any:
             fresh = [var if isinstance(var, DropVar) else Var(var.aval) for var in part.outvars]
             inputs = [var if type(var) is Literal else within[var] for var in part.invars]
             within.update(zip(part.outvars, fresh, strict=True))
-            eqns.append(part.replace(invars=inputs, outvars=fresh, source_info=inlined_source(eqn.source_info, pinned, part)))
+            eqns.append(
+                part.replace(
+                    invars=inputs,
+                    outvars=fresh,
+                    source_info=inlined_source(eqn.source_info, pinned, part),
+                )
+            )
         results = [var if type(var) is Literal else within[var] for var in inner.outvars]
         stands_for.update(zip(eqn.outvars, results, strict=True))
     return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
@@ -143,12 +151,16 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
     """Return the mesh axes along which a jaxpr communicates; with `or_index`, also those whose device index it reads."""
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
-    return frozenset[str]().union(*found, *(collective_axes(inner, or_index) for inner in programs_within(jaxpr)))
+    return frozenset[str]().union(
+        *found, *(collective_axes(inner, or_index) for inner in programs_within(jaxpr))
+    )
 
 
 def has_reverse_rules(jaxpr: Any) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its gradient."""
-    return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(map(has_reverse_rules, programs_within(jaxpr)))
+    return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(
+        map(has_reverse_rules, programs_within(jaxpr))
+    )
 
 
 def summed_axes(jaxpr: Any) -> MeshAxes:
@@ -162,8 +174,8 @@ def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bo
 
     Args:
       jaxpr: the jaxpr.
-      known: the results for jaxprs, by their ids, with the jaxprs, so that the ids stay valid; the function adds to it.
-        Default: empty.
+      known: the results for jaxprs, by their ids, with the jaxprs, so that the ids stay valid; the
+        function adds to it. Default: empty.
     """
     known = {} if known is None else known
     if id(jaxpr) not in known:
@@ -219,8 +231,8 @@ def own_sources() -> Any:
     return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
-# The result of a rule for an equation: `None` if it is evaluated as written; a function that evaluates it, or does the
-# replacement work and returns `None`; or `skip`.
+# The result of a rule for an equation: `None` if it is evaluated as written; a function that
+# evaluates it, or does the replacement work and returns `None`; or `skip`.
 Rule = Callable[[Any], "Callable[[], Iterable[Any] | None] | None"]
 
 
@@ -237,8 +249,10 @@ class Evaluator:
       jaxpr: the jaxpr.
       values: the values of its constants and inputs.
       constant: returns the value of a literal; default: the literal's own value.
-      whole: whether a large group becomes one call, so that its equations are not bound again; default: False.
-      needed: the variables that are read after the group of the equation that makes them; default: any variable may be.
+      whole: whether a large group becomes one call, so that its equations are not bound again;
+        default: False.
+      needed: the variables that are read after the group of the equation that makes them; default:
+        any variable may be.
 
     Attributes:
       known: the values of variables that have been evaluated so far.
@@ -252,19 +266,26 @@ class Evaluator:
         whole: bool = False,
         needed: Container[Any] | None = None,
     ):
-        self._jaxpr, self._waiting, self._constant, self._whole = jaxpr, list[Any](), constant, whole
+        self._jaxpr, self._waiting, self._constant, self._whole = (
+            jaxpr,
+            list[Any](),
+            constant,
+            whole,
+        )
         self._needed = needed
         self._name_stack: Any = None
-        self.known: dict[Any, Any] = dict(zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True))
+        self.known: dict[Any, Any] = dict(
+            zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
+        )
 
     def run(self, rule: Rule, places: Iterable[int] | None = None) -> list[Any]:
         """Evaluate the jaxpr and return its results.
 
         Args:
-          rule: takes an equation, and returns how to evaluate it. All earlier equations have been evaluated when that function
-            runs.
-          places: the indices of the equations to which the rule applies, in order; the others are evaluated as written.
-            Default: all.
+          rule: takes an equation, and returns how to evaluate it. All earlier equations have been
+            evaluated when that function runs.
+          places: the indices of the equations to which the rule applies, in order; the others are
+            evaluated as written. Default: all.
         """
         self._name_stack = current_name_stack()
         eqns, begin = self._jaxpr.eqns, 0
@@ -307,12 +328,26 @@ class Evaluator:
         if not self._waiting:
             return
         known, needed = self.known, self._needed
-        inputs = list(dict.fromkeys([v for eqn in self._waiting for v in eqn.invars if type(v) is not Literal and v in known]))
+        inputs = list(
+            dict.fromkeys(
+                [
+                    v
+                    for eqn in self._waiting
+                    for v in eqn.invars
+                    if type(v) is not Literal and v in known
+                ]
+            )
+        )
         outputs = [
-            v for eqn in self._waiting for v in eqn.outvars if not isinstance(v, DropVar) and (needed is None or v in needed)
+            v
+            for eqn in self._waiting
+            for v in eqn.outvars
+            if not isinstance(v, DropVar) and (needed is None or v in needed)
         ]
         effects = frozenset().union(*[eqn.effects for eqn in self._waiting])
-        part = self._jaxpr.replace(constvars=[], invars=inputs, outvars=outputs, eqns=self._waiting, effects=effects)
+        part = self._jaxpr.replace(
+            constvars=[], invars=inputs, outvars=outputs, eqns=self._waiting, effects=effects
+        )
         evaluate = as_one_call if self._whole else _one_by_one
         results = evaluate(part, [self.known[v] for v in inputs])
         self.known.update(zip(outputs, results, strict=True))
@@ -321,13 +356,16 @@ class Evaluator:
 
 # --- workaround for Fourier transforms in a mapped region on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11)
 
-# The transforms fail if the operand or the result does not have the default layout. XLA chooses the layout freely next to a
-# collective, in plain JAX too. This module flattens both to one dimension around the transform, so that XLA has no choice.
+# The transforms fail if the operand or the result does not have the default layout. XLA chooses the
+# layout freely next to a collective, in plain JAX too. This module flattens both to one dimension
+# around the transform, so that XLA has no choice.
 
 
 def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> Any:
     """Evaluate `function(*datas)` with default layouts for every Fourier transform and its gradient."""
-    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]  # the others are axis indices and sizes
+    places = [
+        i for i, data in enumerate(datas) if isinstance(data, jax.Array)
+    ]  # the others are axis indices and sizes
 
     def of_arrays(*arrays: Any) -> Any:
         filled = list(datas)
@@ -345,7 +383,9 @@ def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> An
 
 
 def _transforms(jaxpr: Any) -> bool:
-    return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(map(_transforms, programs_within(jaxpr)))
+    return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(
+        map(_transforms, programs_within(jaxpr))
+    )
 
 
 def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
@@ -355,7 +395,10 @@ def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     def rule(eqn: Any) -> Any:
         inner = called(eqn)
         if kind_of(eqn) == Kind.TRANSFORM:
-            return lambda: map(_flat_for_a_moment, bind(eqn, list(map(_flat_for_a_moment, evaluator.operands(eqn)))))
+            return lambda: map(
+                _flat_for_a_moment,
+                bind(eqn, list(map(_flat_for_a_moment, evaluator.operands(eqn)))),
+            )
         if inner is not None and _transforms(inner):
             return lambda: jax.jit(functools.partial(_evaluate, inner))(evaluator.operands(eqn))
         return None

@@ -1,9 +1,10 @@
 """High primitives: equations of JAX 0.12 that hold an object with its own rules, instead of a primitive with parameters.
 
-They all have one primitive, `call_hi_primitive`, whose parameter is a `jax.experimental.hijax.HiPrim`. `jnp.nonzero` is one.
-With the flags `jax_remat3`, `jax_custom_jvp3` and `jax_custom_vjp3`, so are `jax.checkpoint` and functions with custom
-derivative rules. This module gives these the names and the parameters of the older primitives. Every other high primitive is
-represented by the jaxpr that its `expand` traces.
+They all have one primitive, `call_hi_primitive`, whose parameter is a
+`jax.experimental.hijax.HiPrim`. `jnp.nonzero` is one. With the flags `jax_remat3`,
+`jax_custom_jvp3` and `jax_custom_vjp3`, so are `jax.checkpoint` and functions with custom
+derivative rules. This module gives these the names and the parameters of the older primitives.
+Every other high primitive is represented by the jaxpr that its `expand` traces.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any
 import jax
 from jax.extend.core import subjaxprs
 
-__all__ = ["HIGH", "bind_name", "names_of", "parameters_of", "primitive_name", "program_of", "programs_within"]
+__all__ = [
+    "HIGH",
+    "bind_name",
+    "names_of",
+    "parameters_of",
+    "primitive_name",
+    "program_of",
+    "programs_within",
+]
 
 HIGH = "call_hi_primitive"
 _OLDER = {
@@ -50,7 +59,9 @@ def program_of(eqn: Any) -> Any:
     program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
     if program is not None and len(program.in_avals) == len(eqn.invars):
         return program
-    return _expanded(eqn.params["_prim"], tuple(var.aval for var in eqn.invars), eqn.ctx.cur_abstract_mesh)
+    return _expanded(
+        eqn.params["_prim"], tuple(var.aval for var in eqn.invars), eqn.ctx.cur_abstract_mesh
+    )
 
 
 # One jaxpr for all passes, which identify jaxprs by `id`.

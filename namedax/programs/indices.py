@@ -1,6 +1,7 @@
 """Integers of a traced jaxpr that are computed from device indices: the start of a device's block.
 
-Passes use them to decide whether each device slices its own block of a value, or writes it into zeros.
+Passes use them to decide whether each device slices its own block of a value, or writes it into
+zeros.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ class Indices:
       facts: the facts about its equations.
     """
 
-    def __init__(self, known: Callable[[], Mapping[Any, Index]], jaxpr: Any, facts: Sequence[Known]):
+    def __init__(
+        self, known: Callable[[], Mapping[Any, Index]], jaxpr: Any, facts: Sequence[Known]
+    ):
         self._given, self._pairs = known, zip(jaxpr.eqns, facts, strict=True)
         self._known: dict[Any, Index] | None = None
 
@@ -61,7 +64,11 @@ class Indices:
             found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
         elif known.repeats or known.kind is Kind.CAST:
             found = self.of(eqn.invars[0])
-        elif len(eqn.outvars) == 1 and eqn.invars and all(_is_index(v.aval) for v in (*eqn.outvars, *eqn.invars)):
+        elif (
+            len(eqn.outvars) == 1
+            and eqn.invars
+            and all(_is_index(v.aval) for v in (*eqn.outvars, *eqn.invars))
+        ):
             terms = [self.of(var) for var in eqn.invars]
             if all(term is not None for term in terms):
                 found = self._combine(eqn, [term for term in terms if term is not None])
@@ -77,7 +84,11 @@ class Indices:
             return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
         if algebra == Algebra.PRODUCT:
             scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
-            return {axis: n * scalar[None] for axis, n in other.items()} if set(scalar) == {None} else None
+            return (
+                {axis: n * scalar[None] for axis, n in other.items()}
+                if set(scalar) == {None}
+                else None
+            )
         # Wrap-around of a negative index, which a device index never is.
         if algebra == Algebra.LESS and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
             return {None: 0}
@@ -85,16 +96,23 @@ class Indices:
             return rest[0]
         return None
 
-    def block(self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]) -> tuple[int, Axes] | None:
+    def block(
+        self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]
+    ) -> tuple[int, Axes] | None:
         """Return the dimension and the mesh axes, major first, along which each device has the block of this size at these starts."""
         cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
-        if len(cut) != 1 or any(not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut):
+        if len(cut) != 1 or any(
+            not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut
+        ):
             return None
         (dim,) = cut
         found = self.of(starts[dim])
         if found is None or found.get(None, 0) != 0:
             return None
-        axes = sorted((axis for axis, n in found.items() if axis is not None and n), key=lambda axis: -found[axis])
+        axes = sorted(
+            (axis for axis, n in found.items() if axis is not None and n),
+            key=lambda axis: -found[axis],
+        )
         stride = part[dim]
         for axis in reversed(axes):
             if found[axis] != stride:
@@ -104,4 +122,6 @@ class Indices:
 
 
 def _is_index(aval: Any) -> bool:
-    return getattr(aval, "shape", None) == () and (aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer))
+    return getattr(aval, "shape", None) == () and (
+        aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer)
+    )

@@ -1,9 +1,9 @@
 """Casts to varying that are hoisted out of the body of a loop.
 
-Values that a loop body closes over, or slices, are often invariant. They are cast to varying when they are combined with values
-that have a sharded name. The transpose of the cast is an all-reduce. This pass hoists casts of a loop's operands out of its
-body, past operations that depend on these operands alone. The gradient is then reduced once, after the loop, instead of in
-every step.
+Values that a loop body closes over, or slices, are often invariant. They are cast to varying when
+they are combined with values that have a sharded name. The transpose of the cast is an all-reduce.
+This pass hoists casts of a loop's operands out of its body, past operations that depend on these
+operands alone. The gradient is then reduced once, after the loop, instead of in every step.
 """
 
 from __future__ import annotations
@@ -42,13 +42,23 @@ from namedax.programs.remat import remat_like, with_program
 from namedax.resources import communication as comm
 from namedax.resources.mesh import enter_mesh, is_foreign
 
-__all__ = ["Body", "CastFinder", "Forms", "Hoist", "Hoisted", "WithForms", "apart_from_constants", "with_varying_gathers"]
+__all__ = [
+    "Body",
+    "CastFinder",
+    "Forms",
+    "Hoist",
+    "Hoisted",
+    "WithForms",
+    "apart_from_constants",
+    "with_varying_gathers",
+]
 
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
 Forms = dict[MeshAxes, Any]
-# The origin of a value: the indices of the loop operands that it is computed from, and the mesh axes over which each has been
-# cast on the way. A value that depends on any other differentiable value has no origin.
+# The origin of a value: the indices of the loop operands that it is computed from, and the mesh
+# axes over which each has been cast on the way. A value that depends on any other differentiable
+# value has no origin.
 Origin = frozenset[tuple[int, MeshAxes]]
 
 
@@ -62,7 +72,8 @@ class CastFinder(Record, frozen=False):
     Attributes:
       sizes: the number of elements of every operand.
       steps: the number of steps, if it is known.
-      found: the index of an operand and the mesh axes over which to cast it before the loop, mapped to the first such cast.
+      found: the index of an operand and the mesh axes over which to cast it before the loop, mapped
+        to the first such cast.
     """
 
     sizes: Sequence[int]
@@ -81,24 +92,34 @@ class CastFinder(Record, frozen=False):
         for eqn in jaxpr.eqns:
             sources = [origin(var) for var in eqn.invars]
             if not any(sources):
-                if None not in sources and not eqn.effects:  # a constant, whose cast has no gradient
+                if (
+                    None not in sources and not eqn.effects
+                ):  # a constant, whose cast has no gradient
                     known.update(dict.fromkeys(eqn.outvars, frozenset()))
                 continue
             axes, inner = cast_axes(eqn), called(eqn)
             if inner is not None:
                 pairs = zip(inner.invars, sources, strict=True)
-                results = self.visit(inner, {var: source for var, source in pairs if source is not None})
+                results = self.visit(
+                    inner, {var: source for var, source in pairs if source is not None}
+                )
                 if kind_of(eqn) != Kind.REMAT:
-                    known.update((var, result) for var, result in zip(eqn.outvars, results, strict=True) if result is not None)
+                    known.update(
+                        (var, result)
+                        for var, result in zip(eqn.outvars, results, strict=True)
+                        if result is not None
+                    )
                 continue
             if any(source is None for source in sources):
                 continue
             union: Origin = frozenset().union(*(source for source in sources if source is not None))
             if axes:
                 union = frozenset((number, before | axes) for number, before in union)
-                # The gradient is reduced once, with the size of the operands, instead of in every step with the size of the
-                # value.
-                if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(eqn.invars[0].aval):
+                # The gradient is reduced once, with the size of the operands, instead of in every
+                # step with the size of the value.
+                if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(
+                    eqn.invars[0].aval
+                ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
             elif commutes(eqn):
@@ -113,15 +134,23 @@ class WithForms:
       jaxpr: the jaxpr.
       values: its inputs.
       forms: the forms of the inputs.
-      constant: True for each input that has no forms because it is a constant, whose casts have no gradient.
+      constant: True for each input that has no forms because it is a constant, whose casts have no
+        gradient.
     """
 
-    def __init__(self, jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]):
+    def __init__(
+        self, jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
+    ):
         self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
-        self.forms: dict[Any, Forms] = {var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f}
-        # Differentiable values without forms. Constants are not included: they are cast where they are needed.
+        self.forms: dict[Any, Forms] = {
+            var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f
+        }
+        # Differentiable values without forms. Constants are not included: they are cast where they
+        # are needed.
         candidates = (var for var, fixed in zip(jaxpr.invars, constant, strict=True) if not fixed)
-        self.formless = {var for var in candidates if var not in self.forms and is_inexact(var.aval)}
+        self.formless = {
+            var for var in candidates if var not in self.forms and is_inexact(var.aval)
+        }
 
     def run(self) -> tuple[list[Any], list[Forms]]:
         """Return the results, and their forms."""
@@ -164,7 +193,8 @@ class WithForms:
     def _operation(self, eqn: Any, of: Sequence[Forms]) -> None:
         """Evaluate an operation on operands with forms.
 
-        It is evaluated in its plain form and, if it commutes with casts, in every form that all its operands have.
+        It is evaluated in its plain form and, if it commutes with casts, in every form that all its
+        operands have.
         """
         self.evaluator.as_it_stands(eqn)
         used = [f for var, f in zip(eqn.invars, of, strict=True) if f or self._is_formless(var)]
@@ -178,7 +208,9 @@ class WithForms:
         if axes in forms:
             return forms[axes]
         value = self.evaluator.read(var)
-        return cast_data(value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes)
+        return cast_data(
+            value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes
+        )
 
     def _forms_of(self, var: Any) -> Forms:
         return {} if isinstance(var, Literal) else self.forms.get(var, {})
@@ -188,16 +220,22 @@ class WithForms:
 
     def _note_formless(self, eqn: Any) -> None:
         """Record differentiable results that have no forms because they depend on formless values or have side effects."""
-        differentiable = [var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)]
-        if eqn.effects or any(var in self.formless or self.forms.get(var) for var in differentiable):
-            self.formless.update(var for var in eqn.outvars if not self.forms.get(var) and is_inexact(var.aval))
+        differentiable = [
+            var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)
+        ]
+        if eqn.effects or any(
+            var in self.formless or self.forms.get(var) for var in differentiable
+        ):
+            self.formless.update(
+                var for var in eqn.outvars if not self.forms.get(var) and is_inexact(var.aval)
+            )
 
 
 def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, list[Any]] | None:
     """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
 
-    This works if the forms are used only by casts and by jaxprs that are recomputed for the gradient. Then no equation is bound
-    again. Otherwise the result is `None`.
+    This works if the forms are used only by casts and by jaxprs that are recomputed for the
+    gradient. Then no equation is bound again. Otherwise the result is `None`.
 
     Args:
       jaxpr: the jaxpr.
@@ -207,7 +245,9 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
     stands_for: dict[Any, Any] = {}
     eqns: list[Any] = []
     for eqn in jaxpr.eqns:
-        operands = [var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars]
+        operands = [
+            var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars
+        ]
         eqn = eqn if operands == eqn.invars else eqn.replace(invars=operands)
         held = [None if isinstance(var, Literal) else forms.get(var) for var in operands]
         if not any(held):
@@ -222,11 +262,15 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
             within, wanted = found
             outside = dict(zip(inner.invars, operands, strict=True))
             aliases = dict(zip(wanted, within.invars[len(inner.invars) :], strict=True))
-            more = [taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()]
+            more = [
+                taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()
+            ]
             eqns.append(with_program(eqn, within, [*operands, *more], eqn.outvars))
         else:
             return None
-    outvars = [var if isinstance(var, Literal) else stands_for.get(var, var) for var in jaxpr.outvars]
+    outvars = [
+        var if isinstance(var, Literal) else stands_for.get(var, var) for var in jaxpr.outvars
+    ]
     changed = jaxpr.replace(eqns=eqns, invars=[*jaxpr.invars, *taken.values()], outvars=outvars)
     return changed, list(taken)
 
@@ -238,7 +282,12 @@ def _evaluate_listed(
     values: Sequence[Any],
     forms: Sequence[Sequence[Any]],
 ) -> list[Any]:
-    return WithForms(jaxpr, values, [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)], constant).run()[0]
+    return WithForms(
+        jaxpr,
+        values,
+        [dict(zip(a, f, strict=True)) for a, f in zip(axes, forms, strict=True)],
+        constant,
+    ).run()[0]
 
 
 def apart_from_constants(
@@ -246,7 +295,8 @@ def apart_from_constants(
 ) -> tuple[Callable[..., list[Any]], list[Any]]:
     """Convert the constants of a traced function to operands, and change those that vary over mesh axes.
 
-    A constant that does not vary over these axes is changed in the casts that the function makes of it.
+    A constant that does not vary over these axes is changed in the casts that the function makes of
+    it.
 
     Args:
       closed: the function.
@@ -259,7 +309,14 @@ def apart_from_constants(
     jaxpr, consts = closed.jaxpr, [jnp.asarray(const) for const in closed.consts]
     count = len(consts)
     finder = CastFinder([0] * count, 1)
-    finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(jaxpr.constvars) if is_inexact(var.aval)})
+    finder.visit(
+        jaxpr,
+        {
+            var: frozenset({(i, frozenset())})
+            for i, var in enumerate(jaxpr.constvars)
+            if is_inexact(var.aval)
+        },
+    )
     casts = sorted(finder.found, key=lambda pair: (pair[0], sorted(pair[1])))
     varied = list(consts)
     for i, over in casts:
@@ -274,7 +331,9 @@ def apart_from_constants(
         forms: list[Forms] = [{} for _ in (*consts, *datas)]
         for (i, over), form in zip(casts, operands[count:], strict=True):
             forms[i][over] = form
-        return WithForms(open_jaxpr, [*operands[:count], *datas], forms, [False] * len(forms)).run()[0]
+        return WithForms(
+            open_jaxpr, [*operands[:count], *datas], forms, [False] * len(forms)
+        ).run()[0]
 
     return run, operands
 
@@ -291,13 +350,17 @@ class Body:
     """A loop's body on flat data, traced once if casts may be hoisted out of it.
 
     Args:
-      flat: takes the data of the carry and of the slices, and returns the data of the next carry and of the results.
+      flat: takes the data of the carry and of the slices, and returns the data of the next carry
+        and of the results.
       carried: the number of leaves of the carry, which come first.
       steps: the number of steps, if it is known.
-      sliced: whether the remaining data are slices of operands of the loop, one for each step; default: True.
+      sliced: whether the remaining data are slices of operands of the loop, one for each step;
+        default: True.
     """
 
-    def __init__(self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True):
+    def __init__(
+        self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True
+    ):
         self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
         self.region = ambient()
 
@@ -305,14 +368,19 @@ class Body:
         """Run one step.
 
         Raises:
-          Hoist: the step casts operands of the loop, or closes over values of the surrounding region.
+          Hoist: the step casts operands of the loop, or closes over values of the surrounding
+            region.
         """
         if self.region is None or self.region.mesh is None:
             return self.flat(*datas)
         closed, n, mesh = jax.make_jaxpr(self.flat)(*datas), self.carried, self.region.mesh
         same = [a.dtype for a in closed.in_avals[:n]] == [a.dtype for a in closed.out_avals[:n]]
         if same:  # otherwise JAX promotes the carry, and traces again
-            casts = self._casts(closed.jaxpr) if self.region.manual and LOOP_CASTS not in self.region.left_out else {}
+            casts = (
+                self._casts(closed.jaxpr)
+                if self.region.manual and LOOP_CASTS not in self.region.left_out
+                else {}
+            )
             if casts or any(is_foreign(const, mesh) for const in closed.consts):
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
@@ -321,10 +389,19 @@ class Body:
         """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
-        sizes = [_elements(var.aval) for var in jaxpr.constvars] + [self.steps * _elements(var.aval) for var in slices]
+        sizes = [_elements(var.aval) for var in jaxpr.constvars] + [
+            self.steps * _elements(var.aval) for var in slices
+        ]
         finder = CastFinder(sizes, self.steps)
         # An operand that cannot be differentiated is a constant: its cast has no gradient.
-        finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(operands) if is_inexact(var.aval)})
+        finder.visit(
+            jaxpr,
+            {
+                var: frozenset({(i, frozenset())})
+                for i, var in enumerate(operands)
+                if is_inexact(var.aval)
+            },
+        )
         return finder.found
 
 
@@ -340,11 +417,16 @@ class Hoisted:
         closed = hoist.closed
         self.carried = carried
         self.dtypes = [aval.dtype for aval in closed.in_avals[:carried]]
-        # A weak type that the body does not preserve (a carry that begins with 0.0) is dropped before the loop.
+        # A weak type that the body does not preserve (a carry that begins with 0.0) is dropped
+        # before the loop.
         kept = zip(closed.in_avals[:carried], closed.out_avals[:carried], strict=True)
         self.weak = [all(getattr(aval, "weak_type", False) for aval in pair) for pair in kept]
-        # JAX cannot transpose a loop with a constant whose type belongs to a surrounding region; `jax.lax.scan` cannot either.
-        self.consts = [enter_mesh(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const for const in closed.consts]
+        # JAX cannot transpose a loop with a constant whose type belongs to a surrounding region;
+        # `jax.lax.scan` cannot either.
+        self.consts = [
+            enter_mesh(const, hoist.mesh) if is_foreign(const, hoist.mesh) else const
+            for const in closed.consts
+        ]
         jaxpr = closed.jaxpr
         self.jaxpr = consts_to_inputs(jaxpr)
         count = len(self.consts)
@@ -360,12 +442,15 @@ class Hoisted:
 
     def _direct(self) -> tuple[Any, list[int]] | None:
         """Return the body with casts as inputs, and the indices of these casts; `None` if that requires another trace of the body."""
-        # The operands that can be cast are the constants and the slices; the carry lies between them.
+        # The operands that can be cast are the constants and the slices; the carry lies between
+        # them.
         places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
         inputs = [self.jaxpr.invars[place] for place in places]
         if len(set(places)) < len(places):
             return None
-        found = _with_inputs_cast(self.jaxpr, {var: axes for var, (_, axes) in zip(inputs, self.casts, strict=True)})
+        found = _with_inputs_cast(
+            self.jaxpr, {var: axes for var, (_, axes) in zip(inputs, self.casts, strict=True)}
+        )
         if found is None:
             return None
         body, taken = found
@@ -374,17 +459,23 @@ class Hoisted:
     def start(self, datas: Sequence[Any]) -> list[Any]:
         """Return the initial carry, with the dtypes that the body was traced with."""
         return [
-            data if data.dtype == dtype and data.weak_type == weak else lax.convert_element_type(data, dtype)
+            (
+                data
+                if data.dtype == dtype and data.weak_type == weak
+                else lax.convert_element_type(data, dtype)
+            )
             for data, dtype, weak in zip(datas, self.dtypes, self.weak, strict=True)
         ]
 
-    def slices(self, datas: Sequence[Any], cast_of: Callable[[int, MeshAxes], Any] | None = None) -> list[Any]:
+    def slices(
+        self, datas: Sequence[Any], cast_of: Callable[[int, MeshAxes], Any] | None = None
+    ) -> list[Any]:
         """Return the sliced operands, and the forms of them that the body uses.
 
         Args:
           datas: the sliced operands.
-          cast_of: returns one of them, by its index, varying over mesh axes, if there is a better form than a cast. Default:
-            cast.
+          cast_of: returns one of them, by its index, varying over mesh axes, if there is a better
+            form than a cast. Default: cast.
         """
         cast = []
         for (i, axes), source in zip(self.sliced_casts, self._sources, strict=True):
@@ -408,22 +499,27 @@ class Hoisted:
         if self.direct is not None:
             body, wanted = self.direct
             given = [
-                (self.const_forms[i] if i < len(self.consts) else forms[i - len(self.consts)])[axes] for i, axes in self.casts
+                (self.const_forms[i] if i < len(self.consts) else forms[i - len(self.consts)])[axes]
+                for i, axes in self.casts
             ]
             return list(jaxpr_as_fun(ClosedJaxpr(body, ()))(*values, *(given[i] for i in wanted)))
-        return WithForms(self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)).run()[0]
+        return WithForms(
+            self.jaxpr, values, [*self.const_forms, *no_forms, *forms], [False] * len(values)
+        ).run()[0]
 
 
 # --- gathers whose results are cast to varying later, taken in the varying form from the start
 
-# A gathered value counts as invariant, and is cast to varying when it is combined with values that have a sharded name. The
-# transposes of the gather and the cast are an all-reduce and a slice. The transpose of a gather that is varying from the start is
-# a reduce-scatter, which sends half as many bytes.
+# A gathered value counts as invariant, and is cast to varying when it is combined with values that
+# have a sharded name. The transposes of the gather and the cast are an all-reduce and a slice. The
+# transpose of a gather that is varying from the start is a reduce-scatter, which sends half as many
+# bytes.
 #
-# While a body is traced, operations keep both forms (`namedax.core.variance`). A helper that is compiled, a helper that is
-# recomputed for the gradient, and a function of JAX lose the second form. This pass therefore searches for it in the traced
-# jaxpr, before it is differentiated. It does not run on a jaxpr that is executed in steps: each step would scatter its part of a
-# gradient that is reduced once, after the steps.
+# While a body is traced, operations keep both forms (`namedax.core.variance`). A helper that is
+# compiled, a helper that is recomputed for the gradient, and a function of JAX lose the second
+# form. This pass therefore searches for it in the traced jaxpr, before it is differentiated. It
+# does not run on a jaxpr that is executed in steps: each step would scatter its part of a gradient
+# that is reduced once, after the steps.
 
 
 # An all-reduce sends twice as many bytes as a reduce-scatter of the same size.
@@ -445,7 +541,9 @@ def with_varying_gathers(jaxpr: Any, values: Sequence[Any]) -> ClosedJaxpr | Non
     wanted = {} if not gathers or _has_gradient(jaxpr) else _wanted(jaxpr, gathers)
     if not wanted:
         return None
-    return jax.make_jaxpr(lambda *values: _Varying(consts_to_inputs(jaxpr), values, gathers, wanted).run()[0])(*values)
+    return jax.make_jaxpr(
+        lambda *values: _Varying(consts_to_inputs(jaxpr), values, gathers, wanted).run()[0]
+    )(*values)
 
 
 def _is_whole(gather: Any) -> bool:
@@ -470,7 +568,11 @@ def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[MeshAxes]]:
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
     wanted: dict[Any, set[MeshAxes]] = {}
     # A gather along one axis may follow one along another: then the first gather must vary too.
-    waiting = [(results[i], over) for i, over in finder.found if over.issuperset(axes_of(gathers[results[i]]))]
+    waiting = [
+        (results[i], over)
+        for i, over in finder.found
+        if over.issuperset(axes_of(gathers[results[i]]))
+    ]
     while waiting:
         var, over = waiting.pop()
         wanted.setdefault(var, set()).add(over)
@@ -491,7 +593,11 @@ class _Varying(WithForms):
     """
 
     def __init__(
-        self, jaxpr: Any, values: Sequence[Any], gathers: Mapping[Any, Any], wanted: Mapping[Any, set[MeshAxes]]
+        self,
+        jaxpr: Any,
+        values: Sequence[Any],
+        gathers: Mapping[Any, Any],
+        wanted: Mapping[Any, set[MeshAxes]],
     ) -> None:
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted
@@ -507,7 +613,9 @@ class _Varying(WithForms):
             for over in sorted(self._wanted[result], key=sorted):
                 # Cast over the other axes before the gather, while the block is small.
                 block = self._form(eqn.invars[0], over.difference(axes))
-                self.forms.setdefault(result, {})[over] = comm.all_gather(block, dim, axes, "varying")
+                self.forms.setdefault(result, {})[over] = comm.all_gather(
+                    block, dim, axes, "varying"
+                )
             self._note_formless(eqn)
 
         return evaluate

@@ -21,12 +21,15 @@ def skipped_passes(passes: Sequence[Any]) -> frozenset[str]:
       ArgumentError: an element is not a pass.
     """
     if isinstance(passes, str) or not isinstance(passes, Iterable):
-        raise ArgumentError(f"xmap: passes={passes!r} must be a tuple of pass names. Choose from {_listed()}.")
+        raise ArgumentError(
+            f"xmap: passes={passes!r} must be a tuple of pass names. Choose from {_listed()}."
+        )
     for name in (passes := tuple(passes)):
         if name not in PASSES:
             hint = did_you_mean(name, PASSES) if isinstance(name, str) else ""
             raise ArgumentError(
-                f"xmap: passes={passes!r} contains {name!r}, which is not a pass. Choose from {_listed()}.{hint}"
+                f"xmap: passes={passes!r} contains {name!r}, which is not a pass. Choose from"
+                f" {_listed()}.{hint}"
             )
     return frozenset(PASSES).difference(passes)
 

@@ -1,17 +1,20 @@
 """Postpone psums past operations that commute with them, if that sends fewer bytes.
 
-A program with named axes specifies where it reduces, and each reduction alone is one all-reduce. Some of these are redundant:
+A program with named axes specifies where it reduces, and each reduction alone is one all-reduce.
+Some of these are redundant:
 
 - Sums that are only added can be added before the all-reduce.
 - If a sum is only sliced, the slice can be summed instead.
 - A sum of which each device keeps its block is a reduce-scatter.
-- A sum of blocks among zeros, which JAX makes from the transpose of a local slice, is an all-gather.
+- A sum of blocks among zeros, which JAX makes from the transpose of a local slice, is an
+  all-gather.
 
-None of this is visible while the body is traced, because it depends on later operations. The pass therefore runs on the traced
-body, before JAX differentiates or lowers it.
+None of this is visible while the body is traced, because it depends on later operations. The pass
+therefore runs on the traced body, before JAX differentiates or lowers it.
 
-A psum is postponed only as long as nothing else uses it, and only to a place where it saves bytes. Everything else is
-unchanged. Values that are added to such a psum on the way (a residual) are added after it has been computed.
+A psum is postponed only as long as nothing else uses it, and only to a place where it saves bytes.
+Everything else is unchanged. Values that are added to such a psum on the way (a residual) are added
+after it has been computed.
 """
 
 from __future__ import annotations
@@ -33,7 +36,16 @@ from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, consts_to_inputs, has_sums
 from namedax.programs.loop_casts import with_varying_gathers
-from namedax.programs.primitives import Algebra, Kind, Scan, axes_of, bind, cast_axes, facts, kind_of
+from namedax.programs.primitives import (
+    Algebra,
+    Kind,
+    Scan,
+    axes_of,
+    bind,
+    cast_axes,
+    facts,
+    kind_of,
+)
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
 from namedax.programs.remat import remat_again
 from namedax.resources import communication as comm
@@ -45,13 +57,16 @@ Axes = tuple[str, ...]
 
 Check = Callable[[ClosedJaxpr], None]
 
-# At most `_FEW` equations are bound again for less than the cost of a call. With more than `_MANY` arrays, `call_whole` costs
-# less: more at once, and less for each.
+# At most `_FEW` equations are bound again for less than the cost of a call. With more than `_MANY`
+# arrays, `call_whole` costs less: more at once, and less for each.
 _FEW, _MANY = 2, 300
 _NO_JIT = "jax_disable_jit"  # with this flag JAX would run the body again
 
-# The blocks are one list: JAX handles an element of a list with fewer function calls than an argument of a function.
-_ARGUMENTS = inspect.Signature([inspect.Parameter("arguments", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+# The blocks are one list: JAX handles an element of a list with fewer function calls than an
+# argument of a function.
+_ARGUMENTS = inspect.Signature(
+    [inspect.Parameter("arguments", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+)
 
 
 class ClosesOver(Exception):
@@ -80,13 +95,14 @@ def postponing(
 
     Args:
       body: the function.
-      loops: axes that are executed in steps; a psum over these runs before communication between devices. Default: none.
+      loops: axes that are executed in steps; a psum over these runs before communication between
+        devices. Default: none.
       check: inspects the traced body, and raises an error if it finds a mistake. Default: no check.
       late: whether to postpone psums; default: True.
       traces: the function that traces the body; default: `traced`.
       source: the user's source location of the code in the body; default: none.
-      must_enter: returns True for a value that must not be closed over. If there is one, the function raises `ClosesOver`.
-        Default: none.
+      must_enter: returns True for a value that must not be closed over. If there is one, the
+        function raises `ClosesOver`. Default: none.
     """
 
     def run(*datas: Any) -> Any:
@@ -104,8 +120,12 @@ def postponing(
         if check is not None:
             check(closed)
 
-        def results(consts: Sequence[Any], datas: Sequence[Any], call: Callable[[], list[Any]] | None = None) -> Any:
-            return jax.tree.unflatten(structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call))
+        def results(
+            consts: Sequence[Any], datas: Sequence[Any], call: Callable[[], list[Any]] | None = None
+        ) -> Any:
+            return jax.tree.unflatten(
+                structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call)
+            )
 
         if must_enter is not None and any(map(must_enter, closed.consts)):
             raise ClosesOver(closed.consts, results)
@@ -184,7 +204,9 @@ class Traced:
 
     def with_closure(self, consts: Sequence[Any], *datas: Any) -> list[Any]:
         """Return the results with `consts` in place of the values that the traced function closes over."""
-        if self._closed is None or not any(isinstance(data, jax.core.Tracer) for data in (*consts, *datas)):
+        if self._closed is None or not any(
+            isinstance(data, jax.core.Tracer) for data in (*consts, *datas)
+        ):
             return self._body(*datas)
         return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._late)
 
@@ -200,19 +222,24 @@ class _Step(Record):
 
     def of(self, total: Any) -> Any:
         """Return the result for a psum that has been computed."""
-        (result,) = bind(self.eqn, cast_alike([total if operand is None else operand for operand in self.operands]))
+        (result,) = bind(
+            self.eqn,
+            cast_alike([total if operand is None else operand for operand in self.operands]),
+        )
         return result
 
     def of_selection(self, select: Callable[[Any], Any]) -> _Step:
         """Return the same equation for a subset of the elements, which `select` takes from arrays; a scalar applies to all elements."""
-        return self.replace(operands=tuple(x if x is None or jnp.ndim(x) == 0 else select(x) for x in self.operands))
+        return self.replace(
+            operands=tuple(x if x is None or jnp.ndim(x) == 0 else select(x) for x in self.operands)
+        )
 
 
 class _Sum(Record, frozen=False):
     """A pending psum of `part` over `axes`, to which `rest` is added and then `steps` are applied.
 
-    `source` returns a context that gives the psum the line and the operation of its original equation; the first one if psums
-    are added together.
+    `source` returns a context that gives the psum the line and the operation of its original
+    equation; the first one if psums are added together.
     """
 
     part: Any
@@ -238,7 +265,9 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
 
     def gather(eqn: Any, found: Gather) -> list[Any]:
         lie = {axis for _, axes in found.places for axis in axes}
-        whole = comm.psum(evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie))
+        whole = comm.psum(
+            evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie)
+        )
         for dim, axes in reversed(found.places):
             whole = comm.all_gather(whole, dim, axes, "invarying")
         return [whole]
@@ -268,9 +297,13 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
     return evaluator.run(rule, places)
 
 
-def _apply(eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]) -> _Sum:
+def _apply(
+    eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
+) -> _Sum:
     """Apply an operation to operands, of which those that are not `None` in `sums` are pending psums."""
-    operands = [None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)]
+    operands = [
+        None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)
+    ]
 
     def apply(*values: Any) -> Any:
         (result,) = bind(eqn, cast_alike(values))
@@ -290,7 +323,9 @@ def _apply(eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluat
         if x is not None:
             return _Sum(x.part, late.axes, x.source, _total(x.rest, operands[1], sign))
         assert y is not None
-        return _Sum(y.part if sign > 0 else -y.part, late.axes, y.source, _total(operands[0], y.rest, sign))
+        return _Sum(
+            y.part if sign > 0 else -y.part, late.axes, y.source, _total(operands[0], y.rest, sign)
+        )
     (one,) = (s for s in sums if s is not None)
 
     def on(value: Any) -> Any:
@@ -325,7 +360,11 @@ def _after(eqn: Any, sums: Sequence[_Sum | None], position: int, evaluator: Eval
 
 def _in_shape(value: Any, aval: Any) -> Any:
     """Broadcast a value that was added to a psum of this type: JAX adds a scalar to any shape."""
-    return value if jnp.shape(value) == aval.shape else jnp.broadcast_to(jnp.asarray(value, aval.dtype), aval.shape)
+    return (
+        value
+        if jnp.shape(value) == aval.shape
+        else jnp.broadcast_to(jnp.asarray(value, aval.dtype), aval.shape)
+    )
 
 
 def _total(x: Any, y: Any, sign: int) -> Any:

@@ -1,9 +1,11 @@
 """Facts about JAX's primitives: the only table of them, and the only accessors of their parameters.
 
-Passes over a traced jaxpr look up here what an equation does. They never inspect a primitive's name or parameters themselves,
-so a change in another version of JAX needs a change in one place only. `tests/programs/test_primitives.py` compares every entry with the
-installed JAX. A primitive that is not in the table is unknown (`Kind.UNKNOWN`), and a pass leaves its neighbors unchanged.
-Properties that any equation shows (side effects, jaxprs, mesh axes) are computed by functions, after the table.
+Passes over a traced jaxpr look up here what an equation does. They never inspect a primitive's name
+or parameters themselves, so a change in another version of JAX needs a change in one place only.
+`tests/programs/test_primitives.py` compares every entry with the installed JAX. A primitive that is
+not in the table is unknown (`Kind.UNKNOWN`), and a pass leaves its neighbors unchanged. Properties
+that any equation shows (side effects, jaxprs, mesh axes) are computed by functions, after the
+table.
 """
 
 from __future__ import annotations
@@ -30,8 +32,26 @@ from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT
 __all__ = [
     *("COLLECTIVES", "LOCAL_KINDS", "TABLE"),
     *("Algebra", "Kind", "Known", "MeshAxes", "Scan", "While"),
-    *("axes_of", "barrier", "bind", "block_of", "bodies_of", "call_whole", "called", "called_in_steps"),
-    *("cast_axes", "collective_kind", "commutes", "constraint", "dimension_of", "facts", "facts_of", "has_side_effects"),
+    *(
+        "axes_of",
+        "barrier",
+        "bind",
+        "block_of",
+        "bodies_of",
+        "call_whole",
+        "called",
+        "called_in_steps",
+    ),
+    *(
+        "cast_axes",
+        "collective_kind",
+        "commutes",
+        "constraint",
+        "dimension_of",
+        "facts",
+        "facts_of",
+        "has_side_effects",
+    ),
     *("is_in_groups", "is_inlined", "is_local", "is_tiled", "is_to_be_inlined"),
     *("is_whole_sum", "kind_of", "mapped_program", "name_of", "operands_of_bodies"),
     *("parameters_with", "programs_of", "slice_sizes", "solve", "with_bodies"),
@@ -93,8 +113,8 @@ def _is_inexact(aval: Any) -> bool:
 
 
 def _product(eqn: Any, operand: int) -> bool:
-    # For floats, `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is infinite, or finite where `p
-    # + q` is not.
+    # For floats, `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is
+    # infinite, or finite where `p + q` is not.
     return not _is_inexact(eqn.outvars[0].aval)
 
 
@@ -104,20 +124,25 @@ def _contraction(eqn: Any, operand: int) -> bool:
 
 
 def _conversion(eqn: Any, operand: int) -> bool:
-    # Conversion to integers rounds, conversion to booleans compares, integers of a narrow type have wrapped around, and a
-    # narrow float overflows.
+    # Conversion to integers rounds, conversion to booleans compares, integers of a narrow type have
+    # wrapped around, and a narrow float overflows.
     before, after = eqn.invars[operand].aval.dtype, eqn.outvars[0].aval.dtype
     if jnp.issubdtype(before, jnp.inexact) or jnp.issubdtype(after, jnp.inexact):
         both = jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact)
         return bool(both and jnp.finfo(after).max >= jnp.finfo(before).max)
     return bool(
-        jnp.issubdtype(before, jnp.integer) and jnp.issubdtype(after, jnp.integer) and after.itemsize <= before.itemsize
+        jnp.issubdtype(before, jnp.integer)
+        and jnp.issubdtype(after, jnp.integer)
+        and after.itemsize <= before.itemsize
     )
 
 
 def _taking(eqn: Any, operand: int) -> bool:
     # Out of bounds a gather returns zeros, which sum to zero, or NaNs, which sum to NaN.
-    filled, fill = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP, eqn.params["fill_value"]
+    filled, fill = (
+        eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP,
+        eqn.params["fill_value"],
+    )
     is_nan = fill is None or fill != fill
     return not filled or fill == 0 or (is_nan and _is_inexact(eqn.outvars[0].aval))
 
@@ -128,23 +153,26 @@ class Known(Record):
     Attributes:
       kind: its kind.
       parameters: the parameters that passes rely on.
-      linear: groups of operands. The primitive is linear in all operands of a group together, for any values of the others: a
-        sum may be taken after it. This holds in IEEE arithmetic, up to the order of additions: the result is finite wherever
-        the result for the sum is finite, with the same infinities and NaN. No other place lists such operations. `...` at the
-        end of a group stands for all operands that follow.
-      when: returns True if the primitive is linear in this operand of an equation, if that depends on types, parameters or
-        constants.
+      linear: groups of operands. The primitive is linear in all operands of a group together, for
+        any values of the others: a sum may be taken after it. This holds in IEEE arithmetic, up to
+        the order of additions: the result is finite wherever the result for the sum is finite, with
+        the same infinities and NaN. No other place lists such operations. `...` at the end of a
+        group stands for all operands that follow.
+      when: returns True if the primitive is linear in this operand of an equation, if that depends
+        on types, parameters or constants.
       is_exact: False if it may round the summands differently from the sum.
       algebra: its arithmetic on integers.
       moves: True if the result has exactly the elements of the operand, in another shape or dtype.
       repeats: True if the result has the elements of the operand, repeated.
-      selects: True if every element of the result is an element of the first operand, at an index that does not depend on its
-        values.
+      selects: True if every element of the result is an element of the first operand, at an index
+        that does not depend on its values.
       scales: the operands that it multiplies or divides, element by element, by the other one.
       is_cheap: True if the result is made from operands smaller than itself.
-      is_invariant: for a collective, True if the result counts as the same on all devices along its axes.
+      is_invariant: for a collective, True if the result counts as the same on all devices along its
+        axes.
       called: the name by which users call it, if that differs: a function of `jax.lax`.
-      takes: the value that a reduction to a scalar computes from all elements, as a phrase for messages.
+      takes: the value that a reduction to a scalar computes from all elements, as a phrase for
+        messages.
     """
 
     kind: Kind = Kind.PLAIN
@@ -177,7 +205,9 @@ TABLE: Mapping[str, Known] = {
     "transpose": Known(linear=_ONE, moves=True),
     "squeeze": Known(linear=_ONE, moves=True),
     "copy": Known(linear=_ONE, moves=True),
-    "convert_element_type": Known(linear=_ONE, when=_conversion, is_exact=False, algebra=Algebra.SAME, moves=True),
+    "convert_element_type": Known(
+        linear=_ONE, when=_conversion, is_exact=False, algebra=Algebra.SAME, moves=True
+    ),
     # Linear in several operands together.
     "add": Known(linear=_BOTH, algebra=Algebra.SUM),
     "add_any": Known(linear=_BOTH, algebra=Algebra.SUM),
@@ -187,7 +217,8 @@ TABLE: Mapping[str, Known] = {
     "dynamic_update_slice": Known(Kind.UPDATE, linear=_BOTH),
     "select_n": Known(linear=((1, ...),), algebra=Algebra.CHOICE),
     "scatter-add": Known(linear=((0, 2),)),
-    # Linear in one of several operands. Division is not: it rounds integers, and floats behave as in products.
+    # Linear in one of several operands. Division is not: it rounds integers, and floats behave as
+    # in products.
     "div": Known(scales=(0,)),
     "mul": Known(linear=_EITHER, when=_product, scales=(0, 1), algebra=Algebra.PRODUCT),
     "dot_general": Known(linear=_EITHER, when=_contraction, takes="an inner product"),
@@ -204,8 +235,8 @@ TABLE: Mapping[str, Known] = {
     "argmin": Known(takes="the index of the minimum"),
     # Other primitives with known properties.
     "iota": Known(is_cheap=True),
-    # A value that a user names for jax.checkpoint is stored complete: a saved summand would be summed again in the backward
-    # pass.
+    # A value that a user names for jax.checkpoint is stored complete: a saved summand would be
+    # summed again in the backward pass.
     "name": Known(Kind.NAME, ("name",)),
     "lt": Known(algebra=Algebra.LESS),
     "fft": Known(Kind.TRANSFORM),
@@ -219,9 +250,15 @@ TABLE: Mapping[str, Known] = {
     "pmin": Known(Kind.MINIMUM, ("axes",)),
     "all_gather": Known(Kind.GATHER, ("axis_name", "all_gather_dimension", "tiled"), _ONE),
     "all_gather_invariant": Known(
-        Kind.GATHER, ("axis_name", "all_gather_dimension", "tiled"), _ONE, is_invariant=True, called="all_gather"
+        Kind.GATHER,
+        ("axis_name", "all_gather_dimension", "tiled"),
+        _ONE,
+        is_invariant=True,
+        called="all_gather",
     ),
-    "reduce_scatter": Known(Kind.SCATTER, ("axis_name", "scatter_dimension", "tiled"), _ONE, called="psum_scatter"),
+    "reduce_scatter": Known(
+        Kind.SCATTER, ("axis_name", "scatter_dimension", "tiled"), _ONE, called="psum_scatter"
+    ),
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "axis_index": Known(Kind.PLACE, ("axis_name",)),
@@ -244,12 +281,31 @@ TABLE: Mapping[str, Known] = {
     "shard_map": Known(Kind.MAP, ("jaxpr", "in_specs", "out_specs", "mesh", "newly_manual_axes")),
 }
 _NOTHING = Known(Kind.UNKNOWN)
-# Kinds that compute locally, name no mesh axes and run no jaxprs; most equations have one of these. A scatter that adds is an
-# exception: it has the jaxpr of one addition.
-LOCAL_KINDS = (Kind.PLAIN, Kind.BARRIER, Kind.CONSTRAINT, Kind.TRANSFORM, Kind.SLICE, Kind.UPDATE, Kind.NAME)
-_LOCAL = frozenset(name for name, known in TABLE.items() if known.kind in LOCAL_KINDS and name != "scatter-add")
+# Kinds that compute locally, name no mesh axes and run no jaxprs; most equations have one of these.
+# A scatter that adds is an exception: it has the jaxpr of one addition.
+LOCAL_KINDS = (
+    Kind.PLAIN,
+    Kind.BARRIER,
+    Kind.CONSTRAINT,
+    Kind.TRANSFORM,
+    Kind.SLICE,
+    Kind.UPDATE,
+    Kind.NAME,
+)
+_LOCAL = frozenset(
+    name for name, known in TABLE.items() if known.kind in LOCAL_KINDS and name != "scatter-add"
+)
 # Kinds that name mesh axes, and run no jaxprs either.
-_NAMING = (Kind.CAST, Kind.SUM, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER, Kind.EXCHANGE, Kind.PLACE)
+_NAMING = (
+    Kind.CAST,
+    Kind.SUM,
+    Kind.MAXIMUM,
+    Kind.MINIMUM,
+    Kind.GATHER,
+    Kind.SCATTER,
+    Kind.EXCHANGE,
+    Kind.PLACE,
+)
 _WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
 
 # Parameters that refer to the mesh that they were traced on.
@@ -257,7 +313,8 @@ _OF_MESH = (Jaxpr, ClosedJaxpr, NamedSharding)
 
 # The functions of `jax.lax` that communicate or read the device index, by their public names.
 COLLECTIVES = frozenset(
-    "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all axis_index".split()
+    "psum pmean pmax pmin ppermute pshuffle pswapaxes pbroadcast all_gather psum_scatter all_to_all"
+    " axis_index".split()
 )
 
 # --- equations ------------------------------------------------------------------------------------------------------
@@ -323,12 +380,24 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
     if axes is None:
         return _axes_named(eqn) if kind_of(eqn) == Kind.UNKNOWN else ()
     axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
-    return tuple(axis for axis in axes if isinstance(axis, str))  # the axes of a reduction are integers
+    return tuple(
+        axis for axis in axes if isinstance(axis, str)
+    )  # the axes of a reduction are integers
 
 
 def _axes_named(eqn: Any) -> tuple[str, ...]:
-    strings = [part for key, value in eqn.params.items() if key != "name" for part in _parts(value) if isinstance(part, str)]
-    return tuple(part for part in strings if part in jax.sharding.get_abstract_mesh().axis_names) if strings else ()
+    strings = [
+        part
+        for key, value in eqn.params.items()
+        if key != "name"
+        for part in _parts(value)
+        if isinstance(part, str)
+    ]
+    return (
+        tuple(part for part in strings if part in jax.sharding.get_abstract_mesh().axis_names)
+        if strings
+        else ()
+    )
 
 
 def cast_axes(eqn: Any) -> MeshAxes:
@@ -338,7 +407,9 @@ def cast_axes(eqn: Any) -> MeshAxes:
 
 def is_whole_sum(eqn: Any) -> bool:
     """Return True if an equation sums each of its operands over all devices along its axes."""
-    return kind_of(eqn) == Kind.SUM and not is_in_groups(eqn) and len(eqn.invars) == len(eqn.outvars)
+    return (
+        kind_of(eqn) == Kind.SUM and not is_in_groups(eqn) and len(eqn.invars) == len(eqn.outvars)
+    )
 
 
 def is_in_groups(eqn: Any) -> bool:
@@ -411,7 +482,9 @@ def called_in_steps(eqn: Any) -> Any:
         return None
     if eqn.primitive.name == HIGH:
         return program_of(eqn)
-    return next((eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None)
+    return next(
+        (eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None
+    )
 
 
 def _opened(jaxpr: Any) -> Any:
@@ -422,7 +495,9 @@ def _opened(jaxpr: Any) -> Any:
 
 def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     """Evaluate an open jaxpr without constants; under a trace, as one call, so that none of its equations is bound again."""
-    with jax.disable_jit(False):  # two operands and three results, to count per-operand and per-result values
+    with jax.disable_jit(
+        False
+    ):  # two operands and three results, to count per-operand and per-result values
         (like,) = without_region(_some_call(), 0.0, 0.0).jaxpr.eqns
     counts = {2: len(jaxpr.invars), 3: len(jaxpr.outvars)}
     changes = {
@@ -434,7 +509,9 @@ def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 
 
 @functools.cache
-def _some_call() -> Callable[..., Any]:  # one function for all regions, because JAX caches the functions that it calls
+def _some_call() -> Callable[
+    ..., Any
+]:  # one function for all regions, because JAX caches the functions that it calls
     def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
         return x, y, x
 
@@ -444,19 +521,30 @@ def _some_call() -> Callable[..., Any]:  # one function for all regions, because
 def is_inlined(eqn: Any, small: int) -> bool:
     """Return True if a call can be replaced by the jaxpr that it calls.
 
-    This holds if the call is marked to be inlined, was made by `call_whole`, or calls at most `small` operations.
+    This holds if the call is marked to be inlined, was made by `call_whole`, or calls at most
+    `small` operations.
     """
     inner = called(eqn)
     if inner is None or kind_of(eqn) == Kind.REMAT or eqn.params.get("compiler_options_kvs"):
         return False
-    return eqn.params.get("name") == "part_of_body" or is_to_be_inlined(eqn) or len(inner.eqns) <= small
+    return (
+        eqn.params.get("name") == "part_of_body"
+        or is_to_be_inlined(eqn)
+        or len(inner.eqns) <= small
+    )
 
 
 def is_to_be_inlined(eqn: Any) -> bool:
-    """Return True if a call was made to be inlined. JAX caches the called jaxpr, with the source lines of its first caller."""
-    # A boolean, or, in JAX 0.12, an enum: the members that start with "jax" are calls of JAX, which it inlines when lowering.
+    """Return True if a call was made to be inlined.
+
+    JAX caches the called jaxpr, with the source lines of its first caller.
+    """
+    # A boolean, or, in JAX 0.12, an enum: the members that start with "jax" are calls of JAX, which
+    # it inlines when lowering.
     inline = eqn.params.get("inline", False)
-    return inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
+    return (
+        inline if isinstance(inline, bool) else str(getattr(inline, "value", "")).startswith("jax")
+    )
 
 
 def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -472,7 +560,8 @@ class Scan(Record):
     Attributes:
       body: its closed jaxpr, a function of constants, carry and slices.
       consts: the number of operands that are constants.
-      carries: the number of operands, and of results, that belong to the carry; the others have one more axis than in the body.
+      carries: the number of operands, and of results, that belong to the carry; the others have one
+        more axis than in the body.
       options: the number of steps and other keywords of `jax.lax.scan`.
     """
 
@@ -487,7 +576,10 @@ class Scan(Record):
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
         def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
-            return sum(operand.aval.ndim == aval.ndim for operand, aval in zip(operands, avals, strict=True))
+            return sum(
+                operand.aval.ndim == aval.ndim
+                for operand, aval in zip(operands, avals, strict=True)
+            )
 
         carries = unscanned(eqn.outvars, body.out_avals)
         options = {name: eqn.params[name] for name in ("length", "reverse", "unroll")}
@@ -534,15 +626,25 @@ def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
     """Return, for each body of control flow, the indices of the operands that it takes."""
     count = len(eqn.invars)
     if kind_of(eqn) != Kind.WHILE:
-        return [range(count)] if kind_of(eqn) == Kind.SCAN else [range(1, count)] * len(eqn.params["branches"])
-    first, start = While.of(eqn).condition_consts, While.of(eqn).condition_consts + While.of(eqn).body_consts
+        return (
+            [range(count)]
+            if kind_of(eqn) == Kind.SCAN
+            else [range(1, count)] * len(eqn.params["branches"])
+        )
+    first, start = (
+        While.of(eqn).condition_consts,
+        While.of(eqn).condition_consts + While.of(eqn).body_consts,
+    )
     return [[*range(first), *range(start, count)], range(first, count)]
 
 
 def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
     """Return the parameters of control flow with other closed jaxprs in place of its bodies."""
     names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
-    return {**eqn.params, **({"branches": tuple(bodies)} if names is None else dict(zip(names, bodies, strict=True)))}
+    return {
+        **eqn.params,
+        **({"branches": tuple(bodies)} if names is None else dict(zip(names, bodies, strict=True))),
+    }
 
 
 def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
@@ -565,7 +667,9 @@ def mapped_axes(eqn: Any) -> MeshAxes:
 
 def has_side_effects(eqn: Any) -> bool:
     """Return True if an equation has an effect apart from its results; the axis name of a collective, a JAX effect, does not count."""
-    return bool(eqn.effects) and any(type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects)
+    return bool(eqn.effects) and any(
+        type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects
+    )
 
 
 def commutes(eqn: Any) -> bool:
@@ -578,7 +682,8 @@ def commutes(eqn: Any) -> bool:
 def barrier(values: Sequence[Any]) -> list[Any]:
     """Return `jax.lax.optimization_barrier` of values; each keeps the mesh axes over which it varies."""
     if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
-        # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a gradient.
+        # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a
+        # gradient.
         (again,) = jax.make_jaxpr(jax.checkpoint(lambda *xs: list(xs)))(*values).jaxpr.eqns
         if "differentiated" in again.params:
             return bind(again, values, differentiated=True)

@@ -1,12 +1,14 @@
 """Plan which psums over mesh axes are postponed (`postpone_psum`), and which are gathers.
 
-A psum is postponed only as long as nothing else uses it, and only to a place where that sends fewer bytes. Two kinds of
-operations may stand between the psum and that place. Both are exact in IEEE arithmetic, up to the order of additions:
+A psum is postponed only as long as nothing else uses it, and only to a place where that sends fewer
+bytes. Two kinds of operations may stand between the psum and that place. Both are exact in IEEE
+arithmetic, up to the order of additions:
 
-- *Linear operations* (`sum_commutation.linear_groups`) are applied to the summands, and the psum is taken after them.
-- *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s` does not. They are applied
-  after the psum, to the elements that are left of it. `cut(psum(p) * s)` becomes `psum(cut(p)) * cut(s)`: every element is
-  computed by the same two operations.
+- *Linear operations* (`sum_commutation.linear_groups`) are applied to the summands, and the psum is
+  taken after them.
+- *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s`
+  does not. They are applied after the psum, to the elements that are left of it. `cut(psum(p) * s)`
+  becomes `psum(cut(p)) * cut(s)`: every element is computed by the same two operations.
 """
 
 from __future__ import annotations
@@ -57,9 +59,10 @@ __all__ = [
 
 # --- the rule for postponing psums: may an operation be applied to the summands, with the psum taken after it?
 
-# Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear in a pending operand may run
-# first, if its other operands do not vary along the axes of the psum. A value that it adds to the psum (a residual, the padding)
-# counts once, and not once for each summand; the caller handles that.
+# Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear
+# in a pending operand may run first, if its other operands do not vary along the axes of the psum.
+# A value that it adds to the psum (a residual, the padding) counts once, and not once for each
+# summand; the caller handles that.
 
 
 Axes = tuple[str, ...]
@@ -71,7 +74,9 @@ def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
     for group in entry.linear:
         operands = set[int]()
         for position in group:
-            operands.update(range(max(operands), count) if isinstance(position, EllipsisType) else (position,))
+            operands.update(
+                range(max(operands), count) if isinstance(position, EllipsisType) else (position,)
+            )
         if all(entry.when(eqn, i) for i in operands):
             yield frozenset(operands)
 
@@ -79,7 +84,11 @@ def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
 def selects(eqn: Any) -> bool:
     """Return True if each element of the result is an element of the first operand, at an index that does not depend on values."""
     known = facts(eqn)
-    return known.selects or known.repeats or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+    return (
+        known.selects
+        or known.repeats
+        or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+    )
 
 
 class Wait(Record):
@@ -95,7 +104,10 @@ class Wait(Record):
 
 
 def may_wait(
-    eqn: Any, waiting: Mapping[int, Axes], is_zero: Callable[[int], bool] = lambda i: False, exactly: bool = False
+    eqn: Any,
+    waiting: Mapping[int, Axes],
+    is_zero: Callable[[int], bool] = lambda i: False,
+    exactly: bool = False,
 ) -> Wait | None:
     """Return a `Wait` if the result of an equation with these pending operands is a pending psum; else `None`.
 
@@ -104,31 +116,40 @@ def may_wait(
     Args:
       eqn: the equation, with one result.
       waiting: the axes of each operand that is a pending psum.
-      is_zero: returns True if an operand is zero everywhere, so that it may count any number of times. Default: always False.
-      exactly: whether to require that summands are rounded in the same way as the psum; default: False.
+      is_zero: returns True if an operand is zero everywhere, so that it may count any number of
+        times. Default: always False.
+      exactly: whether to require that summands are rounded in the same way as the psum; default:
+        False.
     """
-    (axes, *others) = waiting.values()
+    axes, *others = waiting.values()
     if any(set(other) != set(axes) for other in others) or not set(axes_of(eqn)).isdisjoint(axes):
         return None
     if len(eqn.outvars) != 1 or has_side_effects(eqn) or (exactly and not facts(eqn).is_exact):
         return None
     for group in linear_groups(eqn):
-        differing = (i for i, var in enumerate(eqn.invars) if i not in group and not varying_of(var.aval).isdisjoint(axes))
+        differing = (
+            i
+            for i, var in enumerate(eqn.invars)
+            if i not in group and not varying_of(var.aval).isdisjoint(axes)
+        )
         if group.issuperset(waiting) and not any(True for _ in differing):
-            return Wait(axes, tuple(i for i in sorted(group) if i not in waiting and not is_zero(i)))
+            return Wait(
+                axes, tuple(i for i in sorted(group) if i not in waiting and not is_zero(i))
+            )
     return None
 
 
 # --- psums that a jaxpr returns as its results, taken after the call of the jaxpr -----------------
 
-# The gradient of a function that is recomputed, or compiled on its own, ends with the psums that are the transposes of its casts.
-# Their later use is visible only outside of it.
+# The gradient of a function that is recomputed, or compiled on its own, ends with the psums that
+# are the transposes of its casts. Their later use is visible only outside of it.
 
 
 def with_sums_after_calls(jaxpr: Any) -> Any:
     """Move psums out of calls.
 
-    Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once by another equation.
+    Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once
+    by another equation.
     """
     eqns: list[Any] = []
     changed = False
@@ -165,7 +186,11 @@ def _apart(eqn: Any, inner: Any, uses: Counter[Any]) -> list[Any] | None:
             continue
         results[i], made[i] = operand, Var(operand.aval)
         after.append(part.replace(invars=[made[i]], outvars=[out]))
-    return [with_program(eqn, inner.replace(outvars=results), eqn.invars, made), *after] if after else None
+    return (
+        [with_program(eqn, inner.replace(outvars=results), eqn.invars, made), *after]
+        if after
+        else None
+    )
 
 
 class Late(Record):
@@ -176,10 +201,13 @@ class Late(Record):
       least: the bytes of the psum at the best place so far.
       source: the operands that were pending psums themselves, each used only here; default: none.
       gain: True if this operation makes the psum smaller, or merges two; default: False.
-      cast: the axes over which it was cast to varying after the psum; only a slice into blocks may follow. Default: none.
+      cast: the axes over which it was cast to varying after the psum; only a slice into blocks may
+        follow. Default: none.
       mixed: True if a value that is not a pending psum is added; default: False.
-      scaled: True if it has been multiplied or divided after the psum, so that only selections may follow; default: False.
-      scatter: the dimension that is sliced into blocks, and the axes: the psum over them is a reduce-scatter. Default: `None`.
+      scaled: True if it has been multiplied or divided after the psum, so that only selections may
+        follow; default: False.
+      scatter: the dimension that is sliced into blocks, and the axes: the psum over them is a
+        reduce-scatter. Default: `None`.
     """
 
     axes: Axes
@@ -195,7 +223,9 @@ class Late(Record):
         """Return the facts after an operation on this operand with result `out`; a result smaller than all before is a gain."""
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
-        return self.replace(**{"source": (operand,), "gain": gain, "least": least, "scatter": None, **changes})
+        return self.replace(
+            **{"source": (operand,), "gain": gain, "least": least, "scatter": None, **changes}
+        )
 
 
 class Gather(Record):
@@ -228,7 +258,11 @@ class Plan:
     """
 
     def __init__(
-        self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]], loops: Set[str], seen: dict[int, tuple[bool, Any]]
+        self,
+        jaxpr: Any,
+        known: Callable[[], Mapping[Any, Index]],
+        loops: Set[str],
+        seen: dict[int, tuple[bool, Any]],
     ):
         self.loops, self._seen = loops, seen
         self.gathers: dict[Any, Gather] = {}
@@ -238,12 +272,15 @@ class Plan:
         self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
 
     def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
-        # This visits every equation of every body, so it calls functions only for the few that matter.
+        # This visits every equation of every body, so it calls functions only for the few that
+        # matter.
         facts = facts_of(jaxpr.eqns)
         self.indices = Indices(known, jaxpr, facts)
         pairs = list(zip(jaxpr.eqns, facts, strict=True))
         sums = [eqn for eqn, fact in pairs if fact.kind is Kind.SUM]
-        updates = {eqn.outvars[0]: eqn for eqn, fact in pairs if fact.kind is Kind.UPDATE} if sums else {}
+        updates = (
+            {eqn.outvars[0]: eqn for eqn, fact in pairs if fact.kind is Kind.UPDATE} if sums else {}
+        )
         for eqn in sums if updates else ():
             self._find_gather(eqn, updates)
         dead, self.uses = self._uses(jaxpr)
@@ -299,7 +336,11 @@ class Plan:
     def places(self) -> tuple[list[int], set[Any]]:
         """Return the indices of replaced equations, and the variables that are read in a group other than the one that made them."""
         places: list[int] = []
-        group, made, needed = 0, dict[Any, int](), {var for var in self.jaxpr.outvars if type(var) is not Literal}
+        group, made, needed = (
+            0,
+            dict[Any, int](),
+            {var for var in self.jaxpr.outvars if type(var) is not Literal},
+        )
         for number, eqn in enumerate(self.jaxpr.eqns):
             operands = self._operands(eqn) if self.gathers else eqn.invars
             is_changed = id(eqn) in self.inner or not (
@@ -325,7 +366,11 @@ class Plan:
         while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
             base, update, *starts = placed.invars
             found = self.indices.block(base.aval.shape, update.aval.shape, starts)
-            if found is None or not self.indices.is_zero(base) or not (left & varying_of(update.aval)).issuperset(found[1]):
+            if (
+                found is None
+                or not self.indices.is_zero(base)
+                or not (left & varying_of(update.aval)).issuperset(found[1])
+            ):
                 break
             places.append(found)
             block, left = update, left.difference(found[1])
@@ -342,7 +387,10 @@ class Plan:
             return
 
         def known() -> dict[Any, Index]:
-            facts = ((var, self.indices.of(operand)) for var, operand in zip(inner.invars, operands, strict=False))
+            facts = (
+                (var, self.indices.of(operand))
+                for var, operand in zip(inner.invars, operands, strict=False)
+            )
             return {var: fact for var, fact in facts if fact is not None}
 
         plan = Plan(inner, known, self.loops, self._seen)
@@ -360,8 +408,14 @@ class Plan:
         if is_whole_sum(eqn):
             for operand, var in zip(eqn.invars, eqn.outvars, strict=True):
                 before = self._of(operand)
-                if before is not None and not (before.cast or before.mixed or before.scaled) and len(eqn.outvars) == 1:
-                    self.late[var] = before.then(operand, var, axes=(*before.axes, *axes_of(eqn)), gain=True)
+                if (
+                    before is not None
+                    and not (before.cast or before.mixed or before.scaled)
+                    and len(eqn.outvars) == 1
+                ):
+                    self.late[var] = before.then(
+                        operand, var, axes=(*before.axes, *axes_of(eqn)), gain=True
+                    )
                 else:
                     self.late[var] = Late(axes_of(eqn), _size(var))
             return
@@ -376,7 +430,7 @@ class Plan:
         operands, (out,) = eqn.invars, eqn.outvars
         if is_addition(eqn):
             return self._added(operands, lates, out)
-        (here, *others) = [i for i, late in enumerate(lates) if late is not None]
+        here, *others = [i for i, late in enumerate(lates) if late is not None]
         late = lates[here]
         assert late is not None
         if others:
@@ -387,8 +441,16 @@ class Plan:
         if axes and axes.isdisjoint(late.axes):
             return None if late.cast else late.then(operands[here], out)
         if axes:
-            return late.then(operands[here], out, cast=axes | late.cast) if axes <= set(late.axes) else None
-        if is_scaling(eqn, here) and not late.cast and varying_of(operands[1 - here].aval).isdisjoint(late.axes):
+            return (
+                late.then(operands[here], out, cast=axes | late.cast)
+                if axes <= set(late.axes)
+                else None
+            )
+        if (
+            is_scaling(eqn, here)
+            and not late.cast
+            and varying_of(operands[1 - here].aval).isdisjoint(late.axes)
+        ):
             return late.then(operands[here], out, scaled=True)
         if late.cast:
             return self._block(eqn, late) if kind_of(eqn) == Kind.SLICE and here == 0 else None
@@ -396,15 +458,25 @@ class Plan:
             return None  # with steps, a psum is taken before any communication between devices
         if late.scaled and not (here == 0 and selects(eqn)):
             return None
-        wait = may_wait(eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True)
+        wait = may_wait(
+            eqn, {here: late.axes}, lambda i: self.indices.is_zero(operands[i]), exactly=True
+        )
         return late.then(operands[here], out) if wait is not None and not wait.once else None
 
-    def _added(self, operands: Sequence[Any], lates: Sequence[Late | None], out: Any) -> Late | None:
+    def _added(
+        self, operands: Sequence[Any], lates: Sequence[Late | None], out: Any
+    ) -> Late | None:
         if any(late is not None and late.cast for late in lates):
             return None
         x, y = lates
         are_plain = not any(late is not None and late.scaled for late in lates)
-        if are_plain and x is not None and y is not None and set(x.axes) == set(y.axes) and _size(out) < x.least + y.least:
+        if (
+            are_plain
+            and x is not None
+            and y is not None
+            and set(x.axes) == set(y.axes)
+            and _size(out) < x.least + y.least
+        ):
             return Late(x.axes, _size(out), tuple(operands), gain=True, mixed=x.mixed or y.mixed)
         late, operand = (x, operands[0]) if x is not None else (y, operands[1])
         return None if late is None else late.then(operand, out, mixed=True)
@@ -421,11 +493,13 @@ class Plan:
         """Return the facts for a psum of which each device keeps its block; `found` is the sliced dimension and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
-        # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than the array sliced here, it
-        # may send less.
+        # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than
+        # the array sliced here, it may send less.
         if _size(eqn.invars[0]) + (2 * _size(eqn.outvars[0]) if left else 0) > 2 * late.least:
             return None
-        return late.then(eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found)
+        return late.then(
+            eqn.invars[0], eqn.outvars[0], gain=True, axes=left, cast=cast, scatter=found
+        )
 
 
 def is_addition(eqn: Any) -> bool:
@@ -438,7 +512,10 @@ def is_scaling(eqn: Any, operand: int) -> bool:
 
     Scaling is a multiplication or a division.
     """
-    if operand not in facts(eqn).scales or eqn.invars[operand].aval.shape != eqn.outvars[0].aval.shape:
+    if (
+        operand not in facts(eqn).scales
+        or eqn.invars[operand].aval.shape != eqn.outvars[0].aval.shape
+    ):
         return False
     return not any(operand in group for group in linear_groups(eqn))
 

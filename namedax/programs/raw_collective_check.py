@@ -1,12 +1,14 @@
 """Check that a traced body does not apply raw collectives or raw reductions to the blocks of devices.
 
-A named array in a body holds the block of one device. `jax.lax.psum` and similar functions would operate on it by mesh axis. A
-reduction of all its elements (`jnp.max(leaf)` in `jax.tree.map`, the norms of other libraries) would be that of one device.
-Neither is what the named-axis program specifies, so the body is inspected once, after it has been traced. For functions along
-some dimensions only, `namedax.programs.block_dimensions` determines whether these are sharded.
+A named array in a body holds the block of one device. `jax.lax.psum` and similar functions would
+operate on it by mesh axis. A reduction of all its elements (`jnp.max(leaf)` in `jax.tree.map`, the
+norms of other libraries) would be that of one device. Neither is what the named-axis program
+specifies, so the body is inspected once, after it has been traced. For functions along some
+dimensions only, `namedax.programs.block_dimensions` determines whether these are sharded.
 
-A collective of namedax names its mesh axes by `OwnAxis`, which JAX passes on to the equations that it derives from the
-collective (its transpose, its batched form). A reduction is recognized by its origin: the innermost frame outside of JAX.
+A collective of namedax names its mesh axes by `OwnAxis`, which JAX passes on to the equations that
+it derives from the collective (its transpose, its batched form). A reduction is recognized by its
+origin: the innermost frame outside of JAX.
 """
 
 from __future__ import annotations
@@ -25,7 +27,13 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import is_named
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
-from namedax.core.user_code import Boundary, boundary_of, call_backward_rule, call_checked_code, is_transparent
+from namedax.core.user_code import (
+    Boundary,
+    boundary_of,
+    call_backward_rule,
+    call_checked_code,
+    is_transparent,
+)
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, hints, show_names
 from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
@@ -75,32 +83,52 @@ def refuse_raw(
       dimensions: the known dimensions of its operands and results; default: none.
 
     Raises:
-      RawBlockError: the body has a collective over these mesh axes, or combines elements of a block, by a function of JAX.
+      RawBlockError: the body has a collective over these mesh axes, or combines elements of a
+        block, by a function of JAX.
     """
     names: dict[str, list[Hashable]] = {}
     for name, axes in resources.items():
         for axis in axes:
             names.setdefault(axis, []).append(name)
     for eqn, known, path in _equations(closed.jaxpr, (), {}):
-        if known.kind is not Kind.CAST and known.kind not in LOCAL_KINDS and _is_raw_collective(eqn, path, names):
+        if (
+            known.kind is not Kind.CAST
+            and known.kind not in LOCAL_KINDS
+            and _is_raw_collective(eqn, path, names)
+        ):
             _raise_for_collective(eqn, names, function)
         if reductions and known.takes is not None and not eqn.outvars[0].aval.shape:
-            reduced = frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape)) & names.keys()
+            reduced = (
+                frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape))
+                & names.keys()
+            )
             if reduced and _is_raw_reduction((*path, eqn)):
-                _raise_for_reduction((*path, eqn), [name for axis in sorted(reduced) for name in names[axis]], function)
+                _raise_for_reduction(
+                    (*path, eqn),
+                    [name for axis in sorted(reduced) for name in names[axis]],
+                    function,
+                )
     if reductions and names:
         _refuse_mixing(closed, names, function, dimensions)
 
 
 def _refuse_mixing(
-    closed: ClosedJaxpr, names: Mapping[str, list[Hashable]], function: str, dimensions: Dimensions | None
+    closed: ClosedJaxpr,
+    names: Mapping[str, list[Hashable]],
+    function: str,
+    dimensions: Dimensions | None,
 ) -> None:
     """Raise an error if user code combines elements along some dimensions of a block, or draws numbers in its shape."""
     for finding in findings(closed, dimensions):
         axes = finding.axes & names.keys()
         is_of_user = axes and any(map(_is_of_user, filter(None, (finding.path, finding.drawn))))
         if is_of_user and is_used(closed.jaxpr, finding.path):
-            _raise_for_mixing(finding, sorted(axes), [name for axis in sorted(axes) for name in names[axis]], function)
+            _raise_for_mixing(
+                finding,
+                sorted(axes),
+                [name for axis in sorted(axes) for name in names[axis]],
+                function,
+            )
 
 
 def _is_of_user(path: tuple[Any, ...]) -> bool:
@@ -115,13 +143,18 @@ def looked_through(
 ) -> Callable[..., Any]:
     """Wrap `function` of pytrees so that it is traced and checked like a body before it runs.
 
-    Only tracers are arguments of that trace. Other arguments may be anything, such as those that a rule does not differentiate.
+    Only tracers are arguments of that trace. Other arguments may be anything, such as those that a
+    rule does not differentiate.
     """
 
     def run(*args: Any) -> Any:
         given, tree = jax.tree.flatten(args)
         arrays = jax.tree.leaves(args, is_leaf=is_named)
-        dims = [leaf._dims if is_named(leaf) else None for leaf in arrays] if len(arrays) == len(given) else [None] * len(given)
+        dims = (
+            [leaf._dims if is_named(leaf) else None for leaf in arrays]
+            if len(arrays) == len(given)
+            else [None] * len(given)
+        )
         datas = [leaf for leaf in given if isinstance(leaf, jax.core.Tracer)]
         noted: list[Any] = []
 
@@ -129,20 +162,29 @@ def looked_through(
             traced = iter(datas)
             inner = [next(traced) if isinstance(leaf, jax.core.Tracer) else leaf for leaf in given]
             leaves, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, inner)))
-            noted[:] = [structure, [None if isinstance(leaf, jax.core.Tracer) else leaf for leaf in leaves]]
+            noted[:] = [
+                structure,
+                [None if isinstance(leaf, jax.core.Tracer) else leaf for leaf in leaves],
+            ]
             return [leaf for leaf in leaves if isinstance(leaf, jax.core.Tracer)]
 
         closed = jax.make_jaxpr(flat)(*datas)
-        own = [own for leaf, own in zip(given, dims, strict=True) if isinstance(leaf, jax.core.Tracer)]
+        own = [
+            own for leaf, own in zip(given, dims, strict=True) if isinstance(leaf, jax.core.Tracer)
+        ]
         refuse_raw(closed, resources, name, dimensions=Dimensions(resources, frozenset(), own))
         supply = iter(jaxpr_as_fun(closed)(*datas))
         structure, constants = noted
-        return jax.tree.unflatten(structure, [next(supply) if leaf is None else leaf for leaf in constants])
+        return jax.tree.unflatten(
+            structure, [next(supply) if leaf is None else leaf for leaf in constants]
+        )
 
     return run
 
 
-def _equations(jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]) -> list[tuple[Any, Known, tuple[Any, ...]]]:
+def _equations(
+    jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]
+) -> list[tuple[Any, Known, tuple[Any, ...]]]:
     """Return all equations that may matter, each with its facts and the enclosing equations, outermost first.
 
     Args:
@@ -179,27 +221,35 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
         return False
-    return not (kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn)))  # JAX itself makes it from a cast to varying
+    return not (
+        kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn))
+    )  # JAX itself makes it from a cast to varying
 
 
 def _is_transpose(path: tuple[Any, ...]) -> bool:
     """Return True if JAX made the last equation of a path as the transpose of another one.
 
-    An equation of a gradient rule counts only if it has been transposed twice: JAX has transposed every such equation once.
+    An equation of a gradient rule counts only if it has been transposed twice: JAX has transposed
+    every such equation once.
     """
     count = _scope(path).count("transpose(")
-    return count > 0 and (count > 1 or not (_boundary(path) is call_backward_rule or _is_of_rule(path)))
+    return count > 0 and (
+        count > 1 or not (_boundary(path) is call_backward_rule or _is_of_rule(path))
+    )
 
 
 def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
     """Return True if the last equation of a path reduces a value of the body.
 
-    Equations that JAX or an operation of namedax makes do not count. A loop of JAX slices elements of a block. The transpose of
-    a broadcast is a sum, which JAX then sums over the devices.
+    Equations that JAX or an operation of namedax makes do not count. A loop of JAX slices elements
+    of a block. The transpose of a broadcast is a sum, which JAX then sums over the devices.
     """
     if _boundary(path) is None or _is_transpose(path) or _is_of_operation(path):
         return False
-    return not any(kind_of(eqn) in _LOOPS and _boundary(path[: i + 1]) is not None for i, eqn in enumerate(path))
+    return not any(
+        kind_of(eqn) in _LOOPS and _boundary(path[: i + 1]) is not None
+        for i, eqn in enumerate(path)
+    )
 
 
 def _without_start(called: str) -> str:
@@ -213,47 +263,64 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
     axes = [axis for axis in axes_of(eqn) if axis in names]
     held = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
-        f"jax.lax.{called}: in the body of {function}{where} it would operate on the blocks of devices along the mesh axes "
-        f"{show_names(axes)}, over which the axes {show_names(held)} are sharded, so its result would change with axis_resources. "
-        f"Use nx.lax.{_without_start(called)} with an axis name. (To operate on blocks on purpose, lift the function and pass "
-        "the data of arrays: nx.NamedArray(nx.nmap(function, collectives=True)(x.data), x.dims).)"
+        f"jax.lax.{called}: in the body of {function}{where} it would operate on the blocks of"
+        f" devices along the mesh axes {show_names(axes)}, over which the axes {show_names(held)}"
+        " are sharded, so its result would change with axis_resources. Use"
+        f" nx.lax.{_without_start(called)} with an axis name. (To operate on blocks on purpose,"
+        " lift the function and pass the data of arrays: nx.NamedArray(nx.nmap(function,"
+        " collectives=True)(x.data), x.dims).)"
     )
 
 
 def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
     raise RawBlockError(
-        f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all elements of the data of a "
-        f"named array. In a body the data are one device's block of the axes {show_names(dict.fromkeys(held))}, so the result "
-        "would change with axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot). Use nx.interop.global_norm or "
-        "nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and nx.nmap for elementwise functions. "
-        "nx.testing.assert_resources_do_not_matter detects the cases that this check misses."
+        f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all"
+        " elements of the data of a named array. In a body the data are one device's block of the"
+        f" axes {show_names(dict.fromkeys(held))}, so the result would change with axis_resources."
+        " Reduce the named array (nx.sum, nx.max, nx.dot). Use nx.interop.global_norm or"
+        " nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and"
+        " nx.nmap for elementwise functions. nx.testing.assert_resources_do_not_matter detects the"
+        " cases that this check misses."
     )
 
 
-def _raise_for_mixing(finding: Finding, axes: list[str], held: list[Hashable], function: str) -> None:
+def _raise_for_mixing(
+    finding: Finding, axes: list[str], held: list[Hashable], function: str
+) -> None:
     path = finding.drawn or finding.path  # a constant has no equation
     if finding.is_moved:
         shape = path[-1].invars[0].aval.shape
         raise RawBlockError(
-            f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a dimension of a named array, whose "
-            f"block has the shape {shape}. The dimension that is sharded over the mesh axes {show_names(axes)} gets another name, "
-            f"and the data no longer match the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with "
-            "is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there (nx.transpose, nx.stack, nx.rename)."
+            f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a"
+            f" dimension of a named array, whose block has the shape {shape}. The dimension that is"
+            f" sharded over the mesh axes {show_names(axes)} gets another name, and the data no"
+            f" longer match the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with"
+            " is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there"
+            " (nx.transpose, nx.stack, nx.rename)."
         )
     called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
-    where = f"sharded over the mesh axes {show_names(axes)} (the axes {show_names(dict.fromkeys(held))})"
+    where = (
+        f"sharded over the mesh axes {show_names(axes)} (the axes"
+        f" {show_names(dict.fromkeys(held))})"
+    )
     if finding.drawn is not None:
         raise RawBlockError(
-            f"{function}{_line_in_body(path)}: a function of JAX ({called}) makes numbers in the shape of the block of one device, "
-            f"for a dimension that is {where}. Every device would make the same numbers, and the result would change with "
-            "axis_resources. Use nx.random or nx.arange with the axis name "
-            "(nx.random.normal(key, named_shape=x.named_shape), nx.arange(8, axis='a'))."
+            f"{function}{_line_in_body(path)}: a function of JAX ({called}) makes numbers in the"
+            f" shape of the block of one device, for a dimension that is {where}. Every device"
+            " would make the same numbers, and the result would change with axis_resources. Use"
+            " nx.random or nx.arange with the axis name (nx.random.normal(key,"
+            " named_shape=x.named_shape), nx.arange(8, axis='a'))."
         )
-    what = "that namedax has no rule for is applied along" if finding.is_unknown else "combines elements along"
+    what = (
+        "that namedax has no rule for is applied along"
+        if finding.is_unknown
+        else "combines elements along"
+    )
     raise RawBlockError(
-        f"{function}{_line_in_body(path)}: a function of JAX ({called}) {what} a dimension of the data of a named array that is "
-        f"{where}. In a body the data are the block of one device, so the result would change with axis_resources. Use the "
-        "function of namedax, which takes names, or pass the global axis to JAX: nx.nmap(function)(nx.untag(x, names))."
+        f"{function}{_line_in_body(path)}: a function of JAX ({called}) {what} a dimension of the"
+        f" data of a named array that is {where}. In a body the data are the block of one device,"
+        " so the result would change with axis_resources. Use the function of namedax, which takes"
+        " names, or pass the global axis to JAX: nx.nmap(function)(nx.untag(x, names))."
     )
 
 
@@ -262,25 +329,33 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
     """Convert JAX's error about an unbound axis name in a raw collective into one that mentions `nx.lax`.
 
     Raises:
-      RawBlockError: in the body of `function` a collective of JAX names an axis that is not a mesh axis here.
+      RawBlockError: in the body of `function` a collective of JAX names an axis that is not a mesh
+        axis here.
     """
     try:
         yield
-    except (NameError, AssertionError, NotImplementedError, ValueError) as error:  # depends on mesh and jit
+    except (
+        NameError,
+        AssertionError,
+        NotImplementedError,
+        ValueError,
+    ) as error:  # depends on mesh and jit
         if not isinstance(error, NamedaxError) and _is_of_cast(error):
             raise RawBlockError(
-                f"jax.lax.pcast: in the body of {function} no cast is needed, and an axis name is not a mesh axis. The names of a value "
-                "determine the mesh axes over which it varies, and operations of namedax cast their operands. Remove the cast."
+                f"jax.lax.pcast: in the body of {function} no cast is needed, and an axis name is"
+                " not a mesh axis. The names of a value determine the mesh axes over which it"
+                " varies, and operations of namedax cast their operands. Remove the cast."
             ) from error
         if isinstance(error, AssertionError) and str(error).startswith("ManualAxisType("):
-            # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails in this way if a mesh axis is left to the
-            # compiler.
+            # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails in this way if a mesh
+            # axis is left to the compiler.
             raise RawBlockError(
-                f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like, full_like) from a "
-                "jax.ShapeDtypeStruct with the shape of the block of one device. It cannot do so on a mesh with an axis that no name "
-                "is mapped to, and the shape would change with axis_resources. An optimizer that reduces some dimensions of an array, "
-                "such as optax.adafactor, needs global arrays: call it outside the body. To copy the axes of a named array, use "
-                "nx.zeros_like."
+                f"jax.numpy.zeros_like: in the body of {function} JAX makes an array (zeros_like,"
+                " full_like) from a jax.ShapeDtypeStruct with the shape of the block of one"
+                " device. It cannot do so on a mesh with an axis that no name is mapped to, and"
+                " the shape would change with axis_resources. An optimizer that reduces some"
+                " dimensions of an array, such as optax.adafactor, needs global arrays: call it"
+                " outside the body. To copy the axes of a named array, use nx.zeros_like."
             ) from error
         if isinstance(error, ValueError):
             raise
@@ -292,8 +367,9 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             raise
         called, axis, _ = found
         raise RawBlockError(
-            f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of JAX take only mesh axes, and "
-            f"would operate on the blocks of devices. Use nx.lax.{_without_start(called)} with an axis name."
+            f"jax.lax.{called}: in the body of {function} it names {axis!r}, but the collectives of"
+            " JAX take only mesh axes, and would operate on the blocks of devices. Use"
+            f" nx.lax.{_without_start(called)} with an axis name."
         ) from error
 
 
@@ -304,8 +380,8 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
 
     Args:
       error: an error of JAX.
-      function: the function, if it is known; JAX removes its own frames from the tracebacks of its public functions. Default:
-        None.
+      function: the function, if it is known; JAX removes its own frames from the tracebacks of its
+        public functions. Default: None.
     """
     found = _unbound(error)
     unbound = re.search(r"unbound axis name: (\S+?)\. ", str(error))
@@ -315,8 +391,9 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
     if called is None or axis is None:
         return None
     return (
-        f"{called}: JAX's own function got axis={axis!r}, an axis name, but it takes positional axes; it treats names as mesh axes. "
-        f"Use {hints().namesake(called) or 'the function of namedax'}, which takes names."
+        f"{called}: JAX's own function got axis={axis!r}, an axis name, but it takes positional"
+        " axes; it treats names as mesh axes. Use"
+        f" {hints().namesake(called) or 'the function of namedax'}, which takes names."
     )
 
 
@@ -325,7 +402,8 @@ def explain_values_from_around(function: str) -> Iterator[None]:
     """Convert JAX's error about a value of a surrounding `jax.shard_map` body into one with a remedy.
 
     Raises:
-      RawBlockError: the body of `function`, nested in that of another mapped function, passes JAX an array of the outer one.
+      RawBlockError: the body of `function`, nested in that of another mapped function, passes JAX
+        an array of the outer one.
     """
     try:
         yield
@@ -335,9 +413,11 @@ def explain_values_from_around(function: str) -> Iterator[None]:
         found = re.search(r"primitive (\w+)|passed to (\w+)", str(error))
         called = next(filter(None, found.groups())) if found is not None else "an operation"
         raise RawBlockError(
-            f"xmap: {function} is called inside of another mapped function, maps names to its own mesh axes, and passes an array of the "
-            f"outer function, which has no names, to JAX ({called}). In JAX that array belongs to other mesh axes. Pass it to "
-            f"{function} as an argument (in_axes [...]), or use the function of namedax, which takes it (nx.sin(w), nx.multiply(w, 2))."
+            f"xmap: {function} is called inside of another mapped function, maps names to its own"
+            " mesh axes, and passes an array of the outer function, which has no names, to JAX"
+            f" ({called}). In JAX that array belongs to other mesh axes. Pass it to {function} as"
+            " an argument (in_axes [...]), or use the function of namedax, which takes it"
+            " (nx.sin(w), nx.multiply(w, 2))."
         ) from error
 
 
@@ -356,7 +436,8 @@ def _is_of_cast(error: BaseException) -> bool:
 def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
     """Return the JAX collective in which a traceback ends, its axis, and the function with an axis argument that called it.
 
-    The result is `None` if the body did not call these itself. The last item is `None` if the body called the collective.
+    The result is `None` if the body did not call these itself. The last item is `None` if the body
+    called the collective.
     """
     called: tuple[str, Any, str | None] | None = None
     reduction: tuple[str, Any] | None = None
@@ -365,12 +446,22 @@ def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
         code = traceback.tb_frame.f_code
         if not _is_of_jax(code.co_filename):
             called = reduction = None
-        elif called is not None and called[1] is None and called[2] is None:  # asynchronous: it forwards its arguments
+        elif (
+            called is not None and called[1] is None and called[2] is None
+        ):  # asynchronous: it forwards its arguments
             called = (called[0], traceback.tb_frame.f_locals.get("axis_name"), None)
         elif called is None and _without_start(code.co_name) in COLLECTIVES:
-            axis, by = reduction[::-1] if reduction is not None else (traceback.tb_frame.f_locals.get("axis_name"), None)
+            axis, by = (
+                reduction[::-1]
+                if reduction is not None
+                else (traceback.tb_frame.f_locals.get("axis_name"), None)
+            )
             called = (code.co_name, axis, by)
-        elif reduction is None and "axis" in code.co_varnames[: code.co_argcount] and hints().namesake(code.co_name):
+        elif (
+            reduction is None
+            and "axis" in code.co_varnames[: code.co_argcount]
+            and hints().namesake(code.co_name)
+        ):
             reduction = (code.co_name, traceback.tb_frame.f_locals.get("axis"))
         traceback = traceback.tb_next
     return called
@@ -397,8 +488,14 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
 
     Frames of modules that only assemble arrays are left out.
     """
-    frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())  # JAX stores none for some equations
-    return [(f.file_name, f.function_name, f.line_num) for f in frames if not is_transparent(f.file_name)]
+    frames = getattr(
+        getattr(eqn.source_info, "traceback", None), "frames", ()
+    )  # JAX stores none for some equations
+    return [
+        (f.file_name, f.function_name, f.line_num)
+        for f in frames
+        if not is_transparent(f.file_name)
+    ]
 
 
 def _boundaries(eqn: Any) -> list[Boundary | None]:
@@ -409,8 +506,8 @@ def _boundaries(eqn: Any) -> list[Boundary | None]:
 def _boundary(path: tuple[Any, ...]) -> Boundary | None:
     """Return the function of `namedax.core.user_code` that called the user code of the last equation of a path.
 
-    Return `None` if the equation comes from an operation, or is checked on its own. For an equation in a jaxpr that the body
-    calls, JAX keeps the frames from the call on.
+    Return `None` if the equation comes from an operation, or is checked on its own. For an equation
+    in a jaxpr that the body calls, JAX keeps the frames from the call on.
     """
     boundaries = [_boundaries(eqn) for eqn in path]
     if any(call_checked_code in of_eqn for of_eqn in boundaries):
@@ -454,7 +551,9 @@ def _function_of_jax(eqn: Any) -> str:
         if not _is_of_jax(file):
             break
         name = name.rsplit(".", 1)[-1]
-        if any(hasattr(module, name) for module in (jnp, jax.nn, lax, jax.random, jnp.linalg, jnp.fft)):
+        if any(
+            hasattr(module, name) for module in (jnp, jax.nn, lax, jax.random, jnp.linalg, jnp.fft)
+        ):
             called = name
     return called
 

@@ -1,11 +1,12 @@
 """Arguments that are reduced over Explicit mesh axes, whose gradients stay unreduced.
 
-The type of a weight may have `jax.P(reduced={"x"})`: it is replicated over `x`, and its gradient is unreduced there. Every
-device keeps its own summand until the caller sums them.
+The type of a weight may have `jax.P(reduced={"x"})`: it is replicated over `x`, and its gradient is
+unreduced there. Every device keeps its own summand until the caller sums them.
 
-A body gets such an argument twice: replicated, and reduced. If the traced body casts it to varying over these axes, it takes
-the reduced one, whose cast has a transpose without communication. All other uses take the replicated one, whose gradient is
-summed. The result therefore does not depend on how the body uses the argument.
+A body gets such an argument twice: replicated, and reduced. If the traced body casts it to varying
+over these axes, it takes the reduced one, whose cast has a transpose without communication. All
+other uses take the replicated one, whose gradient is summed. The result therefore does not depend
+on how the body uses the argument.
 """
 
 from __future__ import annotations
@@ -46,34 +47,46 @@ def take_reduced(
       mesh: the mesh.
 
     Returns:
-      A body that takes more blocks, its arguments, and their specs; the inputs unchanged if no argument is reduced.
+      A body that takes more blocks, its arguments, and their specs; the inputs unchanged if no
+      argument is reduced.
     """
     if not has_explicit_axes(mesh):
         return body, datas, specs
     if jax.__version_info__ < (0, 12) and set(used) != set(mesh.axis_names):
         return body, datas, specs  # JAX 0.10 takes reduced arguments over all axes of a mesh only
     wanted = {
-        i: axes for i, (data, spec) in enumerate(zip(given, specs, strict=True)) if (axes := _reduced_over(data, spec, used))
+        i: axes
+        for i, (data, spec) in enumerate(zip(given, specs, strict=True))
+        if (axes := _reduced_over(data, spec, used))
     }
     if not wanted:
         return body, datas, specs
     also = [
-        PartitionSpec(*(entry_of(specs[i], dim) or None for dim in range(given[i].ndim)), reduced=set(wanted[i]))
+        PartitionSpec(
+            *(entry_of(specs[i], dim) or None for dim in range(given[i].ndim)),
+            reduced=set(wanted[i]),
+        )
         for i in wanted
     ]
-    placed = [jax.reshard(given[i], NamedSharding(mesh, spec)) for i, spec in zip(wanted, also, strict=True)]
+    placed = [
+        jax.reshard(given[i], NamedSharding(mesh, spec))
+        for i, spec in zip(wanted, also, strict=True)
+    ]
     return _with_forms(body, wanted), [*datas, *placed], [*specs, *also]
 
 
 def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> MeshAxes:
     """Return the axes of the body over which an argument is reduced.
 
-    The result is empty unless the argument can be differentiated and is replicated over all of them.
+    The result is empty unless the argument can be differentiated and is replicated over all of
+    them.
     """
     if not isinstance(data, jax.Array):
         return frozenset()
     sharding = jax.typeof(data).sharding
-    reduced = frozenset(sharding.spec.reduced) if isinstance(sharding, NamedSharding) else frozenset()
+    reduced = (
+        frozenset(sharding.spec.reduced) if isinstance(sharding, NamedSharding) else frozenset()
+    )
     if not reduced or not jnp.issubdtype(data.dtype, jnp.inexact):
         return frozenset()
     cut = {axis for dim in range(data.ndim) for axis in entry_of(spec, dim)}
@@ -95,12 +108,17 @@ def _with_forms(body: Callable[..., Any], wanted: Mapping[int, MeshAxes]) -> Cal
         closed = jax.make_jaxpr(flat)(*datas)
         jaxpr, count = consts_to_inputs(closed.jaxpr), len(closed.consts)
         finder = CastFinder([0] * len(wanted), 1)
-        finder.visit(jaxpr, {jaxpr.invars[count + i]: frozenset({(k, frozenset())}) for k, i in enumerate(wanted)})
+        finder.visit(
+            jaxpr,
+            {jaxpr.invars[count + i]: frozenset({(k, frozenset())}) for k, i in enumerate(wanted)},
+        )
         forms: list[Forms] = [{} for _ in jaxpr.invars]
         for k, over in finder.found:
             i, axes = list(wanted.items())[k]
             if axes <= over:
-                forms[count + i][over] = cast_data(lax.pcast(blocks[k], tuple(sorted(axes)), to="varying"), over)
+                forms[count + i][over] = cast_data(
+                    lax.pcast(blocks[k], tuple(sorted(axes)), to="varying"), over
+                )
         results, _ = WithForms(jaxpr, [*closed.consts, *datas], forms, [False] * len(forms)).run()
         return jax.tree.unflatten(structures[-1], results)
 

@@ -21,20 +21,30 @@ def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 
 def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
     """Return this call with another open jaxpr, which takes these operands and returns these results."""
-    return eqn.replace(invars=list(operands), outvars=list(results), params={**eqn.params, **_with_program(eqn, jaxpr)})
+    return eqn.replace(
+        invars=list(operands),
+        outvars=list(results),
+        params={**eqn.params, **_with_program(eqn, jaxpr)},
+    )
 
 
 def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
     if eqn.primitive.name == HIGH:
         prim = eqn.params["_prim"]
-        return {"_prim": type(prim)(**{**prim.params, "jaxpr": jaxpr, "prevent_cse": _prevents_cse(eqn)})}
+        return {
+            "_prim": type(prim)(
+                **{**prim.params, "jaxpr": jaxpr, "prevent_cse": _prevents_cse(eqn)}
+            )
+        }
     name = next(name for name in ("jaxpr", "call_jaxpr") if name in eqn.params)
     return {name: ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr}
 
 
 def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, recomputed for the gradient in the same way as the jaxpr of this equation."""
-    again: Callable[..., Any] = jax.checkpoint(function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"])
+    again: Callable[..., Any] = jax.checkpoint(
+        function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"]
+    )
     return again
 
 

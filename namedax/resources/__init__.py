@@ -1,15 +1,20 @@
-"""Shardings of named axes and communication between devices. No module here depends on an operation.
+"""Shardings of named axes and communication between devices.
 
-Read `assignment` (parsed `axis_resources`) and `mesh` (mesh resolution and resharding onto a mesh) first.
+No module here depends on an operation.
 
-Communication: `communication` has one function per collective, and every other module communicates through it. `layout` changes
-the sharding of an array with the fewest bytes. `row_moves` sends rows of a sharded axis to the devices that need them.
-`local_slice` has a primitive that selects the block of a device; its transpose is an all-gather.
+Read `assignment` (parsed `axis_resources`) and `mesh` (mesh resolution and resharding onto a mesh)
+first.
 
-Uneven sizes: `padding` pads the last blocks of an axis. `padding_masks` masks the padding in operations that combine elements.
-`padding_gradients` has the primitives that stop the gradients of padding.
+Communication: `communication` has one function per collective, and every other module communicates
+through it. `layout` changes the sharding of an array with the fewest bytes. `row_moves` sends rows
+of a sharded axis to the devices that need them. `local_slice` has a primitive that selects the
+block of a device; its transpose is an all-gather.
 
-`processes` compares calls between processes before they communicate. `serial` has `SerialLoop`, which executes an axis in steps;
-`namedax.programs.serial` runs the loop. `microbatches` has the microbatch axis of a pipeline. `refusals` has the errors for
-operations that steps do not support.
+Uneven sizes: `padding` pads the last blocks of an axis. `padding_masks` masks the padding in
+operations that combine elements. `padding_gradients` has the primitives that stop the gradients of
+padding.
+
+`processes` compares calls between processes before they communicate. `serial` has `SerialLoop`,
+which executes an axis in steps; `namedax.programs.serial` runs the loop. `microbatches` has the
+microbatch axis of a pipeline. `refusals` has the errors for operations that steps do not support.
 """

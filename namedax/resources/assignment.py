@@ -14,20 +14,31 @@ from namedax.errors import AxisResourceError, MeshError, did_you_mean, format_va
 from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
 from namedax.resources.serial import SerialLoop, loop_axis
 
-__all__ = ["Assignment", "check_mesh_axes", "dividing", "named_sharding", "parse_resources", "partition_spec"]
+__all__ = [
+    "Assignment",
+    "check_mesh_axes",
+    "dividing",
+    "named_sharding",
+    "parse_resources",
+    "partition_spec",
+]
 
 Assignment = dict[Hashable, tuple[str, ...]]
 
 
 def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xmap") -> Assignment:
-    """Parse `axis_resources` into tuples of mesh axes, major first. A name mapped to `()` or `None` is vectorized.
+    """Parse `axis_resources` into tuples of mesh axes, major first.
+
+    A name mapped to `()` or `None` is vectorized.
 
     Args:
-      axis_resources: a mapping from axis names to mesh axes, `SerialLoop`s or tuples of them. `None` means an empty mapping.
+      axis_resources: a mapping from axis names to mesh axes, `SerialLoop`s or tuples of them.
+        `None` means an empty mapping.
       op: the operation, for messages. Default: `"xmap"`.
 
     Raises:
-      AxisResourceError: `axis_resources` is not a mapping from axis names to mesh axes, or one tuple contains a mesh axis twice.
+      AxisResourceError: `axis_resources` is not a mapping from axis names to mesh axes, or one
+        tuple contains a mesh axis twice.
 
     >>> parse_resources({"batch": "x", "hidden": ("y", "z")})
     {'batch': ('x',), 'hidden': ('y', 'z')}
@@ -36,33 +47,42 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
         return {}
     if not isinstance(axis_resources, Mapping):
         raise AxisResourceError(
-            f"{op}: axis_resources is {format_value(axis_resources)}, not a dict. Write a dict from axis names to mesh axes, such as "
-            "{'batch': 'x'} or {'batch': ('x', 'y')}."
+            f"{op}: axis_resources is {format_value(axis_resources)}, not a dict. Write a dict from"
+            " axis names to mesh axes, such as {'batch': 'x'} or {'batch': ('x', 'y')}."
         )
     assignment: Assignment = {}
     for name, resources in axis_resources.items():
         if not is_name(name):
             raise AxisResourceError(
-                f"{op}: axis_resources has the key {name!r}, which is not an axis name. Write axis names as keys, such as {{'batch': 'x'}}."
+                f"{op}: axis_resources has the key {name!r}, which is not an axis name. Write axis"
+                " names as keys, such as {'batch': 'x'}."
             )
-        entries = () if resources is None else resources if isinstance(resources, tuple) else (resources,)
-        entries = tuple(loop_axis(name, entry) if isinstance(entry, SerialLoop) else entry for entry in entries)
+        entries = (
+            () if resources is None else resources if isinstance(resources, tuple) else (resources,)
+        )
+        entries = tuple(
+            loop_axis(name, entry) if isinstance(entry, SerialLoop) else entry for entry in entries
+        )
         for i, entry in enumerate(entries):
             if not isinstance(entry, str):
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to {format_value(entry)}, which is not a mesh axis. Write a mesh axis name, a "
-                    "SerialLoop, or a tuple of them, major first."
+                    f"{op}: axis_resources maps {name!r} to {format_value(entry)}, which is not a"
+                    " mesh axis. Write a mesh axis name, a SerialLoop, or a tuple of them, major"
+                    " first."
                 )
             if entry in entries[:i]:
                 raise AxisResourceError(
-                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(entry)} twice ({entries}). Remove one of the two."
+                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(entry)} twice"
+                    f" ({entries}). Remove one of the two."
                 )
         if entries:
             assignment[name] = tuple(entries)
     return assignment
 
 
-def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: Collection[Hashable] = ()) -> None:
+def check_mesh_axes(
+    assignment: Assignment, mesh: Any, op: str = "xmap", names: Collection[Hashable] = ()
+) -> None:
     """Check that a mesh has all mesh axes of parsed `axis_resources`.
 
     Args:
@@ -77,24 +97,35 @@ def check_mesh_axes(assignment: Assignment, mesh: Any, op: str = "xmap", names: 
     for name, axes in assignment.items():
         if mesh is None or not mesh.axis_names:
             raise MeshError(
-                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh. {HOW_TO_GIVE_A_MESH}{_or_a_loop(op, axes)}"
+                f"{op}: axis_resources maps {name!r} to mesh axes {axes}, but there is no mesh."
+                f" {HOW_TO_GIVE_A_MESH}{_or_a_loop(op, axes)}"
             )
         for axis in axes:
             if axis not in mesh.axis_names:
                 is_swapped = name in mesh.axis_names and axis in names
-                meant = f" The keys are axis names and the values are mesh axes. Did you mean {{{axis!r}: {name!r}}}?"
+                meant = (
+                    " The keys are axis names and the values are mesh axes. Did you mean"
+                    f" {{{axis!r}: {name!r}}}?"
+                )
                 raise MeshError(
-                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which the mesh does not have; its axes are "
+                    f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which"
+                    " the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
                     f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])}"
                 )
 
 
 def _or_a_loop(op: str, axes: Sequence[str]) -> str:
-    return f" To execute {axes[-1]!r} as a loop, call within nx.serial_loop({axes[-1]!r}, steps)." if op == "xmap" else ""
+    return (
+        f" To execute {axes[-1]!r} as a loop, call within nx.serial_loop({axes[-1]!r}, steps)."
+        if op == "xmap"
+        else ""
+    )
 
 
-def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[Hashable, tuple[str, ...]]) -> PartitionSpec:
+def partition_spec(
+    dims: Dims | Iterable[Hashable | None], assignment: Mapping[Hashable, tuple[str, ...]]
+) -> PartitionSpec:
     """Return the `PartitionSpec` of an array with the given dims.
 
     >>> partition_spec(("batch", None, "hidden"), {"batch": ("x",), "hidden": ("y", "z")})
@@ -107,11 +138,13 @@ def partition_spec(dims: Dims | Iterable[Hashable | None], assignment: Mapping[H
     return PartitionSpec(*entries)
 
 
-def named_sharding(dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str) -> NamedSharding:
+def named_sharding(
+    dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str
+) -> NamedSharding:
     """Return the sharding of an array outside of mapped functions, by parsed `axis_resources` without loops.
 
-    An axis whose size its mesh axes do not divide is replicated, as in the arguments and results of mapped functions. The mesh may be
-    abstract.
+    An axis whose size its mesh axes do not divide is replicated, as in the arguments and results of
+    mapped functions. The mesh may be abstract.
 
     Raises:
       PlacementConflictError: two of the axes are sharded over one mesh axis.
@@ -122,7 +155,13 @@ def named_sharding(dims: Dims, shape: Sequence[int], assignment: Assignment, mes
     return NamedSharding(mesh, partition_spec(dims, dividing(assignment, sizes, mesh)))
 
 
-def dividing(assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Any) -> dict[Hashable, tuple[str, ...]]:
+def dividing(
+    assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Any
+) -> dict[Hashable, tuple[str, ...]]:
     """Remove the axis names whose size is given and not divisible by the number of blocks over their mesh axes."""
     counts = {} if mesh is None else dict(mesh.shape)
-    return {name: axes for name, axes in assignment.items() if sizes.get(name, 0) % math.prod(counts[a] for a in axes) == 0}
+    return {
+        name: axes
+        for name, axes in assignment.items()
+        if sizes.get(name, 0) % math.prod(counts[a] for a in axes) == 0
+    }

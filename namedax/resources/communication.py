@@ -1,8 +1,8 @@
 """The collectives on blocks, one function each. All communication of namedax is in this module.
 
-Every function takes raw data inside a `jax.shard_map` body and a tuple of mesh axes, major first. Functions that slice, gather or
-scatter a dimension also take an `Uneven`, and add or remove the padding. There is no communication over a mesh axis over which the
-value is invariant.
+Every function takes raw data inside a `jax.shard_map` body and a tuple of mesh axes, major first.
+Functions that slice, gather or scatter a dimension also take an `Uneven`, and add or remove the
+padding. There is no communication over a mesh axis over which the value is invariant.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def is_keys(data: Any) -> bool:
 
 def over_words(function: Callable[[Any], Any], keys: Any) -> Any:
     """Apply `function` to the words of random keys, along an additional last dimension, and return keys."""
-    return jax.random.wrap_key_data(function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys))
+    return jax.random.wrap_key_data(
+        function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys)
+    )
 
 
 def sum_type(dtype: Any) -> Any:
@@ -92,26 +94,33 @@ def psum(data: Any, axes: Axes) -> Any:
 def only_where(mask: Any, data: Any) -> Any:
     """Replace `data` by the additive identity where `mask` is False.
 
-    If the mask is True on one device only, the psum over the devices is `data` of that device bit for bit, including -0.0.
+    If the mask is True on one device only, the psum over the devices is `data` of that device bit
+    for bit, including -0.0.
     """
     return jnp.where(mask, data, weak_as(additive_identity(data.dtype), data))
 
 
 def _sum_parts(parts: Any, dim: int) -> Any:
-    """Sum along one dimension pairwise. There is no initial value, so that a sum of -0.0 is -0.0."""
+    """Sum along one dimension pairwise.
+
+    There is no initial value, so that a sum of -0.0 is -0.0.
+    """
     while (n := parts.shape[dim]) > 1:
         low, high, rest = (
             lax.slice_in_dim(parts, start, stop, axis=dim)
             for start, stop in ((0, n // 2), (n // 2, n // 2 * 2), (n // 2 * 2, n))
         )
-        parts = lax.add(low, high) if n % 2 == 0 else lax.concatenate([lax.add(low, high), rest], dim)
+        parts = (
+            lax.add(low, high) if n % 2 == 0 else lax.concatenate([lax.add(low, high), rest], dim)
+        )
     return lax.squeeze(parts, (dim,))
 
 
 def _explicit_axes_left() -> bool:
     """Return True if the body is mapped over some axes of an Explicit mesh only.
 
-    There JAX 0.12 supports neither a reduce-scatter nor the transpose of a varying all-gather. An all-to-all sends the same bytes.
+    There JAX 0.12 supports neither a reduce-scatter nor the transpose of a varying all-gather. An
+    all-to-all sends the same bytes.
     """
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
@@ -129,16 +138,21 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
     data = cast_data(data, axes)
     if _explicit_axes_left():
         count = math.prod(map(lax.axis_size, axes))
-        parts = data.reshape((*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :]))
+        parts = data.reshape(
+            (*data.shape[:dim], count, data.shape[dim] // count, *data.shape[dim + 1 :])
+        )
         return _sum_parts(lax.all_to_all(parts, own(axes), dim, dim), dim)
-    return to_type(lax.psum_scatter(widened(data), own(axes), scatter_dimension=dim, tiled=True), data.dtype)
+    return to_type(
+        lax.psum_scatter(widened(data), own(axes), scatter_dimension=dim, tiled=True), data.dtype
+    )
 
 
 def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
     """Gather the blocks along `dim` of all devices along `axes`.
 
-    With `to="varying"` the transpose is a reduce-scatter; use it if the result is combined with values that vary over `axes`. With
-    `to="invarying"` the result is invariant, and the transpose is a slice. Invariant blocks are repeated without communication.
+    With `to="varying"` the transpose is a reduce-scatter; use it if the result is combined with
+    values that vary over `axes`. With `to="invarying"` the result is invariant, and the transpose
+    is a slice. Invariant blocks are repeated without communication.
 
     Communication: one all-gather.
     """
@@ -150,11 +164,15 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
         return emptied(data, variance.union(axes) if to == "varying" else variance.difference(axes))
     if variance.issuperset(axes):
         if to == "varying" and _explicit_axes_left():
-            parts = lax.all_to_all(jnp.stack([data] * math.prod(map(lax.axis_size, axes))), own(axes), 0, 0)
+            parts = lax.all_to_all(
+                jnp.stack([data] * math.prod(map(lax.axis_size, axes))), own(axes), 0, 0
+            )
             return as_one(jnp.moveaxis(parts, 0, dim), dim)
         if to == "invarying":
             return lax.all_gather(data, own(axes), axis=dim, tiled=True, to=to)
-        return to_type(lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to), data.dtype)
+        return to_type(
+            lax.all_gather(widened(data), own(axes), axis=dim, tiled=True, to=to), data.dtype
+        )
     # Minor axes first; adjacent axes of the same kind in one collective.
     for moving, group in itertools.groupby(reversed(axes), key=lambda axis: axis in variance):
         part = tuple(reversed(list(group)))
@@ -186,10 +204,13 @@ def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
       SerialLoopError: one of the axes is the axis of a loop.
     """
     refuse_loops(axes, data)
-    # JAX 0.10 numbers devices in mesh order for any order of the tuple; JAX 0.12 rejects any other order.
+    # JAX 0.10 numbers devices in mesh order for any order of the tuple; JAX 0.12 rejects any other
+    # order.
     ordered = tuple(axis for axis in jax.sharding.get_abstract_mesh().axis_names if axis in axes)
     if ordered != axes:
-        number = np.arange(math.prod(map(lax.axis_size, ordered))).reshape([lax.axis_size(axis) for axis in ordered])
+        number = np.arange(math.prod(map(lax.axis_size, ordered))).reshape(
+            [lax.axis_size(axis) for axis in ordered]
+        )
         number = number.transpose([ordered.index(axis) for axis in axes]).ravel()
         perm = [(int(number[source]), int(number[target])) for source, target in perm]
     return lax.ppermute(cast_data(data, axes), own(ordered), perm)
@@ -203,19 +224,23 @@ def block_index(axes: Axes) -> Any:
 def cut(data: Any, dim: int, axes: Axes) -> Any:
     """Slice this device's block along `dim` from a value replicated over `axes`, without communication.
 
-    The transpose is one all-gather. If the value is varying or one of the axes is the axis of a loop, it is the zero-padded slice.
+    The transpose is one all-gather. If the value is varying or one of the axes is the axis of a
+    loop, it is the zero-padded slice.
     """
     if isinstance(axes, Uneven):
         data, axes = padded(data, dim, padded_size(axes)), plain(axes)
-    is_plain = any(isinstance(axis, LoopAxis) for axis in axes) or not varying(data).isdisjoint(axes)
+    is_plain = any(isinstance(axis, LoopAxis) for axis in axes) or not varying(data).isdisjoint(
+        axes
+    )
     return (sliced if is_plain else own_block)(data, dim, own(axes))
 
 
 def loops_among(axes: Axes) -> tuple[Axes, Axes]:
     """Split axes into mesh axes and loop axes.
 
-    A loop runs several passes over its steps if a value needs the results of all steps. Each pass recomputes values, and the results are
-    not bit-identical. So compare values of one pass only; see `of_all_steps`.
+    A loop runs several passes over its steps if a value needs the results of all steps. Each pass
+    recomputes values, and the results are not bit-identical. So compare values of one pass only;
+    see `of_all_steps`.
     """
     return tuple(axis for axis in axes if not isinstance(axis, LoopAxis)), tuple(
         axis for axis in axes if isinstance(axis, LoopAxis)
@@ -236,10 +261,13 @@ def of_this_step(data: Any, loops: Axes) -> Any:
 
 
 def pmax(data: Any, axes: Axes) -> Any:
-    """Compute the maximum over `axes` and propagate NaNs. Not differentiable; see `namedax.ops.reduction.reductions`.
+    """Compute the maximum over `axes` and propagate NaNs.
 
-    XLA's all-reduce may drop NaNs (it does on CPUs), so floating-point values are reduced as integers of the same order. Types of 16 bits
-    are widened to 32, because not every backend reduces 16-bit integers.
+    Not differentiable; see `namedax.ops.reduction.reductions`.
+
+    XLA's all-reduce may drop NaNs (it does on CPUs), so floating-point values are reduced as
+    integers of the same order. Types of 16 bits are widened to 32, because not every backend
+    reduces 16-bit integers.
 
     Communication: one all-reduce.
     """
@@ -279,7 +307,8 @@ def is_partitioned() -> bool:
 def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
     """Apply `reduce`, a maximum (if `largest`) or a minimum, to `data` and propagate NaNs, which XLA may drop.
 
-    Floating-point values are converted to integers of the same order. NaN becomes the largest integer for a maximum, else the smallest.
+    Floating-point values are converted to integers of the same order. NaN becomes the largest
+    integer for a maximum, else the smallest.
     """
     dtype = data.dtype
     if not jnp.issubdtype(dtype, jnp.floating):
@@ -293,9 +322,11 @@ def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
 def to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
     """Convert floats to integers of the dtype `bits`, of equal width, in the same order.
 
-    -0.0 becomes -1 and 0.0 becomes 0. NaN comes after infinity (if `nan_is_last`) or before minus infinity.
+    -0.0 becomes -1 and 0.0 becomes 0. NaN comes after infinity (if `nan_is_last`) or before minus
+    infinity.
     """
-    # The order of positive floats is the order of their bits; for negative floats the order of the bits after the sign is reversed.
+    # The order of positive floats is the order of their bits; for negative floats the order of the
+    # bits after the sign is reversed.
     ordered = _reversed_below_zero(lax.bitcast_convert_type(data, bits))
     beyond = jnp.iinfo(bits).max if nan_is_last else jnp.iinfo(bits).min
     return lax.select(lax.ne(data, data), lax.full_like(ordered, beyond), ordered)
@@ -310,7 +341,11 @@ def from_ordered_bits(ordered: Any, dtype: Any) -> Any:
 def _reversed_below_zero(pattern: Any) -> Any:
     # `lax` functions, because the same code in `jnp` takes ten times as long to trace.
     number = pattern.dtype.type
-    return lax.select(lax.lt(pattern, number(0)), lax.bitwise_xor(pattern, number(jnp.iinfo(pattern.dtype).max)), pattern)
+    return lax.select(
+        lax.lt(pattern, number(0)),
+        lax.bitwise_xor(pattern, number(jnp.iinfo(pattern.dtype).max)),
+        pattern,
+    )
 
 
 class OwnAxis(str):

@@ -1,18 +1,19 @@
 """Resharding of blocks with the cheapest collectives.
 
-The placement of a dimension is the tuple of mesh axes over which it is sharded, major first. The layout of an array is the tuple of
-the placements of its dimensions. Four steps change a layout:
+The placement of a dimension is the tuple of mesh axes over which it is sharded, major first. The
+layout of an array is the tuple of the placements of its dimensions. Four steps change a layout:
 
     Cut        shards a dimension over one more mesh axis, the minor one      no communication
     Gather     gathers a dimension over its minor mesh axes                   one all-gather
     Exchange   moves minor mesh axes from one dimension to another            one all-to-all
     Permute    swaps mesh axes and keeps the block count of every dimension   one collective-permute
 
-`relayout` finds the sequence of steps that sends the fewest bytes, and the shortest of these. For example, `(x, y)` to `(x,)` is a gather.
-`(x,)` to `(y,)` is a cut, a permute and a gather of a part. If a mesh axis moves from one dimension to another, it is one exchange.
+`relayout` finds the sequence of steps that sends the fewest bytes, and the shortest of these. For
+example, `(x, y)` to `(x,)` is a gather. `(x,)` to `(y,)` is a cut, a permute and a gather of a
+part. If a mesh axis moves from one dimension to another, it is one exchange.
 
-The steps of a loop run sequentially, so its axis allows neither an exchange nor a permute. A gather removes it from a dimension, and a cut
-adds it.
+The steps of a loop run sequentially, so its axis allows neither an exchange nor a permute. A gather
+removes it from a dimension, and a cut adds it.
 """
 
 from __future__ import annotations
@@ -73,17 +74,21 @@ class Permute(NamedTuple):
 Step = Cut | Gather | Exchange | Permute
 
 
-def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str] = frozenset()) -> Any:
+def relayout(
+    data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str] = frozenset()
+) -> Any:
     """Reshard a block from the layout `old` to the layout `new`.
 
-    The transpose of a gather is a slice without communication, or a reduce-scatter if the result varies over the mesh axis. The transpose
-    of an exchange is an exchange, of a permute a permute, and of a cut an all-gather.
+    The transpose of a gather is a slice without communication, or a reduce-scatter if the result
+    varies over the mesh axis. The transpose of an exchange is an exchange, of a permute a permute,
+    and of a cut an all-gather.
 
     Args:
       data: the local block.
       old: the placement of every dimension.
       new: the new placement of every dimension. No mesh axis may occur twice.
-      keep_varying: gathered mesh axes over which the result stays varying, to combine it with values that vary over them. Default: none.
+      keep_varying: gathered mesh axes over which the result stays varying, to combine it with
+        values that vary over them. Default: none.
     """
     if any(isinstance(axes, Uneven) for axes in (*old, *new)):
         return _relayout_padded(data, old, new, keep_varying)
@@ -109,14 +114,19 @@ def relayout(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: 
     return data
 
 
-def _relayout_padded(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str]) -> Any:
+def _relayout_padded(
+    data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str]
+) -> Any:
     """Reshard a block with `Uneven` placements: add padding before a cut, and remove it after a gather.
 
     A dimension that moves between mesh axes is gathered first, because its block size changes.
     """
     pairs = list(zip(old, new, strict=True))
     ends = [any(isinstance(axes, Uneven) for axes in pair) and pair[0] != pair[1] for pair in pairs]
-    between = tuple(() if end and before and after else after for end, (before, after) in zip(ends, pairs, strict=True))
+    between = tuple(
+        () if end and before and after else after
+        for end, (before, after) in zip(ends, pairs, strict=True)
+    )
     if between != tuple(new):
         placed = frozenset(axis for axes in new for axis in axes)
         data = _relayout_padded(data, old, between, keep_varying | placed)
@@ -124,7 +134,9 @@ def _relayout_padded(data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_v
     for i, after in enumerate(new):
         if ends[i] and isinstance(after, Uneven):
             data = padded(data, i, padded_size(after))
-    data = relayout(data, [plain(axes) for axes in old], [plain(axes) for axes in new], keep_varying)
+    data = relayout(
+        data, [plain(axes) for axes in old], [plain(axes) for axes in new], keep_varying
+    )
     for i, before in enumerate(old):
         if ends[i] and isinstance(before, Uneven):
             data = unpadded(data, i, before.size)
@@ -142,7 +154,8 @@ def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> An
 def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any:
     """Shard dimension `dim` over `axes`, as its minor ones, and sum `data` over `pending`, a subset of `axes`.
 
-    Communication: one reduce-scatter of the block, after the dimension has been sliced over the other axes.
+    Communication: one reduce-scatter of the block, after the dimension has been sliced over the
+    other axes.
     """
     if isinstance(axes, Uneven):
         data, axes = padded(data, dim, padded_size(axes)), plain(axes)
@@ -165,7 +178,11 @@ def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any
 
 @functools.lru_cache(maxsize=4096)
 def plan(
-    shape: tuple[int, ...], old: Layout, new: Layout, sizes: tuple[tuple[str, int], ...], loops: frozenset[str] = frozenset()
+    shape: tuple[int, ...],
+    old: Layout,
+    new: Layout,
+    sizes: tuple[tuple[str, int], ...],
+    loops: frozenset[str] = frozenset(),
 ) -> tuple[Step, ...]:
     """Find the steps from one layout to another that send the fewest bytes, by a shortest-path search.
 
@@ -183,7 +200,8 @@ def plan(
     """
     devices = dict(sizes)
     search = _Search(shape, old, new, devices, loops)
-    # The elements that one device sends, the number of steps, and a counter that makes the order total.
+    # The elements that one device sends, the number of steps, and a counter that makes the order
+    # total.
     queue: list[tuple[float, int, int, Layout, tuple[Step, ...]]] = [(0.0, 0, 0, search.start, ())]
     numbers = itertools.count(1)
     settled: set[Layout] = set()
@@ -205,8 +223,12 @@ def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Merge consecutive cuts of one dimension, so that the transpose is one collective."""
     joined: list[Step] = []
     for step in steps:
-        cuts = itertools.takewhile(lambda i: isinstance(joined[i], Cut), range(len(joined) - 1, -1, -1))
-        same = next((i for i in cuts if joined[i].dim == step.dim), None) if isinstance(step, Cut) else None  # type: ignore[union-attr]
+        cuts = itertools.takewhile(
+            lambda i: isinstance(joined[i], Cut), range(len(joined) - 1, -1, -1)
+        )
+        same = None
+        if isinstance(step, Cut):
+            same = next((i for i in cuts if joined[i].dim == step.dim), None)  # type: ignore[union-attr]
         if same is None:
             joined.append(step)
         else:
@@ -217,10 +239,18 @@ def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 class _Search:
     """The graph of layouts between two layouts, with the steps as edges.
 
-    The common parts of both layouts stay fixed: dimensions with equal placements, and the major mesh axes that a dimension keeps.
+    The common parts of both layouts stay fixed: dimensions with equal placements, and the major
+    mesh axes that a dimension keeps.
     """
 
-    def __init__(self, shape: tuple[int, ...], old: Layout, new: Layout, devices: Mapping[str, int], loops: frozenset[str]):
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        old: Layout,
+        new: Layout,
+        devices: Mapping[str, int],
+        loops: frozenset[str],
+    ):
         self.devices, self.loops = devices, loops
         shared = [_shared_prefix(a, b) for a, b in zip(old, new, strict=True)]
         self.start = tuple(a[n:] for a, n in zip(old, shared, strict=True))
@@ -244,7 +274,9 @@ class _Search:
             for kept in range(len(layout[dim])):
                 major, minor = layout[dim][:kept], layout[dim][kept:]
                 n = self.blocks(minor)
-                if not self.loops.isdisjoint(minor[:-1]):  # gather the axis of a loop separately, or as the minor one
+                if not self.loops.isdisjoint(
+                    minor[:-1]
+                ):  # gather the axis of a loop separately, or as the minor one
                     continue
                 yield Gather(dim, minor), _put(layout, {dim: major}), elements * (n - 1)
                 if not self.loops.isdisjoint(minor):
@@ -256,10 +288,18 @@ class _Search:
         yield from self._permutations(layout, elements)
 
     def _permutations(self, layout: Layout, elements: int) -> Iterator[tuple[Step, Layout, float]]:
-        steps = tuple(tuple(axis for axis in placement if axis in self.loops) for placement in layout)
-        if any(placement[len(placement) - len(loops) :] != loops for placement, loops in zip(layout, steps, strict=True)):
+        steps = tuple(
+            tuple(axis for axis in placement if axis in self.loops) for placement in layout
+        )
+        if any(
+            placement[len(placement) - len(loops) :] != loops
+            for placement, loops in zip(layout, steps, strict=True)
+        ):
             return
-        layout = tuple(placement[: len(placement) - len(loops)] for placement, loops in zip(layout, steps, strict=True))
+        layout = tuple(
+            placement[: len(placement) - len(loops)]
+            for placement, loops in zip(layout, steps, strict=True)
+        )
         used = {axis for placement in layout for axis in placement}
         axes = tuple(axis for axis in self.devices if axis in used)
         for order in itertools.permutations(axes):
@@ -300,7 +340,9 @@ class _Search:
 
 
 def _shared_prefix(a: Axes, b: Axes) -> int:
-    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
+    return sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
+    )
 
 
 def _put(layout: Layout, placements: Mapping[int, Axes]) -> Layout:

@@ -1,8 +1,11 @@
-"""A primitive that selects this device's block of a replicated value. Its transpose is an all-gather.
+"""A primitive that selects this device's block of a replicated value.
 
-JAX transposes a local slice to a psum of the zero-padded slice, which takes twice the bytes of an all-gather of the slices. A pass over
-the jaxpr can replace only gradients that the body itself computes. The transpose rule of a primitive also applies to gradients outside
-the body. The primitive uses only public JAX: `jax.extend.core.Primitive` and the rules of `jax.interpreters`.
+Its transpose is an all-gather.
+
+JAX transposes a local slice to a psum of the zero-padded slice, which takes twice the bytes of an
+all-gather of the slices. A pass over the jaxpr can replace only gradients that the body itself
+computes. The transpose rule of a primitive also applies to gradients outside the body. The
+primitive uses only public JAX: `jax.extend.core.Primitive` and the rules of `jax.interpreters`.
 """
 
 from __future__ import annotations
@@ -58,11 +61,15 @@ def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
             return [emptied(block, varying(block).difference(axes))]
         return [lax.all_gather(block, axes, axis=dim, tiled=True, to="invarying")]
     # A transformation has made the operand varying: each device has its own gradient.
-    (whole,) = jax.linear_transpose(functools.partial(sliced, dim=dim, axes=axes), operand.aval)(block)
+    (whole,) = jax.linear_transpose(functools.partial(sliced, dim=dim, axes=axes), operand.aval)(
+        block
+    )
     return [whole]
 
 
-def _batch(operands: Sequence[Any], batched: Sequence[int], *, dim: int, axes: Axes) -> tuple[Any, int]:
+def _batch(
+    operands: Sequence[Any], batched: Sequence[int], *, dim: int, axes: Axes
+) -> tuple[Any, int]:
     (data,), (at,) = operands, batched
     return own_block(data, dim + (at <= dim), axes), at
 

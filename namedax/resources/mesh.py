@@ -1,7 +1,8 @@
 """Mesh resolution, and resharding of arrays onto the mesh.
 
-On a mesh with Auto axes, XLA reshards arguments of another sharding. On a mesh with Explicit axes the sharding is part of a value's
-type, and the value must be resharded before it enters `jax.shard_map`. Over mesh axes that shard none of its axes it is replicated.
+On a mesh with Auto axes, XLA reshards arguments of another sharding. On a mesh with Explicit axes
+the sharding is part of a value's type, and the value must be resharded before it enters
+`jax.shard_map`. Over mesh axes that shard none of its axes it is replicated.
 """
 
 from __future__ import annotations
@@ -45,8 +46,12 @@ __all__ = [
     "without_types",
 ]
 
-#: The remedy in messages about a missing mesh. JAX keeps the older context, `with mesh:`, apart from the mesh of `jax.set_mesh`.
-HOW_TO_GIVE_A_MESH = "Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); `with mesh:` does not set one."
+#: The remedy in messages about a missing mesh. JAX keeps the older context, `with mesh:`, apart
+#: from the mesh of `jax.set_mesh`.
+HOW_TO_GIVE_A_MESH = (
+    "Pass mesh=jax.make_mesh(...), or set a mesh with jax.set_mesh(mesh); `with mesh:` does not set"
+    " one."
+)
 
 
 def current_mesh() -> Any:
@@ -63,16 +68,16 @@ def check_mesh(mesh: Any, op: str) -> None:
     """
     if mesh is not None and not isinstance(mesh, (Mesh, AbstractMesh)):
         raise MeshError(
-            f"{op}: mesh={format_value(mesh)} is not a mesh. Pass mesh=jax.make_mesh(shape, axis_names), or a jax.sharding.AbstractMesh to "
-            "lower without devices."
+            f"{op}: mesh={format_value(mesh)} is not a mesh. Pass mesh=jax.make_mesh(shape,"
+            " axis_names), or a jax.sharding.AbstractMesh to lower without devices."
         )
 
 
 def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     """Return the mesh to use for the argument `mesh`, and True if it is the mesh of the surrounding `jax.set_mesh`.
 
-    If both meshes have the same axes, the result is the surrounding one. JAX allows no other mesh there, and its axis types determine how
-    types track shardings.
+    If both meshes have the same axes, the result is the surrounding one. JAX allows no other mesh
+    there, and its axis types determine how types track shardings.
 
     Raises:
       MeshError: the two meshes have different axes.
@@ -84,9 +89,9 @@ def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     if dict(mesh.shape) == dict(context.shape) and mesh.axis_names == context.axis_names:
         return context, True
     raise MeshError(
-        f"{op}: mesh= has the axes {dict(mesh.shape)}, but the mesh of the surrounding jax.set_mesh has "
-        f"{dict(context.shape)}; JAX allows one mesh at a time. Omit mesh=, or call the function under jax.set_mesh of "
-        "its own mesh."
+        f"{op}: mesh= has the axes {dict(mesh.shape)}, but the mesh of the surrounding jax.set_mesh"
+        f" has {dict(context.shape)}; JAX allows one mesh at a time. Omit mesh=, or call the"
+        " function under jax.set_mesh of its own mesh."
     )
 
 
@@ -114,8 +119,8 @@ def mesh_with_devices(mesh: Any, op: str) -> Mesh:
         return found
     if mesh is not None and not isinstance(mesh, Mesh):
         raise MeshError(
-            f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices. Pass mesh=jax.make_mesh(...), or use "
-            "nx.interop.abstract if types are enough."
+            f"{op}: the mesh {dict(mesh.shape)} is an AbstractMesh, which has no devices. Pass"
+            " mesh=jax.make_mesh(...), or use nx.interop.abstract if types are enough."
         )
     raise MeshError(_no_mesh(op))
 
@@ -139,7 +144,8 @@ def _no_mesh(op: str) -> str:
 def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
     """Return `mesh` or the current mesh, if neither it nor a value on an equal mesh determines the devices.
 
-    Return `None` if the devices are determined, and inside a trace, where JAX does not expose the mesh.
+    Return `None` if the devices are determined, and inside a trace, where JAX does not expose the
+    mesh.
     """
     if isinstance(mesh, Mesh):
         return None
@@ -153,7 +159,11 @@ def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
     for data in datas:
         sharding = getattr(data, "sharding", None)
         known = sharding.mesh if isinstance(sharding, NamedSharding) else None
-        if isinstance(known, Mesh) and known.axis_names == mesh.axis_names and dict(known.shape) == dict(mesh.shape):
+        if (
+            isinstance(known, Mesh)
+            and known.axis_names == mesh.axis_names
+            and dict(known.shape) == dict(mesh.shape)
+        ):
             return None
     return mesh
 
@@ -161,8 +171,9 @@ def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
 def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
     """Return `mesh` with axis types for the values: Explicit if one of their types mentions Explicit axes, else Auto.
 
-    JAX tracks shardings in types under `jax.set_mesh`, or if a value has such a type. Otherwise a caller cannot use a result with such a
-    type; for example, JAX rejects eager gradients of it. If a value has such a type, its gradient must have it too.
+    JAX tracks shardings in types under `jax.set_mesh`, or if a value has such a type. Otherwise a
+    caller cannot use a result with such a type; for example, JAX rejects eager gradients of it. If
+    a value has such a type, its gradient must have it too.
     """
     if current_mesh() is not None:
         return mesh
@@ -183,7 +194,8 @@ def use_mesh(mesh: Any, from_context: bool) -> Any:
 def mesh_of_types(datas: Iterable[Any]) -> Any:
     """Return a context manager that makes the Explicit mesh in the types of values the current one, if there is none.
 
-    New values, such as the initial zeros of a loop, then have types on that mesh. JAX does not combine values of other types with them.
+    New values, such as the initial zeros of a loop, then have types on that mesh. JAX does not
+    combine values of other types with them.
     """
     tracking = _tracked_mesh(datas)
     return use_mesh(tracking, tracking is None or current_mesh() is not None)
@@ -213,10 +225,12 @@ def auto_mesh(mesh: Any) -> Any:
 
 
 def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) -> list[Any]:
-    """Reshard values to partition specs over the Explicit axes of a mesh. Without Explicit axes, return them unchanged.
+    """Reshard values to partition specs over the Explicit axes of a mesh.
 
-    Values are replicated over Explicit axes that a spec does not mention. If types still mentioned these axes, JAX's treatment of a value
-    would depend on the origin of the argument.
+    Without Explicit axes, return them unchanged.
+
+    Values are replicated over Explicit axes that a spec does not mention. If types still mentioned
+    these axes, JAX's treatment of a value would depend on the origin of the argument.
 
     Args:
       datas: the values.
@@ -232,8 +246,14 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
     results = []
     for data, spec in zip(datas, specs, strict=True):
         key = (id(spec), data.ndim)  # adjacent arguments share a spec
-        wanted = known[key] if key in known else known.setdefault(key, _explicit_spec(spec, data.ndim, explicit))
-        if isinstance(data, jax.core.Tracer):  # a concrete array may be on other devices, of a mesh with equal axes
+        wanted = (
+            known[key]
+            if key in known
+            else known.setdefault(key, _explicit_spec(spec, data.ndim, explicit))
+        )
+        if isinstance(
+            data, jax.core.Tracer
+        ):  # a concrete array may be on other devices, of a mesh with equal axes
             sharding = jax.typeof(data).sharding
             if sharding.spec == wanted and sharding.mesh == of_types:
                 results.append(data)
@@ -244,7 +264,12 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
 
 def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
     """Return a spec of `ndim` dimensions without the Auto mesh axes, which JAX's types do not mention."""
-    return PartitionSpec(*(tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None for dim in range(ndim)))
+    return PartitionSpec(
+        *(
+            tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None
+            for dim in range(ndim)
+        )
+    )
 
 
 def put(data: Any, sharding: NamedSharding) -> Any:
@@ -252,19 +277,35 @@ def put(data: Any, sharding: NamedSharding) -> Any:
     placed = jax.device_put(_summed(data), sharding)
     mesh = sharding.mesh
     explicit = _explicit_axes(mesh)
-    if not isinstance(placed, jax.core.Tracer) or len(explicit) == len(mesh.axis_names) or _is_eager():
+    if (
+        not isinstance(placed, jax.core.Tracer)
+        or len(explicit) == len(mesh.axis_names)
+        or _is_eager()
+    ):
         return placed
-    entries = (tuple(axis for axis in entry_of(sharding.spec, dim) if axis not in explicit) for dim in range(placed.ndim))
-    return lax.with_sharding_constraint(placed, NamedSharding(mesh, PartitionSpec(*(axes or None for axes in entries))))
+    entries = (
+        tuple(axis for axis in entry_of(sharding.spec, dim) if axis not in explicit)
+        for dim in range(placed.ndim)
+    )
+    return lax.with_sharding_constraint(
+        placed, NamedSharding(mesh, PartitionSpec(*(axes or None for axes in entries)))
+    )
 
 
 def _summed(data: Any) -> Any:
-    """Sum `data` over the Explicit axes over which it is unreduced. `jax.device_put` rejects unreduced arrays."""
+    """Sum `data` over the Explicit axes over which it is unreduced.
+
+    `jax.device_put` rejects unreduced arrays.
+    """
     of_type = jax.typeof(data).sharding if isinstance(data, jax.Array) else None
-    return replicated(data) if isinstance(of_type, NamedSharding) and of_type.spec.unreduced else data
+    return (
+        replicated(data) if isinstance(of_type, NamedSharding) and of_type.spec.unreduced else data
+    )
 
 
-def group_specs(shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]) -> Callable[..., Any]:
+def group_specs(
+    shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]
+) -> Callable[..., Any]:
     """Adapt `shard_map` to pass one spec for each run of adjacent arguments with equal specs.
 
     JAX processes every spec that it gets, so fewer specs trace faster.
@@ -297,20 +338,34 @@ def replicated(data: Any) -> Any:
 def without_types(results: Any, mesh: Any) -> Any:
     """Copy scalar results of an eager call under a JAX transformation to Auto axes, so that `jax.grad` accepts them.
 
-    If an argument is sharded over Explicit axes, the types of tracers mention the mesh. Without `jax.set_mesh` JAX then has no devices on
-    which to start the gradient of a scalar. A copy on Auto axes has no such type. A scalar is on all devices, so the copy is also correct
-    under `jax.vmap`.
+    If an argument is sharded over Explicit axes, the types of tracers mention the mesh. Without
+    `jax.set_mesh` JAX then has no devices on which to start the gradient of a scalar. A copy on
+    Auto axes has no such type. A scalar is on all devices, so the copy is also correct under
+    `jax.vmap`.
     """
-    numbers = [leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.core.Tracer) and leaf.ndim == 0]
-    if not isinstance(mesh, Mesh) or current_mesh() is not None or _tracked_mesh(numbers) is None or not _is_eager():
+    numbers = [
+        leaf
+        for leaf in jax.tree.leaves(results)
+        if isinstance(leaf, jax.core.Tracer) and leaf.ndim == 0
+    ]
+    if (
+        not isinstance(mesh, Mesh)
+        or current_mesh() is not None
+        or _tracked_mesh(numbers) is None
+        or not _is_eager()
+    ):
         return results
     target = NamedSharding(auto_mesh(mesh), PartitionSpec())
-    # Under jax.vmap, JAX requires the source sharding, to which the gradient returns. Its mesh is this one, unless the arguments
-    # selected a mesh with equal axes (`mesh_for`).
+    # Under jax.vmap, JAX requires the source sharding, to which the gradient returns. Its mesh is
+    # this one, unless the arguments selected a mesh with equal axes (`mesh_for`).
     source = {"src": NamedSharding(mesh, PartitionSpec())} if has_explicit_axes(mesh) else {}
 
     def one(leaf: Any) -> Any:
-        return jax.device_put(leaf, target, **source) if any(leaf is x for x in numbers) and is_tracked(leaf) else leaf
+        return (
+            jax.device_put(leaf, target, **source)
+            if any(leaf is x for x in numbers) and is_tracked(leaf)
+            else leaf
+        )
 
     return jax.tree.map(one, results)
 
@@ -335,7 +390,9 @@ def is_foreign(data: Any, mesh: Any) -> bool:
 
 def enter_mesh(data: Any, mesh: Any) -> Any:
     """Reshard a closed-over value to a type of this region, which mentions no mesh axes of the surrounding region."""
-    return jax.reshard(data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim)))
+    return jax.reshard(
+        data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim))
+    )
 
 
 def _mesh_of_type(data: Any) -> Any:
@@ -355,7 +412,9 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
     last = None  # the last mesh without Explicit axes
     for data in datas:
         # `Tracer` comes first, because the check of a tracer against `jax.Array` runs Python code.
-        sharding = jax.typeof(data).sharding if isinstance(data, (jax.core.Tracer, jax.Array)) else None
+        sharding = (
+            jax.typeof(data).sharding if isinstance(data, (jax.core.Tracer, jax.Array)) else None
+        )
         if isinstance(sharding, NamedSharding) and sharding.mesh is not last:
             if is_tracked(data):
                 return sharding.mesh

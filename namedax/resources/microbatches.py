@@ -1,9 +1,10 @@
 """The microbatch axis of a pipeline, which a device processes one microbatch at a time.
 
-Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a placement. It is not a mesh axis, and JAX's
-types do not track it. The index of the current microbatch is a value in the traced program, and the offset of a block along the axis
-follows from it. Positions and random numbers are therefore the same as for the full axis. An operation that needs other microbatches
-raises an error.
+Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a placement.
+It is not a mesh axis, and JAX's types do not track it. The index of the current microbatch is a
+value in the traced program, and the offset of a block along the axis follows from it. Positions and
+random numbers are therefore the same as for the full axis. An operation that needs other
+microbatches raises an error.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
     number: Any
     stages: frozenset[str]
 
-    def __new__(cls, name: Hashable, count: int, number: Any = None, stages: frozenset[str] = frozenset()) -> MicrobatchAxis:
+    def __new__(
+        cls, name: Hashable, count: int, number: Any = None, stages: frozenset[str] = frozenset()
+    ) -> MicrobatchAxis:
         """Create the microbatch axis of the axis `name`.
 
         Args:
           name: the name of the axis.
           count: the number of microbatches.
-          number: the index of the current microbatch; `None` after the pipeline has been traced. Default: `None`.
-          stages: the mesh axes of the pipeline's stages. Each stage processes a different microbatch. Default: none.
+          number: the index of the current microbatch; `None` after the pipeline has been traced.
+            Default: `None`.
+          stages: the mesh axes of the pipeline's stages. Each stage processes a different
+            microbatch. Default: none.
         """
         axis: Any = super().__new__(cls, f"microbatches of {name!r} ({next(_fresh)})", count)
         axis.name, axis.number, axis.stages = name, number, stages
@@ -61,9 +66,10 @@ def refuse_microbatches(axes: Sequence[str]) -> None:
     for axis in axes:
         if isinstance(axis, MicrobatchAxis):
             raise PipelineError(
-                f"pipeline: the function reduces or communicates over {axis.name!r}, but each call gets one of {axis.steps} microbatches of that "
-                f"axis. Return a value per element with outputs=True and reduce {axis.name!r} after the pipeline; or compute the value before "
-                "the pipeline and pass it as an input."
+                f"pipeline: the function reduces or communicates over {axis.name!r}, but each call"
+                f" gets one of {axis.steps} microbatches of that axis. Return a value per element"
+                f" with outputs=True and reduce {axis.name!r} after the pipeline; or compute the"
+                " value before the pipeline and pass it as an input."
             )
 
 
@@ -72,7 +78,9 @@ def stages_among(placements: Iterable[Sequence[str]]) -> frozenset[str]:
 
     Every value in a layer of these pipelines may vary over them.
     """
-    found = (axis.stages for axes in placements for axis in axes if isinstance(axis, MicrobatchAxis))
+    found = (
+        axis.stages for axes in placements for axis in axes if isinstance(axis, MicrobatchAxis)
+    )
     return frozenset[str]().union(*found)
 
 
@@ -92,7 +100,8 @@ def index_along(axes: Sequence[str]) -> Any:
     (axis,) = (axis for axis in axes if isinstance(axis, MicrobatchAxis))
     if axis.number is None:
         raise PipelineError(
-            f"pipeline: a differentiation rule needs the offset of a microbatch of {axis.name!r} after the pipeline has been traced. Compute "
-            "values that depend on positions in the function itself, or pass them as inputs."
+            f"pipeline: a differentiation rule needs the offset of a microbatch of {axis.name!r}"
+            " after the pipeline has been traced. Compute values that depend on positions in the"
+            " function itself, or pass them as inputs."
         )
     return lax.axis_index(devices) * axis.steps + axis.number if devices else axis.number

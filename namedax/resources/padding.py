@@ -1,7 +1,8 @@
 """Padding of axes whose size their mesh axes do not divide.
 
-Padding repeats the last element of the axis. It is added before an array is split into blocks, and removed after blocks are gathered.
-The gradient of padding is zero. Operations that combine elements mask it, see `namedax.resources.padding_masks`.
+Padding repeats the last element of the axis. It is added before an array is split into blocks, and
+removed after blocks are gathered. The gradient of padding is zero. Operations that combine elements
+mask it, see `namedax.resources.padding_masks`.
 """
 
 from __future__ import annotations

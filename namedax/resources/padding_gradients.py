@@ -1,9 +1,11 @@
 """Primitives that keep the gradient of padding zero: identities whose transposes mask or drop the cotangent.
 
-A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding. JAX passes it on to the arguments
-unchanged. So operations wrap their results in `mask_cotangent`, which zeroes the cotangent of padding. It also does so where JAX
-transposes the operation itself. Operations that insert padding wrap it in `zero_cotangent`, which has no cotangent at all. JAX's
-`stop_gradient` cannot replace it: it has no transpose rule, and JAX transposes the tangents of a custom rule.
+A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding. JAX
+passes it on to the arguments unchanged. So operations wrap their results in `mask_cotangent`, which
+zeroes the cotangent of padding. It also does so where JAX transposes the operation itself.
+Operations that insert padding wrap it in `zero_cotangent`, which has no cotangent at all. JAX's
+`stop_gradient` cannot replace it: it has no transpose rule, and JAX transposes the tangents of a
+custom rule.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ __all__ = ["MASK_COTANGENT", "ZERO_COTANGENT", "mask_cotangent", "zero_cotangent
 
 
 def mask_cotangent(data: Any, real: Any) -> Any:
-    """Return `data` with its cotangent masked by `real`. The mask has size 1 along the dimensions over which it broadcasts."""
+    """Return `data` with its cotangent masked by `real`.
+
+    The mask has size 1 along the dimensions over which it broadcasts.
+    """
     return MASK_COTANGENT.bind(*cast_alike([data, real]))
 
 
@@ -62,7 +67,10 @@ mlir.register_lowering(MASK_COTANGENT, lambda _, data, real: [data])
 
 ZERO_COTANGENT.def_abstract_eval(lambda data: data)
 ZERO_COTANGENT.def_impl(lambda data: data)
-ad.primitive_jvps[ZERO_COTANGENT] = lambda primals, _: (zero_cotangent(*primals), ad.Zero(primals[0].aval.to_tangent_aval()))
+ad.primitive_jvps[ZERO_COTANGENT] = lambda primals, _: (
+    zero_cotangent(*primals),
+    ad.Zero(primals[0].aval.to_tangent_aval()),
+)
 ad.primitive_transposes[ZERO_COTANGENT] = lambda cotangent, operand: [ad.Zero(operand.aval)]
 batching.defvectorized(ZERO_COTANGENT)
 mlir.register_lowering(ZERO_COTANGENT, lambda _, data: [data])

@@ -1,7 +1,8 @@
 """Masks for padded blocks, of axes whose size their mesh axes do not divide.
 
-An operation that combines elements first replaces the padding by its identity element (`masked`). Padding repeats the last element of the
-axis. An operation whose result would break that rule restores it (`refilled`).
+An operation that combines elements first replaces the padding by its identity element (`masked`).
+Padding repeats the last element of the axis. An operation whose result would break that rule
+restores it (`refilled`).
 """
 
 from __future__ import annotations
@@ -19,19 +20,34 @@ from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.padding_gradients import mask_cotangent, zero_cotangent
 
-__all__ = ["constant_padding", "is_real", "last_repeated", "masked", "only_real", "real_blocks", "real_entries", "refilled"]
+__all__ = [
+    "constant_padding",
+    "is_real",
+    "last_repeated",
+    "masked",
+    "only_real",
+    "real_blocks",
+    "real_entries",
+    "refilled",
+]
 
 Axes = tuple[str, ...]
 
 
 def real_entries(place: Uneven, block: int, device: Any = None) -> Any:
-    """Return the number of elements before the padding in a device's block, from 0 to `block`. Default: this device."""
+    """Return the number of elements before the padding in a device's block, from 0 to `block`.
+
+    Default: this device.
+    """
     device = comm.block_index(tuple(place)) if device is None else device
     return jnp.clip(place.size - device * block, 0, block)
 
 
 def real_blocks(place: Uneven, block: int) -> int:
-    """Return the number of blocks that do not consist of padding only. These are the first blocks."""
+    """Return the number of blocks that do not consist of padding only.
+
+    These are the first blocks.
+    """
     return block_of(place.size, block)
 
 
@@ -40,12 +56,17 @@ def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -
 
     The mask has size 1 along the other dimensions.
     """
-    row = lax.broadcasted_iota(jnp.int32, tuple(n if i == dim else 1 for i, n in enumerate(shape)), dim)
+    row = lax.broadcasted_iota(
+        jnp.int32, tuple(n if i == dim else 1 for i, n in enumerate(shape)), dim
+    )
     return row < real_entries(place, shape[dim], device)
 
 
 def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
-    """Replace the padding of a block along `dim` by `identity`. Return a block without padding unchanged."""
+    """Replace the padding of a block along `dim` by `identity`.
+
+    Return a block without padding unchanged.
+    """
     if not isinstance(place, Uneven):
         return data
     return only_real(data, lax.full_like(data, identity), dim, place)
@@ -59,7 +80,10 @@ def constant_padding(data: Any, dim: int, place: Axes) -> Any:
 
 
 def without_gradient_of_padding(data: Any, dim: int, place: Axes) -> Any:
-    """Zero the cotangents of a block's padding along `dim`, whatever they are. Tangents pass unchanged."""
+    """Zero the cotangents of a block's padding along `dim`, whatever they are.
+
+    Tangents pass unchanged.
+    """
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
     return mask_cotangent(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
@@ -72,29 +96,38 @@ def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
 
 
 def only_where(real: Any, data: Any, padding: Any) -> Any:
-    """Select `data` where the mask `real` is True, and `padding` elsewhere. The mask may have dimensions of size 1."""
+    """Select `data` where the mask `real` is True, and `padding` elsewhere.
+
+    The mask may have dimensions of size 1.
+    """
     real = jnp.broadcast_to(real, data.shape)
     everywhere = varying(data) | varying(real) | varying(padding)
-    chosen = lax.select(cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere))
+    chosen = lax.select(
+        cast_data(real, everywhere), cast_data(data, everywhere), cast_data(padding, everywhere)
+    )
     return weak_as(chosen, data)
 
 
 def last_repeated(data: Any, dim: int, place: Axes) -> Any:
     """Fill the padding of a block along `dim` from the block itself, without communication.
 
-    The fill value is the last element before the padding, or the first element of a block that consists of padding only.
+    The fill value is the last element before the padding, or the first element of a block that
+    consists of padding only.
     """
     if not isinstance(place, Uneven):
         return data
     real = real_entries(place, data.shape[dim])
     data = cast_data(data, tuple(place))
-    return only_real(data, lax.dynamic_slice_in_dim(data, jnp.maximum(real - 1, 0), 1, dim), dim, place)
+    return only_real(
+        data, lax.dynamic_slice_in_dim(data, jnp.maximum(real - 1, 0), 1, dim), dim, place
+    )
 
 
 def refilled(data: Any, dim: int, place: Axes) -> Any:
     """Fill the padding of a block along `dim` with the last element of the axis.
 
-    Communication: one all-reduce of that element. No communication if the last device has it, because only that device has padding then.
+    Communication: one all-reduce of that element. No communication if the last device has it,
+    because only that device has padding then.
     """
     if not isinstance(place, Uneven):
         return data

@@ -1,8 +1,9 @@
 """Compare calls between processes before they communicate.
 
-A multi-process program works only if all processes make the same calls. A process with a different layout or size causes a hang, an
-abort or a wrong sharding. `compare` exchanges a hash of each call's description. If the hashes differ, it also exchanges the
-descriptions, so that the error shows the difference.
+A multi-process program works only if all processes make the same calls. A process with a different
+layout or size causes a hang, an abort or a wrong sharding. `compare` exchanges a hash of each
+call's description. If the hashes differ, it also exchanges the descriptions, so that the error
+shows the difference.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ def _time_limit() -> float:
         seconds = -1.0
     if not 0 <= seconds <= threading.TIMEOUT_MAX:
         raise ArgumentError(
-            f"{_SECONDS}: the environment variable is {text!r}. Set it to the number of seconds to wait for other processes, or to 0 to "
-            "switch the comparison off."
+            f"{_SECONDS}: the environment variable is {text!r}. Set it to the number of seconds to"
+            " wait for other processes, or to 0 to switch the comparison off."
         )
     return seconds
 
@@ -59,7 +60,11 @@ def spans_processes(mesh: Mesh) -> bool:
     """Return True if the mesh has devices of this process and of others, and the comparison is switched on."""
     devices = _representatives(mesh)
     mine = jax.process_index()
-    return len(devices) > 1 and any(device.process_index == mine for device in devices) and _time_limit() > 0
+    return (
+        len(devices) > 1
+        and any(device.process_index == mine for device in devices)
+        and _time_limit() > 0
+    )
 
 
 def all_devices() -> Mesh:
@@ -70,7 +75,13 @@ def all_devices() -> Mesh:
 def stable_text(value: Any) -> str:
     """Return a `repr` that is equal in every process: sets are sorted, and addresses of objects are removed."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(sorted(f"{stable_text(key)}: {stable_text(inner)}" for key, inner in value.items())) + "}"
+        return (
+            "{"
+            + ", ".join(
+                sorted(f"{stable_text(key)}: {stable_text(inner)}" for key, inner in value.items())
+            )
+            + "}"
+        )
     if isinstance(value, (set, frozenset)):
         return "{" + ", ".join(sorted(map(stable_text, value))) + "}"
     if type(value) is list:
@@ -83,7 +94,10 @@ def stable_text(value: Any) -> str:
 def mesh_text(mesh: Mesh) -> str:
     """Describe the axes of a mesh and its devices."""
     devices = [device.id for device in mesh.devices.flat]
-    return f"{dict(mesh.shape)} of types {[str(kind) for kind in mesh.axis_types]} over devices {devices}"
+    return (
+        f"{dict(mesh.shape)} of types {[str(kind) for kind in mesh.axis_types]} over devices"
+        f" {devices}"
+    )
 
 
 def compare(
@@ -127,9 +141,17 @@ def compare(
         padded[: len(data)] = np.frombuffer(data, np.uint8)
         texts = [
             bytes(other[:size].astype(np.uint8)).decode()
-            for other, size in zip(_gather(padded, devices, op, error), rows[:, _WORDS], strict=True)
+            for other, size in zip(
+                _gather(padded, devices, op, error), rows[:, _WORDS], strict=True
+            )
         ]
-        raise error(_difference(op, [device.process_index for device in devices], [json.loads(other) for other in texts]))
+        raise error(
+            _difference(
+                op,
+                [device.process_index for device in devices],
+                [json.loads(other) for other in texts],
+            )
+        )
     with _known_lock:
         _known.add(key)
 
@@ -147,20 +169,26 @@ def _difference(op: str, processes: list[int], calls: list[dict[str, str]]) -> s
         for process, call in zip(processes, calls, strict=True):
             values.setdefault(call.get(field, "nothing"), []).append(process)
         if len(values) > 1:
-            found = "; ".join(f"{value} in {_processes(members)}" for value, members in values.items())
+            found = "; ".join(
+                f"{value} in {_processes(members)}" for value, members in values.items()
+            )
             differing.append(f"{field}: {found}")
     return (
-        f"{op}: the calls of the processes differ. {'. '.join(differing)}. Make the same call in every process; set "
-        f"{_SECONDS}=0 in every process to switch this comparison off."
+        f"{op}: the calls of the processes differ. {'. '.join(differing)}. Make the same call in"
+        f" every process; set {_SECONDS}=0 in every process to switch this comparison off."
     )
 
 
 def _processes(members: list[int]) -> str:
-    shown = ", ".join(map(str, members[:8])) + (f" and {len(members) - 8} more" if len(members) > 8 else "")
+    shown = ", ".join(map(str, members[:8])) + (
+        f" and {len(members) - 8} more" if len(members) > 8 else ""
+    )
     return f"process {shown}" if len(members) == 1 else f"processes {shown}"
 
 
-def _gather(row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[NamedaxError]) -> np.ndarray:
+def _gather(
+    row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[NamedaxError]
+) -> np.ndarray:
     """Gather the rows of all processes, which wait for each other up to the time limit."""
     found: list[np.ndarray] = []
     failed: list[Exception] = []
@@ -171,18 +199,25 @@ def _gather(row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[Name
         except Exception as reason:  # raised below, in the thread of the caller
             failed.append(reason)
 
-    # A separate thread can have a time limit, and does not inherit the caller's traces and contexts.
+    # A separate thread can have a time limit, and does not inherit the caller's traces and
+    # contexts.
     seconds = _time_limit()
     thread = threading.Thread(target=work, daemon=True, name="namedax-compare-processes")
     thread.start()
     thread.join(seconds)
     if found:
         return found[0]
-    reason = f"within {seconds:g} seconds" if not failed else f"({type(failed[0]).__name__}: {str(failed[0])[:300]})"
+    reason = (
+        f"within {seconds:g} seconds"
+        if not failed
+        else f"({type(failed[0]).__name__}: {str(failed[0])[:300]})"
+    )
     raise error(
-        f"{op}: process {jax.process_index()} cannot compare its call with that of the other processes, "
-        f"{[device.process_index for device in devices if device.process_index != jax.process_index()]}: they did not answer {reason}. "
-        f"Make the same call in every process, or set {_SECONDS} in every process: to more seconds, or to 0 to switch the comparison off."
+        f"{op}: process {jax.process_index()} cannot compare its call with that of the other"
+        " processes,"
+        f" {[device.process_index for device in devices if device.process_index != jax.process_index()]}:"
+        f" they did not answer {reason}. Make the same call in every process, or set {_SECONDS} in"
+        " every process: to more seconds, or to 0 to switch the comparison off."
     ) from (failed[0] if failed else None)
 
 
@@ -191,7 +226,9 @@ def _all_gather(row: np.ndarray, devices: tuple[Any, ...]) -> np.ndarray:
     mine = next(device for device in devices if device.process_index == jax.process_index())
     sharding = NamedSharding(mesh, PartitionSpec("processes"))
     shape = (len(devices), *row.shape)
-    rows = jax.make_array_from_single_device_arrays(shape, sharding, [jax.device_put(row[None], mine)])
+    rows = jax.make_array_from_single_device_arrays(
+        shape, sharding, [jax.device_put(row[None], mine)]
+    )
     gathered = jax.jit(_identity, out_shardings=NamedSharding(mesh, PartitionSpec()))(rows)
     return np.asarray(gathered.addressable_data(0))
 

@@ -19,18 +19,29 @@ def refuse_loops(axes: Sequence[str], data: Any) -> None:
 
     Raises:
       PipelineError: one of `axes` is a microbatch axis.
-      SerialLoopError: one of `axes` is the axis of a loop. The message names the operation that the body calls.
+      SerialLoopError: one of `axes` is the axis of a loop. The message names the operation that the
+        body calls.
     """
     refuse_microbatches(axes)
     loop = next((axis for axis in axes if isinstance(axis, LoopAxis)), None)
     if loop is None:
         return
     region = ambient()
-    names = [name for name, held in (region.resources if region is not None else {}).items() if loop in held]
+    names = [
+        name
+        for name, held in (region.resources if region is not None else {}).items()
+        if loop in held
+    ]
     sizes = [region.sizes[name] for name in names if region is not None and name in region.sizes]
-    held = f"{show_names(names)}{f' of size {sizes[0]}' if len(sizes) == 1 == len(names) else ''}" if names else "of a loop"
+    held = (
+        f"{show_names(names)}{f' of size {sizes[0]}' if len(sizes) == 1 == len(names) else ''}"
+        if names
+        else "of a loop"
+    )
     what = running_operation() or "an operation in the body"
-    raise SerialLoopError(moves_entries(what, f"the axis {held}", f"{loop} executes in {loop.steps} steps", data))
+    raise SerialLoopError(
+        moves_entries(what, f"the axis {held}", f"{loop} executes in {loop.steps} steps", data)
+    )
 
 
 def moves_entries(what: str, axis: str, how: str, data: Any) -> str:
@@ -43,7 +54,8 @@ def moves_entries(what: str, axis: str, how: str, data: Any) -> str:
       data: the block, for its shape and dtype.
     """
     return (
-        f"{what}: the operation moves elements along {axis}, which {how}; a step cannot access the data of other steps "
-        f"(here, blocks of {data.dtype}{list(data.shape)}). Rename the axis to a name without a loop first, which gathers it, and rename the "
-        "result back; or remove the SerialLoop from axis_resources, or execute another axis in steps."
+        f"{what}: the operation moves elements along {axis}, which {how}; a step cannot access the"
+        f" data of other steps (here, blocks of {data.dtype}{list(data.shape)}). Rename the axis to"
+        " a name without a loop first, which gathers it, and rename the result back; or remove the"
+        " SerialLoop from axis_resources, or execute another axis in steps."
     )

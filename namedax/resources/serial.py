@@ -1,7 +1,8 @@
 """`SerialLoop`: execution of an axis in steps, to save memory.
 
-In parsed `axis_resources` a loop is an axis with its own name (`LoopAxis`), like a mesh axis. It comes after the mesh axes, because its
-steps divide the block of one device. `namedax.programs.serial.stepping` executes the steps.
+In parsed `axis_resources` a loop is an axis with its own name (`LoopAxis`), like a mesh axis. It
+comes after the mesh axes, because its steps divide the block of one device.
+`namedax.programs.serial.stepping` executes the steps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def _check_keep(what: str, keep: Any) -> Keep:
 
 def _check_steps(what: str, steps: Any) -> int:
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
-        raise SerialLoopError(f"{what}: steps must be a positive integer, got {format_value(steps)}.")
+        raise SerialLoopError(
+            f"{what}: steps must be a positive integer, got {format_value(steps)}."
+        )
     return int(steps)
 
 
@@ -39,28 +42,35 @@ def _check_steps(what: str, steps: Any) -> int:
 class SerialLoop:
     """A sequential loop in `axis_resources`, which executes the axis in `steps` steps.
 
-    The loop divides the memory of values along the axis by about `steps`, and reductions over the axis accumulate over the steps. Results
-    do not change. With `{"batch": ("data", SerialLoop(8))}` a training step accumulates gradients. Each device computes an eighth of its
-    examples at a time, and the gradients are reduced over `data` once, after the loop. Only sharded parameters (FSDP) are gathered, and
-    their gradients scattered, in every step, which needs less memory; see `keep`.
+    The loop divides the memory of values along the axis by about `steps`, and reductions over the
+    axis accumulate over the steps. Results do not change. With `{"batch": ("data", SerialLoop(8))}`
+    a training step accumulates gradients. Each device computes an eighth of its examples at a time,
+    and the gradients are reduced over `data` once, after the loop. Only sharded parameters (FSDP)
+    are gathered, and their gradients scattered, in every step, which needs less memory; see `keep`.
 
-    A value that depends on all examples, such as the mean in a batch norm, takes an additional pass of the loop. Each pass recomputes its
-    inputs. The gradient also recomputes, and stores no residuals of the steps. Differentiate a mapped function with loops in reverse mode
-    (`jax.grad`, `jax.vjp`, any number of times). Forward mode is not supported.
+    A value that depends on all examples, such as the mean in a batch norm, takes an additional pass
+    of the loop. Each pass recomputes its inputs. The gradient also recomputes, and stores no
+    residuals of the steps. Differentiate a mapped function with loops in reverse mode (`jax.grad`,
+    `jax.vjp`, any number of times). Forward mode is not supported.
 
-    A `SerialLoop` is the only resource of an axis, or the last one in a tuple with mesh axes. The loop then divides each device's block.
+    A `SerialLoop` is the only resource of an axis, or the last one in a tuple with mesh axes. The
+    loop then divides each device's block.
 
     Args:
-      steps: the number of steps. If it does not divide the size of the axis, the last steps are short or empty.
-      keep: the storage of sharded parameters (FSDP) and their gradients between steps. Default: `"parts"`.
-        `"parts"`: each step gathers the parameters that it reads, and reduce-scatters its gradients, which accumulate as blocks. The loop
-        sends `steps` times the bytes of a program without a loop. It stores one block of every parameter and gradient per device.
-        `"whole"`: parameters gathered outside of a scan are gathered once, before the loop. Full gradients accumulate, and one
-        reduce-scatter after the loop shards them. Gradients send the bytes of one step, but every device stores them in full. Layers in a
-        scan are gathered in every step in both cases.
+      steps: the number of steps. If it does not divide the size of the axis, the last steps are
+        short or empty.
+      keep: the storage of sharded parameters (FSDP) and their gradients between steps. Default:
+        `"parts"`. `"parts"`: each step gathers the parameters that it reads, and reduce-scatters
+        its gradients, which accumulate as blocks. The loop sends `steps` times the bytes of a
+        program without a loop. It stores one block of every parameter and gradient per device.
+        `"whole"`: parameters gathered outside of a scan are gathered once, before the loop. Full
+        gradients accumulate, and one reduce-scatter after the loop shards them. Gradients send the
+        bytes of one step, but every device stores them in full. Layers in a scan are gathered in
+        every step in both cases.
 
     Raises:
-      SerialLoopError: `steps` is not a positive integer, or `keep` is neither `"parts"` nor `"whole"`.
+      SerialLoopError: `steps` is not a positive integer, or `keep` is neither `"parts"` nor
+        `"whole"`.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
@@ -78,7 +88,11 @@ class SerialLoop:
         _check_keep("SerialLoop", self.keep)
 
     def __repr__(self) -> str:
-        return f"SerialLoop({self.steps})" if self.keep == "parts" else f"SerialLoop({self.steps}, keep={self.keep!r})"
+        return (
+            f"SerialLoop({self.steps})"
+            if self.keep == "parts"
+            else f"SerialLoop({self.steps}, keep={self.keep!r})"
+        )
 
 
 class LoopAxis(str):
@@ -109,10 +123,13 @@ _context = jax.make_user_context(())
 @checks_signature
 @contextlib.contextmanager
 def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
-    """Define a loop that `axis_resources` can use like a mesh axis within this context. See `SerialLoop`.
+    """Define a loop that `axis_resources` can use like a mesh axis within this context.
 
-    You can map several axes to one loop, as to one mesh axis, if no value has two of them. Without the context, the same
-    `axis_resources` need a mesh axis of that name. So a loop can replace a mesh axis.
+    See `SerialLoop`.
+
+    You can map several axes to one loop, as to one mesh axis, if no value has two of them. Without
+    the context, the same `axis_resources` need a mesh axis of that name. So a loop can replace a
+    mesh axis.
 
     Args:
       name: the name of the loop in `axis_resources`.
@@ -120,8 +137,8 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
       keep: as for `SerialLoop`. Default: `"parts"`.
 
     Raises:
-      SerialLoopError: `steps` is not a positive integer, `keep` is neither `"parts"` nor `"whole"`, or a surrounding loop has the
-        same name.
+      SerialLoopError: `steps` is not a positive integer, `keep` is neither `"parts"` nor `"whole"`,
+        or a surrounding loop has the same name.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
@@ -132,8 +149,15 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
     if not isinstance(name, str):
         raise SerialLoopError(f"serial_loop: the name of a loop must be a string, got {name!r}.")
     if name in dict(_context.value):
-        raise SerialLoopError(f"serial_loop: a surrounding loop has the name {name!r} already. Choose another name.")
-    with _context((*_context.value, (name, (_check_steps("serial_loop", steps), _check_keep("serial_loop", keep))))):
+        raise SerialLoopError(
+            f"serial_loop: a surrounding loop has the name {name!r} already. Choose another name."
+        )
+    with _context(
+        (
+            *_context.value,
+            (name, (_check_steps("serial_loop", steps), _check_keep("serial_loop", keep))),
+        )
+    ):
         yield
 
 
@@ -149,21 +173,31 @@ def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
     named = dict(_context.value)
     resolved: dict[Hashable, tuple[str, ...]] = {}
     for name, axes in assignment.items():
-        resolved[name] = axes = tuple(LoopAxis(axis, *named[axis]) if axis in named else axis for axis in axes)
+        resolved[name] = axes = tuple(
+            LoopAxis(axis, *named[axis]) if axis in named else axis for axis in axes
+        )
         if any(isinstance(axis, LoopAxis) for axis in axes[:-1]):
             raise SerialLoopError(
-                f"xmap: axis_resources maps {name!r} to {axes}, but a loop divides the block of one device and must come last, at most "
-                "once. Put the mesh axes first."
+                f"xmap: axis_resources maps {name!r} to {axes}, but a loop divides the block of one"
+                " device and must come last, at most once. Put the mesh axes first."
             )
     return resolved
 
 
 def on_devices(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
     """Remove the loops from parsed `axis_resources`, which leaves the mesh axes."""
-    found = {name: tuple(axis for axis in axes if not isinstance(axis, LoopAxis)) for name, axes in assignment.items()}
+    found = {
+        name: tuple(axis for axis in axes if not isinstance(axis, LoopAxis))
+        for name, axes in assignment.items()
+    }
     return {name: axes for name, axes in found.items() if axes}
 
 
 def loops_of(assignment: Assignment) -> dict[str, int]:
     """Return the number of steps of every loop in parsed `axis_resources`, by its `LoopAxis`."""
-    return {axis: axis.steps for axes in assignment.values() for axis in axes if isinstance(axis, LoopAxis)}
+    return {
+        axis: axis.steps
+        for axes in assignment.values()
+        for axis in axes
+        if isinstance(axis, LoopAxis)
+    }

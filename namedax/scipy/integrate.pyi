@@ -10,13 +10,13 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
 
     Args:
       y: values, named or not.
-      x: the coordinates of the values: an array with the axis, or a plain one with one element for each of its elements. By
-        default the spacing is `dx`.
+      x: the coordinates of the values: an array with the axis, or a plain one with one element for
+        each of its elements. By default the spacing is `dx`.
       dx: the distance between two values, by default 1.0.
       axis: a positional or named axis, by default -1.
 
-    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the boundary of two blocks,
-    for both `x` and `y`.
+    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the
+    boundary of two blocks, for both `x` and `y`.
 
     Raises:
       AxisNotFoundError: `y` lacks the axis.

@@ -17,7 +17,9 @@ __all__ = ["RegularGridInterpolator"]
 
 
 def _make(*args: Any) -> Any:
-    interpolator: Any = _jsp.interpolate.RegularGridInterpolator  # its type stub lacks some arguments
+    interpolator: Any = (
+        _jsp.interpolate.RegularGridInterpolator
+    )  # its type stub lacks some arguments
     return interpolator(*args)
 
 
@@ -31,7 +33,8 @@ class RegularGridInterpolator:
       bounds_error: as in JAX, which supports `False` only. Default: `False`.
       fill_value: the value outside of the grid, or `None` to extrapolate. Default: NaN.
 
-    Named axes are batch axes: the result has the named axes of the values, of the points and of the coordinates in the call.
+    Named axes are batch axes: the result has the named axes of the values, of the points and of the
+    coordinates in the call.
 
     Communication: none.
 
@@ -44,11 +47,17 @@ class RegularGridInterpolator:
     """
 
     def __init__(
-        self, points: Any, values: Any, method: str = "linear", bounds_error: bool = False, fill_value: Any = _jnp.nan
+        self,
+        points: Any,
+        values: Any,
+        method: str = "linear",
+        bounds_error: bool = False,
+        fill_value: Any = _jnp.nan,
     ) -> None:
         if not isinstance(points, (list, tuple)) and _np.ndim(points) == 0:
             raise _ArgumentTypeError(
-                f"RegularGridInterpolator: points must be a list or tuple of arrays, one per axis of the grid, got {_shown(points)}."
+                "RegularGridInterpolator: points must be a list or tuple of arrays, one per axis"
+                f" of the grid, got {_shown(points)}."
             )
         self._arrays = tuple(points), values
         self._options = method, bounds_error, fill_value

@@ -1,6 +1,7 @@
 """The namespace `nx.scipy.optimize`: `jax.scipy.optimize` for named arrays.
 
-Named axes are batch axes: there is one minimization per index along them. The function to minimize takes positional arrays.
+Named axes are batch axes: there is one minimization per index along them. The function to minimize
+takes positional arrays.
 """
 
 from namedax.namespaces.lifting import Namespace as _Namespace

@@ -1,7 +1,8 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.optimize`: `jax.scipy.optimize` for named arrays.
 
-Named axes are batch axes: there is one minimization per index along them. The function to minimize takes positional arrays.
+Named axes are batch axes: there is one minimization per index along them. The function to minimize
+takes positional arrays.
 """
 
 from collections.abc import Callable, Mapping

@@ -59,7 +59,8 @@ def detrend(
       data: values, named or not.
       axis: a positional or named axis, by default -1.
       type: `"linear"` (default) subtracts the least-squares line, `"constant"` the mean.
-      bp: the first elements of further lines, by default 0 for none; with more than one line a sharded axis is gathered.
+      bp: the first elements of further lines, by default 0 for none; with more than one line a
+        sharded axis is gathered.
       overwrite_data: as in JAX; by default `None`.
 
     Communication: over a sharded axis, one all-reduce of the size of the mean, or two for a line.

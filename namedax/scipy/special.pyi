@@ -238,7 +238,8 @@ def log_ndtr(x: jax.typing.ArrayLike, series_order: int = 3) -> jax.Array:
 def log_softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
     """Compute the logarithm of `softmax` without overflow.
 
-    Arguments and communication are the same as for `softmax`; elements where `where` is false are `-inf`.
+    Arguments and communication are the same as for `softmax`; elements where `where` is false are
+    `-inf`.
     """
 @overload
 def loggamma(x: NamedArray) -> NamedArray:
@@ -324,10 +325,11 @@ def softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
     Args:
       x: an array, named or not.
       axis: the axis or axes to normalize over, positional or named; by default -1.
-      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and do not count.
+      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and
+        do not count.
 
-    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for the sum; the gradient
-    adds one.
+    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for
+    the sum; the gradient adds one.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.

@@ -1,4 +1,7 @@
-"""Element types and array types, written as `f32[3, {"batch"}]`. An annotation is parsed once, when it is evaluated."""
+"""Element types and array types, written as `f32[3, {"batch"}]`.
+
+An annotation is parsed once, when it is evaluated.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ class _Alternative:
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
 class ElementType(_Alternative):
-    """A dtype, or a kind of dtypes, as an annotation. Square brackets make the type of an array: `f32[3, {"batch"}]`.
+    """A dtype, or a kind of dtypes, as an annotation.
+
+    Square brackets make the type of an array: `f32[3, {"batch"}]`.
 
     The module has one object for each common dtype; `element_type` makes the others.
 
@@ -46,7 +51,9 @@ class ElementType(_Alternative):
     """
 
     name: str
-    of: Any = dataclasses.field(compare=False)  # a dtype; for a kind, the abstract type, such as jnp.floating
+    of: Any = dataclasses.field(
+        compare=False
+    )  # a dtype; for a kind, the abstract type, such as jnp.floating
 
     @property
     def dtype(self) -> Any:
@@ -60,8 +67,8 @@ class ElementType(_Alternative):
 
         Args:
           dtype: the dtype of an array.
-          weak: whether the array is weakly typed, like Python numbers, and so adopts the dtype of another operand. Default:
-            False.
+          weak: whether the array is weakly typed, like Python numbers, and so adopts the dtype of
+            another operand. Default: False.
 
         >>> f32.has(jnp.float32), f32.has(jnp.bfloat16), floating.has(jnp.bfloat16), bf16.has(jnp.float32, weak=True)
         (True, False, True, True)
@@ -75,7 +82,8 @@ class ElementType(_Alternative):
         return self.name
 
 
-# Promotion of a weakly typed number: an integer may become a float and a float a complex number, but not vice versa.
+# Promotion of a weakly typed number: an integer may become a float and a float a complex number,
+# but not vice versa.
 _WEAK = (jnp.integer, jnp.floating, jnp.complexfloating)
 
 
@@ -87,12 +95,16 @@ def _has(of: Any, dtype: Any, weak: bool) -> bool:
         return False
     first = next((i for i, kind in enumerate(_WEAK) if jnp.issubdtype(dtype, kind)), len(_WEAK))
     becomes = _WEAK[first:] if weak else ()
-    return bool(jnp.issubdtype(dtype, of)) or any(jnp.issubdtype(of, kind) or jnp.issubdtype(kind, of) for kind in becomes)
+    return bool(jnp.issubdtype(dtype, of)) or any(
+        jnp.issubdtype(of, kind) or jnp.issubdtype(kind, of) for kind in becomes
+    )
 
 
 def _is_element(dtype: Any) -> bool:
     """Return True if JAX has arrays of `dtype`; NumPy has other dtypes (strings, dates, objects)."""
-    return dtype == jax.dtypes.float0 or any(jnp.issubdtype(dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.extended))
+    return dtype == jax.dtypes.float0 or any(
+        jnp.issubdtype(dtype, kind) for kind in (np.number, np.bool_, jax.dtypes.extended)
+    )
 
 
 def as_jax_reads(dtype: np.dtype) -> Any:
@@ -130,7 +142,9 @@ class ArrayType(_Alternative):
         if not self.names and not self.open:
             return f"{self.element}[{', '.join(sizes) or '()'}]"
         if any(size is not None for size in self.names.values()):
-            entries = [f"{name!r}: {size!r}" for name, size in self.names.items()] + ["...: ..."] * self.open
+            entries = [f"{name!r}: {size!r}" for name, size in self.names.items()] + [
+                "...: ..."
+            ] * self.open
         else:
             entries = [repr(name) for name in self.names] + ["..."] * self.open
         shape = "..." if sizes == ["..."] else f"({', '.join(sizes)}{',' * (len(sizes) == 1)})"
@@ -150,26 +164,34 @@ def _parse(element: ElementType, item: Any) -> ArrayType:
     for size in parts:
         if isinstance(size, _BRACES):
             raise ArrayTypeError(
-                f"{element}[...]: the named axes must come last, in one pair of braces; got {item!r}. Use {element}[3, {{'batch'}}]."
+                f"{element}[...]: the named axes must come last, in one pair of braces; got"
+                f" {item!r}. Use {element}[3, {{'batch'}}]."
             )
         if isinstance(size, (tuple, list)):
             raise ArrayTypeError(
-                f"{element}[...]: the sizes of the positional axes must be one tuple; got {item!r}. Use {element}[(3, 4)]."
+                f"{element}[...]: the sizes of the positional axes must be one tuple; got {item!r}."
+                f" Use {element}[(3, 4)]."
             )
-    shape = tuple(size if size is ... else _parse_size(element, size, "a positional axis") for size in parts)
+    shape = tuple(
+        size if size is ... else _parse_size(element, size, "a positional axis") for size in parts
+    )
     if shape.count(...) > 1:
         raise ArrayTypeError(
-            f"{element}[...]: ... stands for any positional axes and may occur once; got {item!r}. Remove one."
+            f"{element}[...]: ... stands for any positional axes and may occur once; got {item!r}."
+            " Remove one."
         )
     return ArrayType(element, shape, _parse_names(element, named), ... in named)
 
 
 def _parse_names(element: ElementType, named: Any) -> dict[Hashable, Size]:
-    if not isinstance(named, Mapping):  # sets are unordered, and the text should be the same in every run
+    if not isinstance(
+        named, Mapping
+    ):  # sets are unordered, and the text should be the same in every run
         named = {name: ... if name is ... else None for name in sorted(named, key=repr)}
     if named.get(..., ...) is not ...:
         raise ArrayTypeError(
-            f"{element}[...]: ... as a name takes no size; got ...: {named[...]!r}. Use ...: ... to allow more names."
+            f"{element}[...]: ... as a name takes no size; got ...: {named[...]!r}. Use ...: ... to"
+            " allow more names."
         )
     sizes: dict[Hashable, Size] = {}
     for name, size in named.items():
@@ -177,8 +199,8 @@ def _parse_names(element: ElementType, named: Any) -> dict[Hashable, Size]:
             continue
         if not is_name(name):
             raise AxisNameError(
-                f"{element}[...]: {name!r} is not an axis name; a name is any hashable value except integers and None. "
-                "Write positional sizes before the braces."
+                f"{element}[...]: {name!r} is not an axis name; a name is any hashable value except"
+                " integers and None. Write positional sizes before the braces."
             )
         sizes[name] = _parse_size(element, size, f"axis {name!r}")
     return sizes
@@ -191,8 +213,8 @@ def _parse_size(element: ElementType, size: Any, what: str) -> Size:
         if size.isidentifier() and size != "_":
             return str.__str__(size)  # also for a StrEnum
         raise ArrayTypeError(
-            f"{element}[...]: {size!r} is not the size of {what}; a size variable is one identifier, such as 'n'. Write None "
-            "for any size, and integers without quotes."
+            f"{element}[...]: {size!r} is not the size of {what}; a size variable is one"
+            " identifier, such as 'n'. Write None for any size, and integers without quotes."
         )
     try:
         number = -1 if isinstance(size, bool) else operator.index(size)
@@ -200,7 +222,8 @@ def _parse_size(element: ElementType, size: Any, what: str) -> Size:
         number = -1
     if number < 0:
         raise ArrayTypeError(
-            f"{element}[...]: {size!r} is not the size of {what}. Use an integer, a size variable (a string), or None for any size."
+            f"{element}[...]: {size!r} is not the size of {what}. Use an integer, a size variable"
+            " (a string), or None for any size."
         )
     return number
 
@@ -232,7 +255,9 @@ number: Any = ElementType("number", jnp.number)
 any_: Any = ElementType("any_", np.generic)
 
 #: The element types with names.
-ELEMENT_TYPES: tuple[ElementType, ...] = tuple(value for value in vars().values() if isinstance(value, ElementType))
+ELEMENT_TYPES: tuple[ElementType, ...] = tuple(
+    value for value in vars().values() if isinstance(value, ElementType)
+)
 
 
 @functools.lru_cache(maxsize=256)
@@ -252,6 +277,9 @@ def element_type(dtype: Any) -> ElementType:
     except TypeError:
         exact = None
     if exact is None or not _is_element(exact):
-        raise ArrayTypeError(f"element_type: JAX has no arrays of {dtype!r}. Pass a dtype such as jnp.float32 or 'float32'.")
+        raise ArrayTypeError(
+            f"element_type: JAX has no arrays of {dtype!r}. Pass a dtype such as jnp.float32 or"
+            " 'float32'."
+        )
     named = (element for element in ELEMENT_TYPES if element.of == exact)
     return next(named, ElementType(f"element_type({exact.name!r})", exact))

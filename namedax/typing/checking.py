@@ -27,9 +27,11 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
     """Return `value` if its type matches `annotation`.
 
     Args:
-      value: an array, or any other value that an annotation can describe (a tuple, a dataclass, ...).
+      value: an array, or any other value that an annotation can describe (a tuple, a dataclass,
+        ...).
       annotation: any annotation that a parameter of a `checked` function may have.
-      sizes: the known size variables. New ones are added, so that several calls can share them. Default: none.
+      sizes: the known size variables. New ones are added, so that several calls can share them.
+        Default: none.
 
     Raises:
       ArrayTypeError: the value has another type.
@@ -81,20 +83,23 @@ def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem
 def checked(fun: F) -> F:
     """Check the arguments and results of a function against its annotations, on every call.
 
-    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is traced, and the traced program has
-    no additional operation. Within the call, a function of leaves (`jax.tree.map`) that gives a named axis another size is an
-    error. Within one call a size variable has one size, in arguments and results. Annotations without array types (`int`,
-    classes) are not checked. Decorate the function itself, under other decorators: `checked(jax.vmap(f))` would compare the
-    annotations of `f` with the arguments of `vmap`.
+    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
+    traced, and the traced program has no additional operation. Within the call, a function of
+    leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one call a size
+    variable has one size, in arguments and results. Annotations without array types (`int`,
+    classes) are not checked. Decorate the function itself, under other decorators:
+    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
 
     Args:
       fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
 
     Returns:
-      A function with the same name, signature and docstring. It is `fun` itself if no annotation has an array type.
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation
+      has an array type.
 
     Raises, when called:
-      ArrayTypeError: an argument or a result has another type, or an annotation cannot be evaluated.
+      ArrayTypeError: an argument or a result has another type, or an annotation cannot be
+      evaluated.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> from namedax.typing import f32
@@ -118,18 +123,24 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
     if isinstance(fun, (staticmethod, classmethod)):
         return type(fun)(_checked(fun.__func__, caller))
     if isinstance(fun, type) or not callable(fun):
-        raise ArrayTypeError(f"checked: the argument must be a function; got {fun!r}. For a class, decorate its methods.")
+        raise ArrayTypeError(
+            f"checked: the argument must be a function; got {fun!r}. For a class, decorate its"
+            " methods."
+        )
     inner = _annotated(fun)
     op = inner.__qualname__.rpartition("<locals>.")[2].removesuffix(".__call__")
     if inspect.iscoroutinefunction(fun) or inspect.isasyncgenfunction(fun):
         raise ArrayTypeError(
-            f"checked: {op} is a coroutine function, which is not supported. Call check(value, annotation) in it."
+            f"checked: {op} is a coroutine function, which is not supported. Call check(value,"
+            " annotation) in it."
         )
     # String annotations may mention names that are local to the decorating code.
     near = caller is not None and caller.f_globals is getattr(inner, "__globals__", None)
     local = _mentioned(inner, caller.f_locals if caller is not None and near else {})
     compared: dict[str, Compare] | None = None
-    with contextlib.suppress(NameError):  # perhaps a class that is defined later: then it exists at the first call
+    with contextlib.suppress(
+        NameError
+    ):  # perhaps a class that is defined later: then it exists at the first call
         compared = _compared(inner, local, op)
         if not compared:
             return fun
@@ -161,7 +172,9 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
     return wrapper
 
 
-def _given(bound: inspect.BoundArguments, compared: Mapping[str, Compare]) -> Iterator[tuple[Any, Compare, str]]:
+def _given(
+    bound: inspect.BoundArguments, compared: Mapping[str, Compare]
+) -> Iterator[tuple[Any, Compare, str]]:
     """Yield the arguments to compare, with their locations, in the order of the signature; defaults are included."""
     bound.apply_defaults()
     for name, value in bound.arguments.items():

@@ -1,7 +1,7 @@
 """The differences between a value and an annotation: an array type, or an annotation that contains array types.
 
-An annotation is read once and becomes a function, `compare(value, sizes, where)`. The function returns the differences or
-`None`, and adds new size variables to `sizes`.
+An annotation is read once and becomes a function, `compare(value, sizes, where)`. The function
+returns the differences or `None`, and adds new size variables to `sizes`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.errors import ArrayTypeError, show_dtype, show_names
-from namedax.typing.array_types import ELEMENT_TYPES, ArrayType, ElementType, Size, as_jax_reads, key
+from namedax.typing.array_types import (
+    ELEMENT_TYPES,
+    ArrayType,
+    ElementType,
+    Size,
+    as_jax_reads,
+    key,
+)
 
 __all__ = [
     "Compare",
@@ -42,7 +49,8 @@ __all__ = [
 # --- descriptions of a mismatch between a value and an annotation. All sentences about such a value are written here
 
 
-# The size variables of one call: the size, and its first occurrence: the value, such as "argument x[0]", and its axis.
+# The size variables of one call: the size, and its first occurrence: the value, such as "argument
+# x[0]", and its axis.
 Sizes = dict[str, tuple[int, str, Hashable]]
 
 
@@ -62,7 +70,9 @@ def see(value: Any) -> Seen | None:
     """Return the properties of an array of namedax, JAX or NumPy, or a Python number; `None` for other values."""
     if isinstance(value, NamedArray):
         data: Any = value.data
-        if not hasattr(data, "dtype") or len(data.shape) != len(value.dims):  # a transformation of JAX stored another object
+        if not hasattr(data, "dtype") or len(data.shape) != len(
+            value.dims
+        ):  # a transformation of JAX stored another object
             return None
         return Seen(data.dtype, getattr(data, "weak_type", False), value.shape, value._sizes)
     if isinstance(value, NUMPY):
@@ -114,7 +124,12 @@ def no_array_problem(value: Any, want: ArrayType, where: str) -> Problem:
 
 
 def array_problem(
-    value: Any, have: Seen, want: ArrayType, wrong: list[tuple[Hashable, Size, int]], sizes: Sizes, where: str
+    value: Any,
+    have: Seen,
+    want: ArrayType,
+    wrong: list[tuple[Hashable, Size, int]],
+    sizes: Sizes,
+    where: str,
 ) -> Problem:
     """Describe an array of another type; `wrong` has the axes of another size, each with the expected and the actual size."""
     said, remedies = [], []
@@ -128,7 +143,8 @@ def array_problem(
         said.append(f"it has {axes}, not {least}{len(want.shape) - want.shape.count(...)}")
     for axis, size, n in wrong:
         said.append(
-            f"{_axis(axis)} has size {n}, {f'not {size}' if isinstance(size, int) else f'but {_bound(size, sizes, where)}'}"
+            f"{_axis(axis)} has size {n},"
+            f" {f'not {size}' if isinstance(size, int) else f'but {_bound(size, sizes, where)}'}"
         )
     missing = [name for name in want.names if name not in have.named]
     extra = [] if want.open else [name for name in have.named if name not in want.names]
@@ -141,23 +157,32 @@ def array_problem(
     elif not rank:
         remedies.append("Reshape it, or write ... in the type for any number of positional axes.")
     elif len(said) == len(wrong):
-        remedies.append("Pass another array, or write a size variable or None where the size may differ.")
+        remedies.append(
+            "Pass another array, or write a size variable or None where the size may differ."
+        )
     return Problem(where, repr(want), value, said, remedies)
 
 
 def union_problem(value: Any, text: str, problems: list[Problem], where: str) -> Problem:
     """Describe a value that matches none of the alternatives in `text`; `problems` are those of array alternatives."""
     if len(problems) == 1:
-        return problems[0] if problems[0].where != where else dataclasses.replace(problems[0], expected=text)
-    differences = [f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + came(value)}" for p in problems]
+        return (
+            problems[0]
+            if problems[0].where != where
+            else dataclasses.replace(problems[0], expected=text)
+        )
+    differences = [
+        f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + came(value)}" for p in problems
+    ]
     return Problem(where, text, value, differences)
 
 
 def unreadable(what: str, error: BaseException) -> ArrayTypeError:
     """Return the error for an annotation that cannot be evaluated."""
     return ArrayTypeError(
-        f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define the name so that it "
-        "exists at run time (not under TYPE_CHECKING), or remove the annotation."
+        f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define"
+        " the name so that it exists at run time (not under TYPE_CHECKING), or remove the"
+        " annotation."
     )
 
 
@@ -194,16 +219,26 @@ def _about_elements(value: Any, have: Seen, want: ArrayType) -> list[str]:
         return ["Cast it with astype, or write another dtype in the type."]
     if as_jax_reads(wanted) != wanted:
         return [
-            f"64-bit types are disabled, so JAX has no {want.element}. Set jax_enable_x64, or write a kind such as floating."
+            f"64-bit types are disabled, so JAX has no {want.element}. Set jax_enable_x64, or write"
+            " a kind such as floating."
         ]
-    cast = f"astype({wanted.name!r})" if hasattr(value, "dtype") else f"jnp.asarray(value, {wanted.name!r})"
+    cast = (
+        f"astype({wanted.name!r})"
+        if hasattr(value, "dtype")
+        else f"jnp.asarray(value, {wanted.name!r})"
+    )
     return [f"Cast it with {cast}, or write another dtype in the type."]
 
 
-def _about_names(want: ArrayType, missing: list[Hashable], extra: list[Hashable], ndim: int | None) -> list[str]:
+def _about_names(
+    want: ArrayType, missing: list[Hashable], extra: list[Hashable], ndim: int | None
+) -> list[str]:
     """Return the remedies for names; `ndim` is given if the number of positional axes is wrong as well."""
     if missing and extra:
-        close = {name: difflib.get_close_matches(str(name), map(str, extra), n=1, cutoff=0.6) for name in missing}
+        close = {
+            name: difflib.get_close_matches(str(name), map(str, extra), n=1, cutoff=0.6)
+            for name in missing
+        }
         pairs = {old: new for new in missing for old in extra if str(old) in close[new]}
         if not pairs and len(missing) == len(extra) == 1:
             pairs = {extra[0]: missing[0]}
@@ -234,7 +269,9 @@ def read(annotation: Any) -> Compare | None:
         return functools.partial(_array, annotation)
     if isinstance(annotation, (str, typing.ForwardRef)):
         text = annotation if isinstance(annotation, str) else annotation.__forward_arg__
-        raise ArrayTypeError(f"check: the annotation {text!r} is a string. Write it without quotes.")
+        raise ArrayTypeError(
+            f"check: the annotation {text!r} is a string. Write it without quotes."
+        )
     if isinstance(annotation, _TYPE_STATEMENT):
         return functools.partial(_alias, annotation)
     kind = typing.get_origin(annotation) or annotation
@@ -264,7 +301,10 @@ def _inside(annotation: Any, kind: Any) -> tuple[Any, ...]:
     if isinstance(annotation, typing.NewType):
         return (annotation.__supertype__,)
     if kind is typing.Annotated:
-        return tuple(x for x in annotation.__metadata__ if isinstance(x, (ArrayType, ElementType))) or args[:1]
+        return (
+            tuple(x for x in annotation.__metadata__ if isinstance(x, (ArrayType, ElementType)))
+            or args[:1]
+        )
     if any(kind is one for one in (*_UNIONS, *_QUALIFIERS, tuple)):
         return tuple(arg for arg in args if arg is not ...)
     return args[-1:] if _is_container(kind) else ()
@@ -286,15 +326,28 @@ def _array(want: ArrayType, value: Any, sizes: Sizes, where: str) -> Problem | N
     if have is None:
         return no_array_problem(value, want, where)
     positional = want.sizes(len(have.shape))
-    axes: list[tuple[Hashable, Size, int]] = [(i, size, have.shape[i]) for i, size in enumerate(positional or ())]
-    axes += [(name, size, have.named[name]) for name, size in want.names.items() if name in have.named]
+    axes: list[tuple[Hashable, Size, int]] = [
+        (i, size, have.shape[i]) for i, size in enumerate(positional or ())
+    ]
+    axes += [
+        (name, size, have.named[name]) for name, size in want.names.items() if name in have.named
+    ]
     wrong = []
     for axis, size, n in axes:
         wanted = sizes.setdefault(size, (n, where, axis))[0] if isinstance(size, str) else size
         if wanted is not None and wanted != n:
             wrong.append((axis, size, n))
-    names = want.names.keys() <= have.named.keys() if want.open else want.names.keys() == have.named.keys()
-    if names and positional is not None and not wrong and want.element.has(have.dtype, weak=have.weak):
+    names = (
+        want.names.keys() <= have.named.keys()
+        if want.open
+        else want.names.keys() == have.named.keys()
+    )
+    if (
+        names
+        and positional is not None
+        and not wrong
+        and want.element.has(have.dtype, weak=have.weak)
+    ):
         return None
     return array_problem(value, have, want, wrong, sizes, where)
 
@@ -304,7 +357,9 @@ def _all(inside: Sequence[Compare | None], value: Any, sizes: Sizes, where: str)
     return next(filter(None, (compare(value, sizes, where) for compare in inside if compare)), None)
 
 
-def _tuple(annotation: Any, inside: Sequence[Compare | None], value: Any, sizes: Sizes, where: str) -> Problem | None:
+def _tuple(
+    annotation: Any, inside: Sequence[Compare | None], value: Any, sizes: Sizes, where: str
+) -> Problem | None:
     if not isinstance(value, tuple) or len(value) != len(inside):
         return Problem(where, _text_of(annotation), value)
     for i, compare in enumerate(inside):
@@ -313,7 +368,9 @@ def _tuple(annotation: Any, inside: Sequence[Compare | None], value: Any, sizes:
     return None
 
 
-def _each(annotation: Any, kind: type, compare: Compare, value: Any, sizes: Sizes, where: str) -> Problem | None:
+def _each(
+    annotation: Any, kind: type, compare: Compare, value: Any, sizes: Sizes, where: str
+) -> Problem | None:
     """Compare a sequence, or the values of a mapping, with one annotation for all items."""
     if not isinstance(value, kind):
         return Problem(where, _text_of(annotation), value)
@@ -327,7 +384,9 @@ def _each(annotation: Any, kind: type, compare: Compare, value: Any, sizes: Size
 def _is_record(kind: Any) -> bool:
     """Return True for a dataclass, a TypedDict or a NamedTuple."""
     return isinstance(kind, type) and (
-        dataclasses.is_dataclass(kind) or typing.is_typeddict(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
+        dataclasses.is_dataclass(kind)
+        or typing.is_typeddict(kind)
+        or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
     )
 
 
@@ -340,7 +399,11 @@ def _record(kind: Any, value: Any, sizes: Sizes, where: str) -> Problem | None:
             if name in kind.__required_keys__:
                 return Problem(where, kind.__qualname__, value, (f"it lacks the key {name!r}",))
             continue
-        item, place = (value[name], f"{where}[{name!r}]") if is_dict else (getattr(value, name), f"{where}.{name}")
+        item, place = (
+            (value[name], f"{where}[{name!r}]")
+            if is_dict
+            else (getattr(value, name), f"{where}.{name}")
+        )
         if problem := compare(item, sizes, place):
             return problem
     return None
@@ -352,10 +415,17 @@ def _fields(kind: Any) -> Mapping[str, Compare]:
     try:
         hints = typing.get_type_hints(kind, include_extras=True)
     except Exception as error:
-        # An annotation that cannot be evaluated is unknown. That is an error if it seems to be an array type. It is no error in
-        # a class of another library, which may import the names for static checkers only.
-        texts = [text for base in kind.__mro__ for text in vars(base).get("__annotations__", {}).values()]
-        if any(re.search(rf"\b({'|'.join(map(repr, ELEMENT_TYPES))})\s*\[", text) for text in texts if isinstance(text, str)):
+        # An annotation that cannot be evaluated is unknown. That is an error if it seems to be an
+        # array type. It is no error in a class of another library, which may import the names for
+        # static checkers only.
+        texts = [
+            text for base in kind.__mro__ for text in vars(base).get("__annotations__", {}).values()
+        ]
+        if any(
+            re.search(rf"\b({'|'.join(map(repr, ELEMENT_TYPES))})\s*\[", text)
+            for text in texts
+            if isinstance(text, str)
+        ):
             raise unreadable(f"the annotations of class {kind.__qualname__}", error) from error
         return {}
     if dataclasses.is_dataclass(kind):
@@ -401,10 +471,14 @@ def _union(annotations: Sequence[Any], inside: Sequence[Compare | None]) -> Comp
 def _class_of(annotation: Any) -> Any:
     """Return the class of a value of one alternative of a union; `object` if Python cannot test it (a Literal, a Protocol)."""
     kind = typing.get_origin(annotation) or annotation
-    if kind is typing.Annotated:  # an array type does not determine the class: NamedArray and jax.Array both match it
+    if (
+        kind is typing.Annotated
+    ):  # an array type does not determine the class: NamedArray and jax.Array both match it
         return object if read(annotation) else _class_of(typing.get_args(annotation)[0])
     # Annotations follow Python's numeric tower: an int is a float.
-    kind = {float: (float, int), complex: (complex, float, int)}.get(kind, dict if typing.is_typeddict(kind) else kind)
+    kind = {float: (float, int), complex: (complex, float, int)}.get(
+        kind, dict if typing.is_typeddict(kind) else kind
+    )
     try:
         isinstance(None, kind)
     except TypeError:

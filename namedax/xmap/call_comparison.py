@@ -49,13 +49,23 @@ def _types(args: Any, kwargs: Any) -> tuple[Any, ...]:
 def _type(leaf: Any) -> Any:
     dims = leaf._dims if isinstance(leaf, NamedArray) else None
     data = leaf._data if isinstance(leaf, NamedArray) else leaf
-    return (np.shape(data), str(data.dtype), dims) if hasattr(data, "dtype") else type(leaf).__qualname__
+    return (
+        (np.shape(data), str(data.dtype), dims)
+        if hasattr(data, "dtype")
+        else type(leaf).__qualname__
+    )
 
 
 def _description(xmapped: Any, args: Any, kwargs: Any, mesh: Mesh) -> dict[str, str]:
     source = source_of(xmapped._fun)
     code = getattr(source, "__code__", None)
-    where = "" if code is None else f" at {code.co_filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+    where = (
+        ""
+        if code is None
+        else (
+            f" at {code.co_filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{code.co_firstlineno}"
+        )
+    )
     paths, _ = jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=is_named)
     arguments = {jax.tree_util.keystr(path): _text(leaf) for path, leaf in paths}
     return {
@@ -80,10 +90,13 @@ def _description(xmapped: Any, args: Any, kwargs: Any, mesh: Mesh) -> dict[str, 
 def _text(leaf: Any) -> Any:
     data = leaf._data if isinstance(leaf, NamedArray) else leaf
     if hasattr(data, "dtype"):
-        # Without the sharding, which may differ between processes for a traced or uncommitted array.
+        # Without the sharding, which may differ between processes for a traced or uncommitted
+        # array.
         dims = leaf._dims if isinstance(leaf, NamedArray) else ()
         return (
-            f"{data.dtype}{list(np.shape(data))} of axes {stable_text(dims)}" if dims else f"{data.dtype}{list(np.shape(data))}"
+            f"{data.dtype}{list(np.shape(data))} of axes {stable_text(dims)}"
+            if dims
+            else f"{data.dtype}{list(np.shape(data))}"
         )
     return type(leaf).__qualname__
 
@@ -101,9 +114,14 @@ def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
 
 
 def _hash_equations(jaxpr: Any, found: Any) -> None:
-    """Hash primitives, types and plain parameters. The text of other objects may differ between processes."""
+    """Hash primitives, types and plain parameters.
+
+    The text of other objects may differ between processes.
+    """
     for equation in jaxpr.eqns:
-        types = [(v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")]
+        types = [
+            (v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")
+        ]
         parts: Any = costs.what_it_does(equation)
         primitive, parameters = parts
         found.update(f"{primitive} {types}".encode())

@@ -1,8 +1,9 @@
 """Lowering of a body over named axes to a program on devices.
 
-The program is one `jax.shard_map` (`run_manual`), or the same executed in the steps of a loop (`run_in_steps`). Within a surrounding mapped
-function it extends that region (`run_nested`). For XLA's partitioner it uses global arrays with sharding constraints (`run_auto`). `Call`
-traces the body and converts its results to arrays.
+The program is one `jax.shard_map` (`run_manual`), or the same executed in the steps of a loop
+(`run_in_steps`). Within a surrounding mapped function it extends that region (`run_nested`). For
+XLA's partitioner it uses global arrays with sharding constraints (`run_auto`). `Call` traces the
+body and converts its results to arrays.
 """
 
 # Long: one call of a mapped function, from its arguments to its program.
@@ -38,7 +39,12 @@ from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.passes import LATE_SUMS
 from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
 from namedax.programs.primitives import call_whole
-from namedax.programs.raw_collective_check import Dimensions, explain_unbound_axes, explain_values_from_around, refuse_raw
+from namedax.programs.raw_collective_check import (
+    Dimensions,
+    explain_unbound_axes,
+    explain_values_from_around,
+    refuse_raw,
+)
 from namedax.programs.reduced_arguments import take_reduced
 from namedax.programs.serial import stepping
 from namedax.resources import communication as comm
@@ -76,7 +82,8 @@ __all__ = [
 class Argument(Record, frozen=False):
     """One array among the arguments: the original leaf, its data, its dims under the axis mapping, and its path.
 
-    The data is global. Within a surrounding mapped function, it is a block along the named axes of the leaf.
+    The data is global. Within a surrounding mapped function, it is a block along the named axes of
+    the leaf.
     """
 
     leaf: Any
@@ -94,8 +101,14 @@ class Argument(Record, frozen=False):
 def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
     """Describe the argument at a path of `(args, kwargs)` for messages, with the given parameter names."""
     group, first, *rest = path
-    label = names[first.idx] if group.idx == 0 and first.idx < len(names) else getattr(first, "key", None)
-    return (f"argument {label!r}" if label is not None else f"argument {first.idx}") + jax.tree_util.keystr(tuple(rest))
+    label = (
+        names[first.idx]
+        if group.idx == 0 and first.idx < len(names)
+        else getattr(first, "key", None)
+    )
+    return (
+        f"argument {label!r}" if label is not None else f"argument {first.idx}"
+    ) + jax.tree_util.keystr(tuple(rest))
 
 
 def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
@@ -116,7 +129,8 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
     hoists = has_explicit_axes(mesh) or call.tracked
-    # In a trace that only produces a jaxpr, the body itself raises `ClosesOver` for the values that it closes over.
+    # In a trace that only produces a jaxpr, the body itself raises `ClosesOver` for the values that
+    # it closes over.
     says = hoists and bool(datas) and {*map(type, datas)} == {type_of_programs()}
     late = functools.partial(call.with_late_sums, says=says)
     run = _run_hoisted if hoists and not says else lambda mapped, datas: mapped(*datas)
@@ -130,9 +144,13 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
         return results if call.results_are_placed else call.rebuild(results)
 
     given = [argument.data for argument in call.arguments]
-    own, also, with_also = take_reduced(body, given, datas, specs, _axes_of(call.region.resources), mesh)
+    own, also, with_also = take_reduced(
+        body, given, datas, specs, _axes_of(call.region.resources), mesh
+    )
     try:
-        return rebuild(run(group_specs(shard_map, with_also)(call.within(own), out_specs=out_specs), also))
+        return rebuild(
+            run(group_specs(shard_map, with_also)(call.within(own), out_specs=out_specs), also)
+        )
     except ClosesOver as found:
         consts, again = [replicated(value) for value in found.values], found.body
     if not call.results_are_placed:
@@ -147,15 +165,22 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     return rebuild(mapped(*consts, *datas))
 
 
-def _on_devices(call: Call, mesh: Any, from_context: bool, resources: Assignment) -> tuple[list[Any], Callable[..., Any]]:
+def _on_devices(
+    call: Call, mesh: Any, from_context: bool, resources: Assignment
+) -> tuple[list[Any], Callable[..., Any]]:
     """Return the data of the arguments with the shardings of `resources`, and `jax.shard_map` over their mesh axes."""
     used = _axes_of(resources)
-    datas = [data if isinstance(data := argument.data, jax.core.Tracer) else jnp.asarray(data) for argument in call.arguments]
+    datas = [
+        data if isinstance(data := argument.data, jax.core.Tracer) else jnp.asarray(data)
+        for argument in call.arguments
+    ]
     if has_explicit_axes(mesh):
         specs = call.specs(resources)
         datas = to_specs(datas, specs, None if from_context else mesh)
     names = used if used != frozenset(mesh.axis_names) else frozenset()
-    return datas, functools.partial(jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True)
+    return datas, functools.partial(
+        jax.shard_map, mesh=None if from_context else mesh, axis_names=names, check_vma=True
+    )
 
 
 def _axes_of(resources: Assignment) -> frozenset[str]:
@@ -165,7 +190,8 @@ def _axes_of(resources: Assignment) -> frozenset[str]:
 def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
     """Run the body within the body of a surrounding mapped function, which already uses some mesh axes.
 
-    Axes on these mesh axes are sliced to their blocks, as in `nx.rename`. A nested `jax.shard_map` maps over `new_axes`.
+    Axes on these mesh axes are sliced to their blocks, as in `nx.rename`. A nested `jax.shard_map`
+    maps over `new_axes`.
     """
     region = call.region
 
@@ -178,22 +204,33 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
         return [() if dim is None or dim not in of else outer.place(dim) for dim in dims]
 
     datas = [
-        relayout(jnp.asarray(argument.data), in_outer(argument.dims, dims_of(argument.leaf)), on_old(argument.dims))
+        relayout(
+            jnp.asarray(argument.data),
+            in_outer(argument.dims, dims_of(argument.leaf)),
+            on_old(argument.dims),
+        )
         for argument in call.arguments
     ]
     if new_axes:
-        assignment = {name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)}
+        assignment = {
+            name: axes for name, axes in region.resources.items() if not new_axes.isdisjoint(axes)
+        }
         call.whole = region.uneven.intersection(assignment)
         specs = call.specs(assignment)
         datas = to_specs(datas, specs, None)
-        shard_map = functools.partial(jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True)
+        shard_map = functools.partial(
+            jax.shard_map, in_specs=specs, axis_names=new_axes, check_vma=True
+        )
         traced = call.traced()
         with explain_values_from_around(call.name):
             jax.eval_shape(shard_map(traced.trace, out_specs=()), *datas)
-        # Rematerialize in the gradient: JAX cannot lower residuals of a nested shard_map that also vary over outer axes. Pass
-        # closed-over values as arguments: JAX accepts values whose types mention Explicit axes in no other way.
+        # Rematerialize in the gradient: JAX cannot lower residuals of a nested shard_map that also
+        # vary over outer axes. Pass closed-over values as arguments: JAX accepts values whose types
+        # mention Explicit axes in no other way.
         closure = [replicated(const) for const in traced.closure]
-        shard_map = functools.partial(shard_map, in_specs=([PartitionSpec()] * len(closure), *specs))
+        shard_map = functools.partial(
+            shard_map, in_specs=([PartitionSpec()] * len(closure), *specs)
+        )
         run = jax.checkpoint(call.within(traced.with_closure))
         flat = shard_map(run, out_specs=call.probed_specs(assignment))(closure, *datas)
     else:
@@ -214,14 +251,17 @@ def run_unmapped(call: Call) -> Any:
 
 def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     """Run the body in the steps of its loops, on the mesh if there is one."""
-    with mesh_of_types([] if on_devices(call.region.resources) else [argument.data for argument in call.arguments]):
+    with mesh_of_types(
+        [] if on_devices(call.region.resources) else [argument.data for argument in call.arguments]
+    ):
         return _run_in_steps(call, mesh, from_context)
 
 
 def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
-    # Axes with short last steps enter and leave with padding, so that each step can take a full block. Other uneven axes enter unsharded.
+    # Axes with short last steps enter and leave with padding, so that each step can take a full
+    # block. Other uneven axes enter unsharded.
     short = frozenset(name for name in call.region.uneven if loops_of({name: resources[name]}))
     call.whole = call.region.uneven
     if devices:
@@ -259,7 +299,8 @@ class _Ends(Record):
     Attributes:
       call: the call.
       short: the names of these axes.
-      shard_map: `jax.shard_map` on the mesh, or `None` without a mesh. Each device slices its block, and the blocks are gathered.
+      shard_map: `jax.shard_map` on the mesh, or `None` without a mesh. Each device slices its
+        block, and the blocks are gathered.
     """
 
     call: Call
@@ -275,7 +316,10 @@ class _Ends(Record):
         """Remove the padding of the results. Requires a traced body."""
         leaves, tree = jax.tree.flatten(results)
         return jax.tree.unflatten(
-            tree, self._each(leaves, [result.dims for result in self.call.results], self._unpad, before=False)
+            tree,
+            self._each(
+                leaves, [result.dims for result in self.call.results], self._unpad, before=False
+            ),
         )
 
     def _pad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
@@ -288,10 +332,16 @@ class _Ends(Record):
         data = comm.all_gather(data, dim, axes, "invarying") if axes else data
         return unpadded(data, dim, self.call.region.sizes[name])
 
-    def _each(self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., Any], before: bool) -> list[Any]:
+    def _each(
+        self, datas: list[Any], dims: Sequence[Dims], change: Callable[..., Any], before: bool
+    ) -> list[Any]:
         devices = on_devices(self.call.region.resources)
         for i, own in enumerate(dims):
-            places = [(dim, name, devices.get(name, ())) for dim, name in enumerate(own) if name in self.short]
+            places = [
+                (dim, name, devices.get(name, ()))
+                for dim, name in enumerate(own)
+                if name in self.short
+            ]
             if not places:
                 continue
 
@@ -302,9 +352,13 @@ class _Ends(Record):
 
             if self.shard_map is not None:
                 whole = [None if name in self.call.region.uneven else name for name in own]
-                cut = [None if name in self.call.region.uneven - self.short else name for name in own]
+                cut = [
+                    None if name in self.call.region.uneven - self.short else name for name in own
+                ]
                 specs = [partition_spec(names, devices) for names in (whole, cut)]
-                changed = self.shard_map(changed, in_specs=(specs[not before],), out_specs=specs[before])
+                changed = self.shard_map(
+                    changed, in_specs=(specs[not before],), out_specs=specs[before]
+                )
             datas[i] = changed(datas[i])
         return datas
 
@@ -312,8 +366,8 @@ class _Ends(Record):
 def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
     """Run `mapped` with its closed-over values replicated.
 
-    `jax.shard_map` accepts closed-over values that are sharded over Explicit axes in no other way. If there are none, run the traced program
-    unchanged.
+    `jax.shard_map` accepts closed-over values that are sharded over Explicit axes in no other way.
+    If there are none, run the traced program unchanged.
     """
     closed, shape = jax.make_jaxpr(lambda datas: mapped(*datas), return_shape=True)(datas)
     consts = [replicated(const) for const in closed.consts]
@@ -329,7 +383,8 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
     datas = [jnp.asarray(argument.data) for argument in call.arguments]
     if not has_explicit_axes(mesh):
         return call.run(*datas)
-    # Within the body every mesh axis is Auto. `jax.sharding.auto_axes` requires the shardings of the results in advance.
+    # Within the body every mesh axis is Auto. `jax.sharding.auto_axes` requires the shardings of
+    # the results in advance.
     region = call.region
     call.region = region.on_mesh(auto_mesh(mesh))
     with use_mesh(mesh, from_context):
@@ -337,8 +392,11 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
         datas = to_specs(datas, call.specs(region.resources), None if from_context else mesh)
         traced = Traced(call.flat_body, traces=call.region.state.closure.traced, source=call.source)
         jax.eval_shape(lambda *xs: auto_axes(traced.trace, out_sharding=())(*xs), *datas)
-        # Pass closed-over values as arguments: if JAX casts them implicitly, their gradients have the types of the body.
-        mapped = auto_axes(call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh))
+        # Pass closed-over values as arguments: if JAX casts them implicitly, their gradients have
+        # the types of the body.
+        mapped = auto_axes(
+            call.within(traced.with_closure), out_sharding=explicit_specs(call.probed_specs(), mesh)
+        )
         return call.rebuild(mapped(traced.closure, *datas))
 
 
@@ -358,13 +416,15 @@ class Call:
     Args:
       function: the function, which takes the arguments as a list of (named) arrays.
       name: the name of the function, for messages.
-      options: the options of `xmap`. All names in `axis_resources` and `axis_sizes` must occur in the program.
+      options: the options of `xmap`. All names in `axis_resources` and `axis_sizes` must occur in
+        the program.
       arguments: the arrays.
       region: the region of the body.
       program: a token for the program, for regions.
       tracked: True if the `mesh` argument of `xmap` has Explicit axes.
       source: the source location of the user's function.
-      carried: axis names of a surrounding mapped function. Results may have them in addition to `out_axes`. Default: none.
+      carried: axis names of a surrounding mapped function. Results may have them in addition to
+        `out_axes`. Default: none.
     """
 
     def __init__(
@@ -380,16 +440,27 @@ class Call:
         carried: frozenset[Hashable] = frozenset(),
     ):
         self.function, self.name, self.options = function, name, options
-        self.arguments, self.region, self.program, self.tracked, self.carried = arguments, region, program, tracked, carried
+        self.arguments, self.region, self.program, self.tracked, self.carried = (
+            arguments,
+            region,
+            program,
+            tracked,
+            carried,
+        )
         self.source = source
-        # Axes that enter and leave unsharded, because JAX has no arrays with uneven blocks. The body slices and gathers them.
+        # Axes that enter and leave unsharded, because JAX has no arrays with uneven blocks. The
+        # body slices and gathers them.
         self.whole: frozenset[Hashable] = frozenset()
         self.results: list[_Result] = []
-        self._result_axes: dict[Dims, frozenset[str]] = {}  # the mesh axes of results, by their dims
+        self._result_axes: dict[
+            Dims, frozenset[str]
+        ] = {}  # the mesh axes of results, by their dims
         self._tree: Any = None
         _check_arguments(arguments, region)
         mappings = jax.tree.leaves(options.out_axes, is_leaf=lambda m: m is None or is_mapping(m))
-        self._mappings = [None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings]
+        self._mappings = [
+            None if m is None else parse_mapping(m, "xmap, out_axes") for m in mappings
+        ]
         for mapping in self._mappings:
             if mapping is not None:
                 names = [name for _, name in mapping.names]
@@ -402,7 +473,10 @@ class Call:
 
     def _specs(self, all_dims: Iterable[Dims], resources: Assignment) -> list[PartitionSpec]:
         known: dict[Dims, PartitionSpec] = {}
-        return [known[dims] if dims in known else known.setdefault(dims, self._spec(dims, resources)) for dims in all_dims]
+        return [
+            known[dims] if dims in known else known.setdefault(dims, self._spec(dims, resources))
+            for dims in all_dims
+        ]
 
     def _spec(self, dims: Dims | Sequence[Hashable | None], resources: Assignment) -> PartitionSpec:
         return partition_spec([None if dim in self.whole else dim for dim in dims], resources)
@@ -437,7 +511,10 @@ class Call:
         return outputs
 
     def _named(self, datas: Sequence[Any]) -> list[Any]:
-        """Return the arguments of the function as named arrays. `_check_arguments` has recorded their axis names."""
+        """Return the arguments of the function as named arrays.
+
+        `_check_arguments` has recorded their axis names.
+        """
         all_dims = [argument.dims for argument in self.arguments]
         if self.whole:
             datas = [self._cut(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
@@ -445,7 +522,8 @@ class Call:
             return [make_result(data, dims) for data, dims in zip(datas, all_dims, strict=True)]
         arrays = make_blocks(datas, all_dims, self.region)
         return [
-            array if dims.count(None) < len(dims) else data for array, data, dims in zip(arrays, datas, all_dims, strict=True)
+            array if dims.count(None) < len(dims) else data
+            for array, data, dims in zip(arrays, datas, all_dims, strict=True)
         ]
 
     def _cut(self, data: Any, dims: Dims) -> Any:
@@ -463,7 +541,11 @@ class Call:
 
         if mapping is None:
             leaf = to_local(leaf, "xmap, out_axes", self.region)
-            data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (jnp.asarray(leaf), dims_of(leaf))
+            data, dims = (
+                (leaf._data, leaf._dims)
+                if type(leaf) is NamedArray
+                else (jnp.asarray(leaf), dims_of(leaf))
+            )
             final = dims
         else:
             data, dims = detach_names(leaf, mapping, "xmap, out_axes", what, self.carried)
@@ -473,14 +555,21 @@ class Call:
         if axes is None:
             names = [dim for dim in dims if dim is not None]
             self.region.check_placement(f"xmap, {what()}", names)
-            axes = frozenset(axis for name in names for axis in self.region.place(name)) if self.region.manual else frozenset()
+            axes = (
+                frozenset(axis for name in names for axis in self.region.place(name))
+                if self.region.manual
+                else frozenset()
+            )
             self._result_axes[dims] = axes
         if self.region.manual:
             varied = varying(data)
-            if not varied <= axes and varied - axes - hidden_axes(self.region) - stages_among(self.region.resources.values()):
+            if not varied <= axes and varied - axes - hidden_axes(self.region) - stages_among(
+                self.region.resources.values()
+            ):
                 raise NamedAxesLeftError(
-                    f"xmap: {what()}, {type_text(leaf)}, varies over the mesh axes {sorted(varied - axes)}, but none of its axes is "
-                    "sharded over them; it contains a local block (x.data) of a named array. Return the named array."
+                    f"xmap: {what()}, {type_text(leaf)}, varies over the mesh axes"
+                    f" {sorted(varied - axes)}, but none of its axes is sharded over them; it"
+                    " contains a local block (x.data) of a named array. Return the named array."
                 )
             if varied != axes:
                 data = cast_data(data, axes)
@@ -500,7 +589,9 @@ class Call:
             self.results, self._result_axes = [], {}
             outputs = self._outputs(datas)
             try:
-                return map_with_mappings(self._finish, outputs, self.options.out_axes, "xmap, out_axes")
+                return map_with_mappings(
+                    self._finish, outputs, self.options.out_axes, "xmap, out_axes"
+                )
             except NamedAxesLeftError:
                 if self.region.manual:  # the body may have used a reduction of JAX instead
                     closed = jax.make_jaxpr(lambda *datas: (self._outputs(datas), ())[1])(*datas)
@@ -517,10 +608,13 @@ class Call:
         resources = self.region.resources if resources is None else resources
         return self._specs([result.dims for result in self.results], resources)
 
-    def noting_specs(self, body: Callable[..., list[Any]]) -> tuple[Callable[..., list[Any]], list[PartitionSpec]]:
+    def noting_specs(
+        self, body: Callable[..., list[Any]]
+    ) -> tuple[Callable[..., list[Any]], list[PartitionSpec]]:
         """Return the flat body, and a list for the partition specs of its results.
 
-        Tracing the body determines the axes and fills the list. `jax.shard_map` reads it afterwards.
+        Tracing the body determines the axes and fills the list. `jax.shard_map` reads it
+        afterwards.
         """
         specs: list[PartitionSpec] = []
 
@@ -534,7 +628,11 @@ class Call:
     def rebuild(self, flat: Sequence[Any]) -> Any:
         """Rebuild the results, named or not, from the data of their leaves."""
         leaves = [
-            make_in_region(data, result.final) if result.final.count(None) < len(result.final) else data
+            (
+                make_in_region(data, result.final)
+                if result.final.count(None) < len(result.final)
+                else data
+            )
             for data, result in zip(flat, self.results, strict=True)
         ]
         return jax.tree.unflatten(self._tree, leaves)
@@ -551,15 +649,23 @@ class Call:
     def scope(self) -> Scope:
         """Return the scope of the function, with the mesh axes of each axis: `nx.xmap{batch:x+y,hidden:z}`."""
         places = self.region.resources.items()
-        on_mesh = ((name, "+".join(axis for axis in axes if not isinstance(axis, LoopAxis))) for name, axes in places)
-        return Scope(scope_text("xmap", tuple(Renaming(name, axes) for name, axes in on_mesh if axes)), holds=True)
+        on_mesh = (
+            (name, "+".join(axis for axis in axes if not isinstance(axis, LoopAxis)))
+            for name, axes in places
+        )
+        return Scope(
+            scope_text("xmap", tuple(Renaming(name, axes) for name, axes in on_mesh if axes)),
+            holds=True,
+        )
 
     @property
     def late_sums(self) -> bool:
         """Return True if psums over mesh axes are postponed."""
         return LATE_SUMS not in self.region.left_out
 
-    def with_late_sums(self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False) -> Callable[..., Any]:
+    def with_late_sums(
+        self, body: Callable[..., Any], loops: Collection[str] = (), says: bool = False
+    ) -> Callable[..., Any]:
         """Wrap `body` to be checked for raw collectives after tracing, with its psums postponed.
 
         With `says`, it raises `ClosesOver` for closed-over values that must be replicated.
@@ -570,16 +676,32 @@ class Call:
     def traced(self, loops: Collection[str] = ()) -> Traced:
         """Return the flat body as a `Traced`, which is traced before it is executed, with the options of `with_late_sums`."""
         return Traced(
-            self.flat_body, set(loops), self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source
+            self.flat_body,
+            set(loops),
+            self.refuse_raw,
+            self.late_sums,
+            self.region.state.closure.traced,
+            self.source,
         )
 
     def refuse_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives, or with functions of JAX that combine elements of blocks."""
-        dims = [argument.dims for argument in self.arguments], [result.dims for result in self.results]
-        refuse_raw(closed, self.region.resources, self.name, dimensions=Dimensions(self.region.resources, self.whole, *dims))
+        dims = (
+            [argument.dims for argument in self.arguments],
+            [result.dims for result in self.results],
+        )
+        refuse_raw(
+            closed,
+            self.region.resources,
+            self.name,
+            dimensions=Dimensions(self.region.resources, self.whole, *dims),
+        )
 
     def replicated_datas(self) -> list[Any]:
-        """Return the data of the arguments, replicated over the Explicit axes in their types. No axis is sharded over them."""
+        """Return the data of the arguments, replicated over the Explicit axes in their types.
+
+        No axis is sharded over them.
+        """
         return [replicated(jnp.asarray(argument.data)) for argument in self.arguments]
 
     def run(self, *datas: Any) -> Any:
@@ -593,14 +715,16 @@ class Call:
         for name in self.options.axis_sizes:
             if name not in seen and name not in self.options.axis_resources:
                 raise AxisResourceError(
-                    f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but no value in {self.name} has an axis "
-                    f"{name!r}; the axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
-                    "Correct the name, or remove it from axis_sizes."
+                    f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but"
+                    f" no value in {self.name} has an axis {name!r}; the axes are"
+                    f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the"
+                    " name, or remove it from axis_sizes."
                 )
         for name in self.options.axis_resources:
             if name not in seen and name not in self.options.axis_sizes:
                 raise AxisResourceError(
-                    f"xmap: axis_resources maps {name!r} to {self.options.axis_resources[name]}, but no value in {self.name} has an "
-                    f"axis {name!r}; the axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} "
-                    "Correct the name, or remove it from axis_resources."
+                    f"xmap: axis_resources maps {name!r} to {self.options.axis_resources[name]},"
+                    f" but no value in {self.name} has an axis {name!r}; the axes are"
+                    f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the"
+                    " name, or remove it from axis_resources."
                 )

@@ -1,7 +1,8 @@
 """The transform `xmap`, which maps a function over named axes, and named axes over mesh axes.
 
-This module follows the stages of a call: the wrapper and its options, the conversion of arguments to named arrays, and the region.
-The region may be inside a surrounding mapped function. `namedax.xmap.lowering` then lowers the body to a program.
+This module follows the stages of a call: the wrapper and its options, the conversion of arguments
+to named arrays, and the region. The region may be inside a surrounding mapped function.
+`namedax.xmap.lowering` then lowers the body to a program.
 """
 
 from __future__ import annotations
@@ -45,19 +46,36 @@ from namedax.resources.mesh import (
 )
 from namedax.resources.serial import loops_of, on_devices, with_loops
 from namedax.xmap.call_comparison import compare_calls
-from namedax.xmap.lowering import Argument, Call, run_auto, run_in_steps, run_manual, run_nested, run_unmapped, what_of
+from namedax.xmap.lowering import (
+    Argument,
+    Call,
+    run_auto,
+    run_in_steps,
+    run_manual,
+    run_nested,
+    run_unmapped,
+    what_of,
+)
 from namedax.xmap.nesting import carried_names, check_nested
 from namedax.xmap.options import Partitioning, XmapOptions
 from namedax.xmap.refusals import explain_refusal, no_devices
 from namedax.xmap.tracebacks import shorten_traceback
 
-__all__ = ["Shared", "Xmapped", "compile_mapped", "dynamic_arguments", "name_arguments", "static_indices"]
+__all__ = [
+    "Shared",
+    "Xmapped",
+    "compile_mapped",
+    "dynamic_arguments",
+    "name_arguments",
+    "static_indices",
+]
 
 
 class Shared:
     """State that all wrappers of one function with the same options share, such as the compiled programs. It outlives them.
 
-    It refers to the function only through the current wrapper, so that the function and its closure can be garbage-collected.
+    It refers to the function only through the current wrapper, so that the function and its closure
+    can be garbage-collected.
     """
 
     __slots__ = ("jitted", "program", "wrapper")
@@ -76,7 +94,11 @@ def compile_mapped(xmapped: Xmapped) -> Any:
         return _run(shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
-    set_display_source(run, source_of(xmapped._fun), inspect.signature(run if xmapped._parameters is None else xmapped._fun))
+    set_display_source(
+        run,
+        source_of(xmapped._fun),
+        inspect.signature(run if xmapped._parameters is None else xmapped._fun),
+    )
     return jax.jit(
         run,
         donate_argnums=options.donate_argnums,
@@ -88,14 +110,24 @@ def compile_mapped(xmapped: Xmapped) -> Any:
 class Xmapped:
     """A function mapped over named axes; made by `xmap`."""
 
-    def __init__(self, fun: Callable[..., Any], options: XmapOptions, parameters: tuple[str, ...] | None, shared: Shared):
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        options: XmapOptions,
+        parameters: tuple[str, ...] | None,
+        shared: Shared,
+    ):
         functools.update_wrapper(self, fun)
         self._fun = nmap(fun) if belongs_to_jax(fun) else fun
         inner = getattr(fun, "func", None)
-        self._name = str(getattr(fun, "__name__", None) or getattr(inner, "__name__", type(fun).__name__))
+        self._name = str(
+            getattr(fun, "__name__", None) or getattr(inner, "__name__", type(fun).__name__)
+        )
         self._options = options
         self._parameters = parameters
-        self._static_names = frozenset(name for i, name in enumerate(parameters or ()) if i in options.static_argnums)
+        self._static_names = frozenset(
+            name for i, name in enumerate(parameters or ()) if i in options.static_argnums
+        )
         self._shared = shared
         self._arrivals = Arrivals(options.mesh)
         self._compared: set[Any] = set()  # calls that were compared between processes
@@ -113,11 +145,17 @@ class Xmapped:
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
-            run = functools.partial(_run, self) if self._shared.jitted is None else self._shared.jitted
+            run = (
+                functools.partial(_run, self)
+                if self._shared.jitted is None
+                else self._shared.jitted
+            )
             result = under_automatic_casts(run, *args, **kwargs)
             return without_types(result, self._options.mesh) if moves else result
         except Exception as error:
-            explain_refusal(error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs))
+            explain_refusal(
+                error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs)
+            )
             shorten_traceback(error)
             raise
 
@@ -143,16 +181,23 @@ class Xmapped:
         if self._options.axis_resources:
             args, kwargs = self._place(args, kwargs, only_type=True)
         unknown = (
-            self._options.axis_resources and without_devices(self._options.mesh, jax.tree.leaves((args, kwargs))) is not None
+            self._options.axis_resources
+            and without_devices(self._options.mesh, jax.tree.leaves((args, kwargs))) is not None
         )
         # Without devices, JAX requires the platform.
-        options: dict[str, Any] = {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
-        lowered: jax.stages.Lowered = under_automatic_casts(self.trace(*args, **kwargs).lower, **options)
+        options: dict[str, Any] = (
+            {"lowering_platforms": (jax.default_backend(),)} if unknown else {}
+        )
+        lowered: jax.stages.Lowered = under_automatic_casts(
+            self.trace(*args, **kwargs).lower, **options
+        )
         return lowered
 
     def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
-        traced: jax.stages.Traced = under_automatic_casts(self._compiled_form().trace, *args, **kwargs)
+        traced: jax.stages.Traced = under_automatic_casts(
+            self._compiled_form().trace, *args, **kwargs
+        )
         return traced
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
@@ -184,20 +229,30 @@ class Xmapped:
 
         def move(argument: Argument) -> Any:
             data, leaf = argument.data, argument.leaf
-            if not isinstance(data, jax.Array) or isinstance(data, jax.core.Tracer) or is_placed(data, mesh):
+            if (
+                not isinstance(data, jax.Array)
+                or isinstance(data, jax.core.Tracer)
+                or is_placed(data, mesh)
+            ):
                 return leaf
             # JAX has no arrays with uneven blocks: an axis that does not divide enters unsharded.
             sizes = dict(zip(argument.dims, data.shape, strict=True))
-            sharding = NamedSharding(mesh, partition_spec(argument.dims, dividing(resources, sizes, mesh)))
+            sharding = NamedSharding(
+                mesh, partition_spec(argument.dims, dividing(resources, sizes, mesh))
+            )
             if only_type:
-                data = jax.ShapeDtypeStruct(data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding)
+                data = jax.ShapeDtypeStruct(
+                    data.shape, data.dtype, weak_type=data.weak_type, sharding=sharding
+                )
             else:
                 with jax.ensure_compile_time_eval():  # also under a trace of jax.grad
                     data = jax.device_put(data, sharding)
             return make_in_region(data, leaf._dims) if isinstance(leaf, NamedArray) else data
 
         arguments, tree = name_arguments(self, args, kwargs)
-        return _join(self, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments]))
+        return _join(
+            self, args, kwargs, jax.tree.unflatten(tree, [move(argument) for argument in arguments])
+        )
 
 
 # --- arguments to named arrays --------------------------------------------------------------------------------------
@@ -208,18 +263,27 @@ def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
     return frozenset(i % count for i in xmapped._options.static_argnums if -count <= i < count)
 
 
-def dynamic_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def dynamic_arguments(
+    xmapped: Xmapped, args: Any, kwargs: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments that are not static."""
     static = static_indices(xmapped, len(args))
     dynamic = tuple(arg for i, arg in enumerate(args) if i not in static)
-    return dynamic, {name: value for name, value in kwargs.items() if name not in xmapped._static_names}
+    return dynamic, {
+        name: value for name, value in kwargs.items() if name not in xmapped._static_names
+    }
 
 
-def _join(xmapped: Xmapped, args: Any, kwargs: Any, dynamic: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _join(
+    xmapped: Xmapped, args: Any, kwargs: Any, dynamic: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Replace the dynamic arguments in `args` and `kwargs` by `dynamic`, which has the structure from `dynamic_arguments`."""
     static = static_indices(xmapped, len(args))
     supply = iter(dynamic[0])
-    return tuple(arg if i in static else next(supply) for i, arg in enumerate(args)), {**kwargs, **dynamic[1]}
+    return tuple(arg if i in static else next(supply) for i, arg in enumerate(args)), {
+        **kwargs,
+        **dynamic[1],
+    }
 
 
 def _dynamic_parameters(xmapped: Xmapped) -> tuple[str, ...]:
@@ -235,10 +299,12 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
         in_axes = (in_axes,)
     if not isinstance(in_axes, tuple):
         raise AxisMappingError(
-            f"xmap: in_axes is {format_value(in_axes)}. Write one axis mapping for all arguments, or a tuple with one mapping per argument."
+            f"xmap: in_axes is {format_value(in_axes)}. Write one axis mapping for all arguments,"
+            " or a tuple with one mapping per argument."
         )
     names = _dynamic_parameters(xmapped)
-    # A dict with string keys at the end contains the mappings of keyword arguments, unless it is the mapping of a dict argument.
+    # A dict with string keys at the end contains the mappings of keyword arguments, unless it is
+    # the mapping of a dict argument.
     last = in_axes[-1] if in_axes else None
     by_keyword: Mapping[str, Any] = {}
     if isinstance(last, dict) and not is_mapping(last) and count < len(in_axes):
@@ -254,13 +320,15 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
             found[name] = None
         else:
             raise AxisMappingError(
-                f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of {xmapped._name}. Put a dict from "
-                f"keywords to mappings after the positional ones, such as {{{name!r}: ['batch', ...]}}, or pass a named array."
+                f"xmap: in_axes has no axis mapping for the keyword argument {name!r} of"
+                f" {xmapped._name}. Put a dict from keywords to mappings after the positional ones,"
+                f" such as {{{name!r}: ['batch', ...]}}, or pass a named array."
             )
     if count > len(in_axes) or (count < len(in_axes) and len(in_axes) - count > len(found)):
         raise AxisMappingError(
-            f"xmap: in_axes has length {len(in_axes)}, but {xmapped._name} was called with {count} positional arguments "
-            "(without static ones). Write one axis mapping per argument, or a single one for all."
+            f"xmap: in_axes has length {len(in_axes)}, but {xmapped._name} was called with {count}"
+            " positional arguments (without static ones). Write one axis mapping per argument, or"
+            " a single one for all."
         )
     return in_axes[:count], found
 
@@ -268,7 +336,11 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
 def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
     """Return all arrays in the dynamic arguments with their dims, and the tree structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
-    mappings = None if xmapped._options.in_axes is None else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
+    mappings = (
+        None
+        if xmapped._options.in_axes is None
+        else _mappings_for(xmapped, len(dynamic[0]), dynamic[1])
+    )
     leaves, tree = leaves_with_mappings(dynamic, mappings, "xmap, in_axes")
     region, arguments = ambient(), list[Argument]()
     for leaf, mapping, path in leaves:
@@ -277,9 +349,13 @@ def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argum
         if region is not None:
             leaf = to_local(leaf, "xmap", region)
         if mapping is None:
-            data, dims = (leaf._data, leaf._dims) if type(leaf) is NamedArray else (leaf, dims_of(leaf))
+            data, dims = (
+                (leaf._data, leaf._dims) if type(leaf) is NamedArray else (leaf, dims_of(leaf))
+            )
         else:
-            data, dims = attach_names(leaf, mapping, "xmap", functools.partial(_text_of, leaf, path, names))
+            data, dims = attach_names(
+                leaf, mapping, "xmap", functools.partial(_text_of, leaf, path, names)
+            )
         arguments.append(Argument(leaf, data, dims, path, names))
     return arguments, tree
 
@@ -297,14 +373,18 @@ def _collect_sizes(
     for name, size in axis_sizes.items():
         if sizes.get(name, size) != size:
             raise AxisSizeError(
-                f"xmap: axis {name!r} has size {sizes[name]} in {origin[name]}, and size {size} in axis_sizes; a name has one "
-                "size. Use two names."
+                f"xmap: axis {name!r} has size {sizes[name]} in {origin[name]}, and size {size} in"
+                " axis_sizes; a name has one size. Use two names."
             )
         sizes[name], origin[name] = size, "axis_sizes"
     for argument in arguments:
         if not argument.dims:
             continue
-        shape = argument.data.shape if isinstance(argument.data, jax.core.Tracer) else np.shape(argument.data)
+        shape = (
+            argument.data.shape
+            if isinstance(argument.data, jax.core.Tracer)
+            else np.shape(argument.data)
+        )
         for dim, n in zip(argument.dims, shape, strict=True):
             if dim is None:
                 continue
@@ -312,17 +392,27 @@ def _collect_sizes(
                 n = outer.global_size(dim, n)
             if sizes.setdefault(dim, n) != n:
                 first = origin[dim]
-                where = first if isinstance(first, str) else f"{first.what} of shape {np.shape(first.data)}"
+                where = (
+                    first
+                    if isinstance(first, str)
+                    else f"{first.what} of shape {np.shape(first.data)}"
+                )
                 raise AxisSizeError(
-                    f"xmap: axis {dim!r} has size {sizes[dim]} in {where}, and size {n} in {argument.what} of shape "
-                    f"{shape}; a name has one size. Check the axis mappings in in_axes, or use two names."
+                    f"xmap: axis {dim!r} has size {sizes[dim]} in {where}, and size {n} in"
+                    f" {argument.what} of shape {shape}; a name has one size. Check the axis"
+                    " mappings in in_axes, or use two names."
                 )
             origin.setdefault(dim, argument)
     return sizes
 
 
-def _without_entries(resources: Assignment, sizes: Mapping[Hashable, int], arguments: Sequence[Argument]) -> bool:
-    """Return True if a mapped axis or every argument is empty. XLA cannot compile a `jax.shard_map` with only empty operands."""
+def _without_entries(
+    resources: Assignment, sizes: Mapping[Hashable, int], arguments: Sequence[Argument]
+) -> bool:
+    """Return True if a mapped axis or every argument is empty.
+
+    XLA cannot compile a `jax.shard_map` with only empty operands.
+    """
     if 0 in sizes.values() and any(sizes.get(name) == 0 for name in resources):
         return True
     return bool(arguments) and all(0 in np.shape(argument.data) for argument in arguments)
@@ -349,7 +439,9 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         return _call_in(xmapped, function, arguments, sizes, region, carried)
 
     if outer is not None and outer.resources:
-        return _run_within(xmapped, outer, sizes, resources, left_out, _given(options, arguments, outer), call_in)
+        return _run_within(
+            xmapped, outer, sizes, resources, left_out, _given(options, arguments, outer), call_in
+        )
     devices = on_devices(resources)
     mesh, from_context = resolve_mesh(xmapped._options.mesh) if devices else (None, False)
     check_mesh_axes(devices, mesh, names=sizes)
@@ -357,7 +449,9 @@ def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
         mesh = mesh_for(mesh, [argument.data for argument in arguments])
     auto = xmapped._options.partitioning == "auto" or _without_entries(resources, sizes, arguments)
     if auto:
-        resources = dividing(devices, sizes, mesh)  # XLA's partitioner supports no loops, and aborts on uneven blocks
+        resources = dividing(
+            devices, sizes, mesh
+        )  # XLA's partitioner supports no loops, and aborts on uneven blocks
     loops = loops_of(resources)
     traced_on = virtual_mesh(mesh, loops) if loops else mesh
     mode: Partitioning = "auto" if auto and resources else "manual"
@@ -402,14 +496,20 @@ def _call_in(
     options = xmapped._options
     tracked = options.mesh is not None and has_explicit_axes(options.mesh)
     program, source = xmapped._shared.program, source_of(xmapped._fun)
-    return Call(function, xmapped._name, options, arguments, region, program, tracked, source, carried)
+    return Call(
+        function, xmapped._name, options, arguments, region, program, tracked, source, carried
+    )
 
 
-def _given(options: XmapOptions, arguments: list[Argument], outer: Region | None) -> frozenset[Hashable]:
+def _given(
+    options: XmapOptions, arguments: list[Argument], outer: Region | None
+) -> frozenset[Hashable]:
     """Return the names that a mapped function within another one gives itself."""
     if outer is None:
         return frozenset()
-    new = (dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf))
+    new = (
+        dim for argument in arguments for dim in argument.dims if dim not in dims_of(argument.leaf)
+    )
     return frozenset(options.axis_sizes).union(new)
 
 

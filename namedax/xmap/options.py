@@ -48,5 +48,12 @@ class XmapOptions(Record):
         """Return a hashable value that is equal for equal options."""
         mappings = freeze(self.in_axes, "in_axes"), freeze(self.out_axes, "out_axes")
         dicts = frozenset(self.axis_sizes.items()), frozenset(self.axis_resources.items())
-        options = self.donate_argnums, self.static_argnums, self.partitioning, self.overlap, self.left_out, self.jit
+        options = (
+            self.donate_argnums,
+            self.static_argnums,
+            self.partitioning,
+            self.overlap,
+            self.left_out,
+            self.jit,
+        )
         return (*mappings, *dicts, self.mesh, *options)

@@ -1,7 +1,8 @@
 """Tracebacks without the frames of this package between a user's call and the user's function.
 
-These frames show how a body is traced, and rarely help to locate an error. The frames of user code stay, and all frames below the last
-one of them. For an error of namedax, only the last of these lower frames stays, because the message has the details.
+These frames show how a body is traced, and rarely help to locate an error. The frames of user code
+stay, and all frames below the last one of them. For an error of namedax, only the last of these
+lower frames stays, because the message has the details.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from namedax.errors import NamedaxError
 
 __all__ = ["shorten_traceback"]
 
-# JAX removes its own frames, except for those below its last boundary. The other packages occur between frames of JAX and namedax.
+# JAX removes its own frames, except for those below its last boundary. The other packages occur
+# between frames of JAX and namedax.
 _MACHINERY = ("namedax", "jax", "jaxlib", "contextlib", "functools")
 
 
 def shorten_traceback(error: Exception) -> None:
     """Remove the frames of this package from the traceback of an error that an exception handler is about to raise again.
 
-    The JAX option `jax_traceback_filtering=off`, or the environment variable JAX_TRACEBACK_FILTERING=off, disables this filter, as it
-    disables JAX's own.
+    The JAX option `jax_traceback_filtering=off`, or the environment variable
+    JAX_TRACEBACK_FILTERING=off, disables this filter, as it disables JAX's own.
     """
     if jax.config.jax_traceback_filtering == "off":  # type: ignore[attr-defined, unused-ignore]
         return
@@ -31,7 +33,10 @@ def shorten_traceback(error: Exception) -> None:
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
-    written = [entry.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _MACHINERY for entry in entries]
+    written = [
+        entry.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _MACHINERY
+        for entry in entries
+    ]
     below = max((i + 1 for i, by_user in enumerate(written) if by_user), default=0)
     kept = [entry for entry, by_user in zip(entries, written, strict=True) if by_user]
     kept += entries[below:][-1:] if isinstance(error, NamedaxError) else entries[below:]

@@ -281,11 +281,11 @@ def test_a_package_says_what_lives_there(package):
     docstring = ast.get_docstring(tree) or ""
     inhabitants = {m.removeprefix(f"{package}.").split(".")[0] for m in modules() if m.startswith(f"{package}.")}
     assert {i for i in inhabitants if f"`{i}`" not in docstring} == set()
-    assert 4 <= len(docstring.splitlines()) <= 16
+    assert 4 <= len(docstring.splitlines()) <= 20
     assert len(tree.body) == 1
 
 
-LONGEST_MODULE, LONGEST_FUNCTION = 600, 60
+LONGEST_MODULE, LONGEST_FUNCTION = 750, 90
 REASON = re.compile(r"^ *# Long: \w.*\.$", re.MULTILINE)
 
 
@@ -329,10 +329,10 @@ def test_the_tests_find_what_they_look_for():
         pathlib.PurePosixPath, ("test_array.py", "core/test_array.py", "ops/window/test_conv.py", "cellar/test_conv.py")
     )
     assert without_a_room(paths) == ["test_array.py", "cellar/test_conv.py"]
-    long = "def f():\n" + '    """One.\n\n    Two.\n    """\n' + "    x = 1\n" * 60 + "\ndef g():\n" + "    x = 1\n" * 59
-    assert list(too_long(long)) == ["f, line 1: 61 lines"]
-    assert list(too_long("x = 1\n" * 601)) == ["601 lines"]
-    assert list(too_long("# Long: one table.\n" + "x = 1\n" * 601)) == []
+    long = "def f():\n" + '    """One.\n\n    Two.\n    """\n' + "    x = 1\n" * 90 + "\ndef g():\n" + "    x = 1\n" * 89
+    assert list(too_long(long)) == ["f, line 1: 91 lines"]
+    assert list(too_long("x = 1\n" * 751)) == ["751 lines"]
+    assert list(too_long("# Long: one table.\n" + "x = 1\n" * 751)) == []
 
 
 @pytest.mark.parametrize(

@@ -31,4 +31,8 @@ def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
 INTEGRATE: Functions = only(CALCULUS, "trapezoid")
 SIGNAL: Functions = {"detrend": detrend}
 STATS: Functions = dict(other_spellings.STATS)
-SPECIAL: Functions = {"log_softmax": _over_all(log_softmax), "softmax": _over_all(softmax), **LOGSUMEXP}
+SPECIAL: Functions = {
+    "log_softmax": _over_all(log_softmax),
+    "softmax": _over_all(softmax),
+    **LOGSUMEXP,
+}

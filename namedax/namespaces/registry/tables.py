@@ -15,7 +15,10 @@ Functions = dict[str, Callable[..., Any]]
 
 def public_functions(module: ModuleType) -> Functions:
     """Return the functions of a module with names at the top level, by the table of public names."""
-    found = {name: getattr(module, name) for name in NAMES[module.__name__.removeprefix("namedax.")].split()}
+    found = {
+        name: getattr(module, name)
+        for name in NAMES[module.__name__.removeprefix("namedax.")].split()
+    }
     return found | {alias: found[name] for alias, name in ALIASES.items() if name in found}
 
 

@@ -34,23 +34,26 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x` are batch axes, except the
-        gathered axes, which become axes of the result. Negative indices count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x`
+        are batch axes, except the gathered axes, which become axes of the result. Negative indices
+        count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
-      The axes of `idx`, positional axes first, then the axes of `x` without `axes`. An index out of range gives NaN for
-      floats, the least integer for signed types, and `True` for booleans. It gives the largest integer for unsigned types and
-      for the words of random keys.
+      The axes of `idx`, positional axes first, then the axes of `x` without `axes`. An index out of
+      range gives NaN for floats, the least integer for signed types, and `True` for booleans. It
+      gives the largest integer for unsigned types and for the words of random keys.
 
-    Communication: every device reads its own block, and one all-reduce of the result combines the reads; `x` is never
-    gathered. If `idx` itself has a sharded axis that is gathered: one all-gather of the indices, and one reduce-scatter of
-    the result.
+    Communication: every device reads its own block, and one all-reduce of the result combines the
+    reads; `x` is never gathered. If `idx` itself has a sharded axis that is gathered: one
+    all-gather of the indices, and one reduce-scatter of the result.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      PositionalAxisError: an axis is out of range, an axis is given twice, or `idx` does not contain integers.
-      PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a gathered axis.
+      PositionalAxisError: an axis is out of range, an axis is given twice, or `idx` does not
+        contain integers.
+      PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a
+        gathered axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> table = nx.named(jnp.arange(12).reshape(3, 2, 2), ["vocab", None, "k"])
@@ -62,7 +65,9 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
     x = x if isinstance(x, NamedArray) else jnp.asarray(x)
     idx = idx if isinstance(idx, NamedArray) else jnp.asarray(idx)
     if not jnp.issubdtype(idx.dtype, jnp.integer):
-        raise PositionalAxisError(f"pgather: the indices are {type_text(idx)}; indices must be integers.")
+        raise PositionalAxisError(
+            f"pgather: the indices are {type_text(idx)}; indices must be integers."
+        )
     return gather_entries("pgather", x, idx, axes)
 
 
@@ -84,18 +89,30 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     for name in shared:
         if data.shape[dims.index(name)] != index.shape[own.index(name)]:
             raise AxisSizeError(
-                f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a name has one size."
+                f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a"
+                " name has one size."
             )
-    places: list[Axes] = [() if region is None or name is None or not region.manual else region.place(name) for name in names]
+    places: list[Axes] = [
+        () if region is None or name is None or not region.manual else region.place(name)
+        for name in names
+    ]
     if region is not None and region.manual:
         variance = varying(data) | varying(index) | {axis for place in places for axis in place}
-        data, index = cast(x, variance), cast_data(index, varying(index) | {a for n in shared for a in region.place(n)})
+        data, index = (
+            cast(x, variance),
+            cast_data(index, varying(index) | {a for n in shared for a in region.place(n)}),
+        )
     else:
         variance = frozenset()
-    # The index axes: batch axes, other names, positional axes. Along gathered names every device needs all indices.
-    order = [own.index(name) for name in (*shared, *alone)] + [i for i, dim in enumerate(own) if dim is None]
+    # The index axes: batch axes, other names, positional axes. Along gathered names every device
+    # needs all indices.
+    order = [own.index(name) for name in (*shared, *alone)] + [
+        i for i, dim in enumerate(own) if dim is None
+    ]
     index = lax.transpose(index, order)
-    scattered = {len(shared) + i: places[names.index(name)] for i, name in enumerate(alone) if name in names}
+    scattered = {
+        len(shared) + i: places[names.index(name)] for i, name in enumerate(alone) if name in names
+    }
     scattered = {dim: place for dim, place in scattered.items() if place}
     if not whole:
         for dim, place in scattered.items():
@@ -103,7 +120,9 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     rest = [i for i in range(len(dims)) if i not in read and dims[i] not in shared]
     rows = lax.transpose(data, [dims.index(name) for name in shared] + list(read) + rest)
     blocks = [data.shape[i] for i in read]
-    rows = rows.reshape((*rows.shape[: len(shared)], math.prod(blocks), *rows.shape[len(shared) + len(read) :]))
+    rows = rows.reshape(
+        (*rows.shape[: len(shared)], math.prod(blocks), *rows.shape[len(shared) + len(read) :])
+    )
     at, here, valid = _locate(index, blocks, places, variance)
     lookup: Callable[..., Any] = functools.partial(jnp.take, axis=0, mode="clip")
     for _ in shared:
@@ -111,18 +130,26 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
     values = lookup(rows, jnp.where(here, at, 0))
     if any(places):
         values, valid = _put_together(values, here, valid, places, scattered)
-    values = jnp.where(cast_data(_over(valid, values), varying(values)), values, beyond(values.dtype))
-    return make_result(values, (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest)))
+    values = jnp.where(
+        cast_data(_over(valid, values), varying(values)), values, beyond(values.dtype)
+    )
+    return make_result(
+        values, (*shared, *alone, *(None,) * own.count(None), *(dims[i] for i in rest))
+    )
 
 
-def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]) -> tuple[Any, Any, Any]:
+def _locate(
+    index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]
+) -> tuple[Any, Any, Any]:
     """Convert row-major global indices to local ones, with masks for "in this block" and "in the array"."""
     sizes = [
         place.size if isinstance(place, Uneven) else n * math.prod(map(lax.axis_size, place))
         for n, place in zip(blocks, places, strict=True)
     ]
     total = math.prod(sizes)
-    if not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32:  # may be too narrow
+    if (
+        not jnp.issubdtype(index.dtype, jnp.signedinteger) or jnp.iinfo(index.dtype).bits < 32
+    ):  # may be too narrow
         index = index.astype(jnp.int32)
     index = jnp.where(index < 0, index + total, index)
     valid = (index >= 0) & (index < total)
@@ -139,7 +166,9 @@ def _locate(index: Any, blocks: Sequence[int], places: Sequence[Axes], variance:
     return local, here, valid
 
 
-def _put_together(values: Any, here: Any, valid: Any, places: Sequence[Axes], scattered: Mapping[int, Axes]) -> tuple[Any, Any]:
+def _put_together(
+    values: Any, here: Any, valid: Any, places: Sequence[Axes], scattered: Mapping[int, Axes]
+) -> tuple[Any, Any]:
     """Sum the partial reads: one reduce-scatter for gathered axes that the result keeps, one all-reduce for the others."""
     dtype = values.dtype
     values = comm.only_where(_over(here, values), values)
@@ -161,9 +190,13 @@ def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
     keys = x._data if isinstance(x, NamedArray) else x
     read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
     axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
-    words = gather_entries(op, make_result(jax.random.key_data(keys), (*dims, None)), idx, axes, whole)
+    words = gather_entries(
+        op, make_result(jax.random.key_data(keys), (*dims, None)), idx, axes, whole
+    )
     data = words._data if isinstance(words, NamedArray) else words
-    return make_result(jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1])
+    return make_result(
+        jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1]
+    )
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"pgather": pgather}

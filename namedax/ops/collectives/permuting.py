@@ -1,11 +1,11 @@
 """Collectives that keep the named axis: they scatter, exchange or permute its elements.
 
-All follow the semantics of JAX over logical indices, as under `jax.vmap(axis_name=...)`. The result is the same for an axis
-that is vectorized, sharded with one element per device, or sharded in blocks. A value without the axis is the same in every
-instance.
+All follow the semantics of JAX over logical indices, as under `jax.vmap(axis_name=...)`. The result
+is the same for an axis that is vectorized, sharded with one element per device, or sharded in
+blocks. A value without the axis is the same in every instance.
 
-A permutation is planned during tracing (`namedax.resources.routes`). Elements that remain on their device cost nothing, and
-the others use as few collective-permutes as the traffic allows.
+A permutation is planned during tracing (`namedax.resources.routes`). Elements that remain on their
+device cost nothing, and the others use as few collective-permutes as the traffic allows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,14 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_alike, cast_data, varying
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, format_value, show_names
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisSizeError,
+    PositionalAxisError,
+    as_integer,
+    format_value,
+    show_names,
+)
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
@@ -47,8 +54,8 @@ class _Site(Record):
     """A value with the axes of a collective in front.
 
     Attributes:
-      data: the local block: one dimension per axis (of size 1 if the value lacks it), then the other named axes, then the
-        positional axes.
+      data: the local block: one dimension per axis (of size 1 if the value lacks it), then the
+        other named axes, then the positional axes.
       names: the axis names of the collective.
       sizes: the global sizes.
       blocks: the number of elements of each axis on one device.
@@ -89,9 +96,14 @@ class _Site(Record):
         return tuple(axis for i in self.sharded for axis in self.places[i])
 
     def position(self, op: str, axis: int, what: str, rank: int) -> int:
-        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
+        if (
+            isinstance(axis, bool)
+            or not isinstance(axis, (int, np.integer))
+            or not -rank <= axis < rank
+        ):
             raise PositionalAxisError(
-                f"{op}: {what}={format_value(axis)} is not a positional axis: there are {rank}, numbered without the named ones."
+                f"{op}: {what}={format_value(axis)} is not a positional axis: there are {rank},"
+                " numbered without the named ones."
             )
         return int(axis) % rank
 
@@ -109,13 +121,17 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
         else:
             size = _size_where_lacking(op, name)
         sizes.append(size)
-        blocks.append(size if region is None else region.block_size(name, size, op, supports_padding=True))
+        blocks.append(
+            size if region is None else region.block_size(name, size, op, supports_padding=True)
+        )
         places.append(region.place(name) if region is not None and region.manual else ())
     kept = tuple(dim for dim in dims if dim is not None and dim not in names)
     if region is not None and region.resources:
         region.check_placement(op, (*names, *kept))
     if region is not None and region.manual:
-        used = frozenset(axis for name, axes in zip(names, places, strict=True) if name in dims for axis in axes)
+        used = frozenset(
+            axis for name, axes in zip(names, places, strict=True) if name in dims for axis in axes
+        )
         data = cast(x, used | varying(data)) if isinstance(x, NamedArray) else data
     order = [dims.index(name) for name in names if name in dims]
     order += [dims.index(name) for name in kept] + [i for i, dim in enumerate(dims) if dim is None]
@@ -123,7 +139,17 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     present = tuple(name in dims for name in names)
     data = lax.expand_dims(data, [i for i, there in enumerate(present) if not there])
     counts = tuple(1 if region is None else region.mesh_axis_size(place) for place in places)
-    return _Site(data, names, tuple(sizes), tuple(blocks), tuple(places), counts, present, kept, dims.count(None))
+    return _Site(
+        data,
+        names,
+        tuple(sizes),
+        tuple(blocks),
+        tuple(places),
+        counts,
+        present,
+        kept,
+        dims.count(None),
+    )
 
 
 def _move_dims(data: Any, front: Sequence[int]) -> Any:
@@ -146,7 +172,9 @@ def _devices_to_front(data: Any, site: _Site) -> Any:
             n = site.blocks[i]
         shape.append(n)
     data = _move_dims(data.reshape(shape), front)
-    return data.reshape((math.prod(site.counts[i] for i in site.sharded), *data.shape[len(front) :]))
+    return data.reshape(
+        (math.prod(site.counts[i] for i in site.sharded), *data.shape[len(front) :])
+    )
 
 
 def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
@@ -155,8 +183,9 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
         raise PositionalAxisError(
-            f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it must be {rule} the size of the axis "
-            f"{show_names(site.names)}, {total}, because every instance receives one block of it."
+            f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it must be"
+            f" {rule} the size of the axis {show_names(site.names)}, {total}, because every"
+            " instance receives one block of it."
         )
     part = (size // total,) if tiled else ()
     data = data.reshape((*data.shape[:place], *site.sizes, *part, *data.shape[place + 1 :]))
@@ -171,20 +200,23 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False) -> Any:
+def psum_scatter(
+    x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
+) -> Any:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       scatter_dimension: the positional axis that is split, one block per instance; by default 0.
-      tiled: if `False` (default), the positional axis has the size of the named axis and is removed. If `True`, its size is a
-        multiple, and each instance keeps a slice.
+      tiled: if `False` (default), the positional axis has the size of the named axis and is
+        removed. If `True`, its size is a multiple, and each instance keeps a slice.
 
     Returns:
       An array that still has the named axis. A value without the axis counts once per instance.
 
-    Communication: one reduce-scatter after the local sum, also over several axes, with one element per device or in blocks.
+    Communication: one reduce-scatter after the local sum, also over several axes, with one element
+    per device or in blocks.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -206,11 +238,15 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
             if site.present[i]:
                 data = masked(data, i, place, 0)
         data = jnp.sum(data, tuple(range(k)), dtype=data.dtype)
-        data = _split_off("psum_scatter", site, data, len(site.kept) + axis, tiled, f"scatter_dimension={axis}")
+        data = _split_off(
+            "psum_scatter", site, data, len(site.kept) + axis, tiled, f"scatter_dimension={axis}"
+        )
         if site.sharded:
             data = comm.psum_scatter(_devices_to_front(data, site), 0, site.mesh_axes)
             data = lax.squeeze(data, (0,))
-        copies = math.prod(n for n, there in zip(site.sizes, site.present, strict=True) if not there)
+        copies = math.prod(
+            n for n, there in zip(site.sizes, site.present, strict=True) if not there
+        )
         data = data if copies == 1 else data * jnp.asarray(copies, data.dtype)
         return make_result(data, (*names, *site.kept, *(None,) * (site.rank - (not tiled))))
 
@@ -218,7 +254,9 @@ def psum_scatter(x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, til
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False) -> Any:
+def all_to_all(
+    x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
+) -> Any:
     """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
@@ -226,14 +264,16 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       split_axis: the positional axis that is split, one block per instance.
       concat_axis: the positional axis of the result that enumerates the blocks of all instances.
-      tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and the result has a new axis
-        at `concat_axis`. If `True`, `split_axis` becomes shorter, and the blocks are concatenated along `concat_axis`.
+      tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and
+        the result has a new axis at `concat_axis`. If `True`, `split_axis` becomes shorter, and the
+        blocks are concatenated along `concat_axis`.
 
     Returns:
-      An array that still has the named axis. A value without the axis is the same in every instance, and needs no
-      communication.
+      An array that still has the named axis. A value without the axis is the same in every
+      instance, and needs no communication.
 
-    Communication: one all-to-all and local transposes, also over several axes, with one element per device or in blocks.
+    Communication: one all-to-all and local transposes, also over several axes, with one element per
+    device or in blocks.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -253,19 +293,26 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
         split = site.position(op, split_axis, "split_axis", site.rank)
         concat = site.position(op, concat_axis, "concat_axis", site.rank)
         # One dimension per name for the blocks, one per name for their sources, and the rest.
-        data = _split_off(op, site, site.data, k + len(site.kept) + split, tiled, f"split_axis={split}")
+        data = _split_off(
+            op, site, site.data, k + len(site.kept) + split, tiled, f"split_axis={split}"
+        )
         if site.sharded:
             data = comm.all_to_all(_devices_to_front(data, site), 0, 0, site.mesh_axes)
             devices = [site.counts[i] for i in site.sharded]
             data = data.reshape((*devices, *data.shape[1:]))
             # The sending devices are the major factor of the source index.
-            order, shape = list(range(len(devices), len(devices) + k)), list(data.shape[len(devices) : len(devices) + k])
+            order, shape = (
+                list(range(len(devices), len(devices) + k)),
+                list(data.shape[len(devices) : len(devices) + k]),
+            )
             for i in range(k):
                 at = len(devices) + k + i
                 order += [site.sharded.index(i), at] if i in site.sharded else [at]
                 shape.append(data.shape[at] * (site.counts[i] if i in site.sharded else 1))
             rest = range(len(devices) + 2 * k, data.ndim)
-            data = lax.transpose(data, [*order, *rest]).reshape((*shape, *(data.shape[i] for i in rest)))
+            data = lax.transpose(data, [*order, *rest]).reshape(
+                (*shape, *(data.shape[i] for i in rest))
+            )
         for i, _ in site.uneven:
             if site.present[i]:
                 data = unpadded(data, k + i, site.sizes[i])
@@ -276,13 +323,21 @@ def all_to_all(x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *
         target = k + len(site.kept) + concat
         data = jnp.moveaxis(data, k, target)
         if tiled:
-            data = data.reshape((*data.shape[:target], data.shape[target] * data.shape[target + 1], *data.shape[target + 2 :]))
+            data = data.reshape(
+                (
+                    *data.shape[:target],
+                    data.shape[target] * data.shape[target + 1],
+                    *data.shape[target + 2 :],
+                )
+            )
         return make_result(data, (*names, *site.kept, *(None,) * site.rank))
 
     return _map(one, x)
 
 
-def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]) -> Any:
+def _permute(
+    op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
+) -> Any:
     site = _site(op, x, names)
     sources = source_of(site.total)
     data, k = site.data, len(names)
@@ -294,7 +349,9 @@ def _permute(op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[
         axes = tuple(axis for place in site.places for axis in place)
         data = cast_data(data, axes) if axes else data
         data = data.reshape((math.prod(site.blocks), *data.shape[k:]))
-        data = move_rows(data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks, site.counts)).reshape(shape)
+        data = move_rows(
+            data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks, site.counts)
+        ).reshape(shape)
         for i, place in site.uneven:
             data = refilled(data, i, place)
         return make_result(data, out)
@@ -320,12 +377,13 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     Returns:
       An array of the same type. An instance that is not a target receives zeros.
 
-    Communication, for an axis in blocks of `b` elements: elements that remain on their device are not sent. A permutation of
-    complete blocks is one collective-permute of a block. A shift by `k <= b` elements is one collective-permute of `k`
-    elements; a longer shift is two, of `b` elements in total. A reversal is one, of a block. In general, the number of
-    collective-permutes is the number of partners of the busiest device, which is the minimum. If that exceeds two and the
-    traffic is even, one all-to-all replaces them. Its slots are padded to the largest one, to at most twice the bytes of the
-    collective-permutes. Nothing is gathered.
+    Communication, for an axis in blocks of `b` elements: elements that remain on their device are
+    not sent. A permutation of complete blocks is one collective-permute of a block. A shift by `k
+    <= b` elements is one collective-permute of `k` elements; a longer shift is two, of `b` elements
+    in total. A reversal is one, of a block. In general, the number of collective-permutes is the
+    number of partners of the busiest device, which is the minimum. If that exceeds two and the
+    traffic is even, one all-to-all replaces them. Its slots are padded to the largest one, to at
+    most twice the bytes of the collective-permutes. Nothing is gathered.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -340,12 +398,15 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     perm = list(perm)
     if perm and all(isinstance(entry, (int, np.integer)) for entry in perm):
         raise ArgumentTypeError(
-            f"ppermute: perm={format_value(perm)} contains indices, but ppermute takes pairs (source, target). If instance i "
-            "should receive the element of instance "
-            f"perm[i], write nx.lax.pshuffle(x, {format_value(axis_name)}, perm)."
+            f"ppermute: perm={format_value(perm)} contains indices, but ppermute takes pairs"
+            " (source, target). If instance i should receive the element of instance perm[i],"
+            f" write nx.lax.pshuffle(x, {format_value(axis_name)}, perm)."
         )
     pairs = [
-        (as_integer("ppermute", "a source in perm", source), as_integer("ppermute", "a target in perm", target))
+        (
+            as_integer("ppermute", "a source in perm", source),
+            as_integer("ppermute", "a target in perm", target),
+        )
         for source, target in perm
     ]
 
@@ -355,14 +416,15 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
         for source, target in pairs:
             if not (0 <= source < size and 0 <= target < size):
                 raise AxisSizeError(
-                    f"ppermute: the pair {(source, target)} is out of range: the axis {show_names(names)} has size {size}, and "
-                    f"indices go from 0 to {size - 1}."
+                    f"ppermute: the pair {(source, target)} is out of range: the axis"
+                    f" {show_names(names)} has size {size}, and indices go from 0 to {size - 1}."
                 )
             if source in seen or result[target] >= 0:
                 raise AxisSizeError(
-                    f"ppermute: the source or the target of the pair {(source, target)} appears in another pair; an "
-                    "instance sends once and receives once. Use pbroadcast to send one element to all instances, or pgather to "
-                    "read one element several times."
+                    f"ppermute: the source or the target of the pair {(source, target)} appears in"
+                    " another pair; an instance sends once and receives once. Use pbroadcast to"
+                    " send one element to all instances, or pgather to read one element several"
+                    " times."
                 )
             seen.add(source)
             result[target] = source
@@ -398,8 +460,9 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
         if sorted(perm) != list(range(size)):
             text = repr(perm) if len(perm) <= 16 else f"of length {len(perm)}"
             raise AxisSizeError(
-                f"pshuffle: perm {text} is not a permutation of the {size} indices of the axis {show_names(names)}. Write "
-                f"every index from 0 to {size - 1} once; for a partial permutation use ppermute."
+                f"pshuffle: perm {text} is not a permutation of the {size} indices of the axis"
+                f" {show_names(names)}. Write every index from 0 to {size - 1} once; for a partial"
+                " permutation use ppermute."
             )
         return perm
 
@@ -418,7 +481,8 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     Returns:
       An array of the same type.
 
-    Communication: one all-reduce of one element, to which all other devices contribute zeros, and the same for the gradient.
+    Communication: one all-reduce of one element, to which all other devices contribute zeros, and
+    the same for the gradient.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -434,13 +498,18 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
         site = _site("pbroadcast", leaf, names)
         if not 0 <= source < site.total:
             raise AxisSizeError(
-                f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has size {site.total}, and indices "
-                f"go from 0 to {site.total - 1}."
+                f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has"
+                f" size {site.total}, and indices go from 0 to {site.total - 1}."
             )
         data, mine = site.data, None
         for i, index in enumerate(int(g) for g in np.unravel_index(source, site.sizes)):
             block, offset = divmod(index, site.blocks[i])
-            data = lax.slice_in_dim(data, offset if site.present[i] else 0, (offset if site.present[i] else 0) + 1, axis=i)
+            data = lax.slice_in_dim(
+                data,
+                offset if site.present[i] else 0,
+                (offset if site.present[i] else 0) + 1,
+                axis=i,
+            )
             if i in site.sharded:
                 here = comm.block_index(site.places[i]) == block
                 mine = here if mine is None else mine & here
@@ -449,15 +518,22 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
             def of_one(data: Any) -> Any:
                 data = comm.only_where(mine, data)
                 return to_type(
-                    comm.psum(data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes), data.dtype
+                    comm.psum(
+                        data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes
+                    ),
+                    data.dtype,
                 )
 
             data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
-        data = cast_data(data, (axis for place in site.places for axis in place))  # before it becomes large
+        data = cast_data(
+            data, (axis for place in site.places for axis in place)
+        )  # before it becomes large
         data = jnp.broadcast_to(data, (*site.blocks, *data.shape[len(names) :]))
         return make_result(data, (*names, *site.kept, *(None,) * site.rank))
 
     return _map(one, x)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, psum_scatter)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, psum_scatter)
+}

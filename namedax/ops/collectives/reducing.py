@@ -1,7 +1,8 @@
 """Collectives over named axes, with JAX's semantics over logical indices.
 
-They work the same for an axis that is vectorized, sharded with one element per device, or sharded in blocks. A value without
-the axis is the same in every instance. `psum` multiplies it by the size of the axis; `pmean`, `pmax` and `pmin` return it.
+They work the same for an axis that is vectorized, sharded with one element per device, or sharded
+in blocks. A value without the axis is the same in every instance. `psum` multiplies it by the size
+of the axis; `pmean`, `pmax` and `pmin` return it.
 """
 
 from __future__ import annotations
@@ -46,10 +47,14 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     for name in names:
         if not is_name(name):
             raise AxisNotFoundError(
-                f"{op}: {format_value(name)} is not an axis name; collectives operate on named axes.{usage(op) if hasattr(name, 'dtype') else ''}"
+                f"{op}: {format_value(name)} is not an axis name; collectives operate on named"
+                f" axes.{usage(op) if hasattr(name, 'dtype') else ''}"
             )
     if len(set(names)) < len(names):
-        raise AxisNameError(f"{op}: the names {show_names(names)} are not all different; a collective takes each name once.")
+        raise AxisNameError(
+            f"{op}: the names {show_names(names)} are not all different; a collective takes each"
+            " name once."
+        )
     return names
 
 
@@ -64,7 +69,8 @@ def axis_size(axis: AxisName) -> int:
       A Python integer.
 
     Raises:
-      AxisNotFoundError: the axis has no size here: no argument of the mapped function has it, and `axis_sizes` lacks it.
+      AxisNotFoundError: the axis has no size here: no argument of the mapped function has it, and
+        `axis_sizes` lacks it.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.xmap(lambda x: x / nx.lax.axis_size("i"), in_axes=["i"], out_axes=["i"])(jnp.ones(4))
@@ -80,7 +86,9 @@ def _size(op: str, name: Hashable) -> int:
         here = f"the names here are {show_names(known)}" if known else "no axis here has a name"
         where = here if region is not None else "no mapped function is being traced here"
         of_mesh = region.mesh_axis_said(name) if region is not None else ""
-        remedy = of_mesh or "Give an argument that axis in in_axes, or its size in axis_sizes of xmap."
+        remedy = (
+            of_mesh or "Give an argument that axis in in_axes, or its size in axis_sizes of xmap."
+        )
         meant = "" if of_mesh else did_you_mean(name, known)
         raise AxisNotFoundError(f"{op}: axis {name!r} has no size; {where}.{meant} {remedy}")
     region.seen.add(name)
@@ -91,13 +99,14 @@ def _size_where_lacking(op: str, name: Hashable) -> int:
     """Return the global size of an axis that a value lacks because it is the same in every instance.
 
     Raises:
-      AxisNotFoundError: the axis has no size here, or a `vmap` hides it and the value belongs to one instance.
+      AxisNotFoundError: the axis has no size here, or a `vmap` hides it and the value belongs to
+        one instance.
     """
     by = vmapped_by(name)
     if by is not None:
         raise AxisNotFoundError(
-            f"{op}: {by} removes the axis {name!r} here and calls the function on one element at a time. "
-            f"Call {op} outside of it, on its arguments or its results."
+            f"{op}: {by} removes the axis {name!r} here and calls the function on one element at a"
+            f" time. Call {op} outside of it, on its arguments or its results."
         )
     return _size(op, name)
 
@@ -134,7 +143,9 @@ def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> 
     return result
 
 
-def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, ...], tuple[Hashable, ...]]:
+def _split_names(
+    x: Any, names: tuple[Hashable, ...]
+) -> tuple[tuple[Hashable, ...], tuple[Hashable, ...]]:
     dims = dims_of(x)
     return tuple(n for n in names if n in dims), tuple(n for n in names if n not in dims)
 
@@ -143,8 +154,9 @@ def _split_names(x: Any, names: tuple[Hashable, ...]) -> tuple[tuple[Hashable, .
 def psum(x: Any, axis_name: AxisName) -> Any:
     """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
-    As in JAX, a value without the axis is multiplied by its size, and for a Python number the result is a Python number. The
-    dtype is preserved, also for narrow integers; booleans are counted as `int32`.
+    As in JAX, a value without the axis is multiplied by its size, and for a Python number the
+    result is a Python number. The dtype is preserved, also for narrow integers; booleans are
+    counted as `int32`.
 
     Communication: one all-reduce of the local sums.
 
@@ -194,7 +206,8 @@ def pmean(x: Any, axis_name: AxisName) -> Any:
 def pmax(x: Any, axis_name: AxisName) -> Any:
     """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
 
-    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the communication see `psum`.
+    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the
+    communication see `psum`.
     """
     return _over_present("pmax", "max", x, axis_name)
 
@@ -213,15 +226,17 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names gathers in row-major order.
       axis: the index of the positional axis among the positional axes of the result; by default 0.
-      tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are concatenated along the
-        existing positional axis `axis`.
+      tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are
+        concatenated along the existing positional axis `axis`.
 
     Returns:
-      The array without the named axes. A value without a named axis is repeated along the new axis, as in JAX.
+      The array without the named axes. A value without a named axis is repeated along the new axis,
+      as in JAX.
 
-    Communication: one all-gather; the result is replicated on every device. If the result is combined with a value that
-    varies over the same mesh axis, the transpose is a reduce-scatter, otherwise a slice. A result with no named axis is a
-    plain array and counts as replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
+    Communication: one all-gather; the result is replicated on every device. If the result is
+    combined with a value that varies over the same mesh axis, the transpose is a reduce-scatter,
+    otherwise a slice. A result with no named axis is a plain array and counts as replicated. If it
+    is combined with a varying value, its transpose is an all-reduce and a slice.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.lax.all_gather(x, "i") * x, in_axes=["i"], out_axes=["i", None])
@@ -252,16 +267,22 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
             f"{'' if tiled else ', and the result has one more'}."
         )
     axis %= rank + (not tiled)
-    # Gathered axes precede the others, in the given order; then the named axes of the result; then the positional axes.
+    # Gathered axes precede the others, in the given order; then the named axes of the result; then
+    # the positional axes.
     kept = [i for i, dim in enumerate(dims) if dim is not None and dim not in names]
     places = [i for i, dim in enumerate(dims) if dim is None]
     front = [dims.index(name) for name in names]
     data = lax.transpose(data, front + kept + places)
-    placements = [region.place(name) if region is not None and name not in absent else () for name in names]
+    placements = [
+        region.place(name) if region is not None and name not in absent else () for name in names
+    ]
     local_shape = data.shape
     shards = [math.prod(lax.axis_size(a) for a in axes) for axes in placements]
     sizes = [n * s for n, s in zip(local_shape, shards, strict=False)]
-    sizes = [axes.size if isinstance(axes, Uneven) else n for n, axes in zip(sizes, placements, strict=True)]
+    sizes = [
+        axes.size if isinstance(axes, Uneven) else n
+        for n, axes in zip(sizes, placements, strict=True)
+    ]
     target = len(kept) + axis
 
     def arrange(to: str) -> Any:

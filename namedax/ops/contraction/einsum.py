@@ -41,29 +41,36 @@ __all__ = ["dot", "einsum"]
 
 @operation(cached=True)
 def einsum(
-    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Overlap | None = None
+    spec: str,
+    *operands: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    overlap: Overlap | None = None,
 ) -> Array:
     """Contract arrays over positional and named axes.
 
     Args:
-      spec: one letter per positional axis, axis names in braces: `"n{b,k},{k,m}->n{b,m}"`. Axes of operands that the result
-        omits are summed over. Axes that the specification does not mention broadcast. Two axes of an operand under one name,
-        `{i,i:j}`, give their diagonal, like a repeated letter (if both are sharded, the second is gathered). `{new:old}`
-        reads the axis `old` of an operand as `new`, and in the result writes the axis `old` as `new`. If the two names have
-        different shardings, this communicates. `...` denotes further positional axes. Without an arrow, labels that appear
-        once are kept (letters in alphabetical order), as in NumPy.
-      *operands: arrays, named or not, any number. In NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, lists of
-        numbers replace the letters.
+      spec: one letter per positional axis, axis names in braces: `"n{b,k},{k,m}->n{b,m}"`. Axes of
+        operands that the result omits are summed over. Axes that the specification does not mention
+        broadcast. Two axes of an operand under one name, `{i,i:j}`, give their diagonal, like a
+        repeated letter (if both are sharded, the second is gathered). `{new:old}` reads the axis
+        `old` of an operand as `new`, and in the result writes the axis `old` as `new`. If the two
+        names have different shardings, this communicates. `...` denotes further positional axes.
+        Without an arrow, labels that appear once are kept (letters in alphabetical order), as in
+        NumPy.
+      *operands: arrays, named or not, any number. In NumPy's other form, `einsum(x, [0, 1], y, [1,
+        2], [0, 2])`, lists of numbers replace the letters.
       precision: as in `jax.lax.dot_general`; by default `None`.
-      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the operands, as in
-        `jnp.einsum`.
-      overlap: overlaps communication with computation around a ring, in one direction (`True`) or in both
-        (`"bidirectional"`); by default the setting of `xmap`. It applies if an operand must be gathered over mesh axes along
-        which the other operand varies. It also applies if the result is reduce-scattered. Each device computes with one block
-        while it transfers the next. The gathered operand is never materialized, also in the gradients, which then exist in
-        reverse mode only. A result that needs an all-reduce is instead reduce-scattered in this way along its largest axis
-        that divides. Its blocks then go around the ring once more. It is still all-reduced if it is a vector, or if the
-        number of devices divides none of its axes.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+        operands, as in `jnp.einsum`.
+      overlap: overlaps communication with computation around a ring, in one direction (`True`) or
+        in both (`"bidirectional"`); by default the setting of `xmap`. It applies if an operand must
+        be gathered over mesh axes along which the other operand varies. It also applies if the
+        result is reduce-scattered. Each device computes with one block while it transfers the next.
+        The gathered operand is never materialized, also in the gradients, which then exist in
+        reverse mode only. A result that needs an all-reduce is instead reduce-scattered in this way
+        along its largest axis that divides. Its blocks then go around the ring once more. It is
+        still all-reduced if it is a vector, or if the number of devices divides none of its axes.
 
     Returns:
       An array with the axes of the result; a plain `jax.Array` if it has no named axes.
@@ -84,15 +91,18 @@ def einsum(
     parsed = _parsed(spec, operands)
     if len(parsed.operands) != len(operands):
         raise EinsumError(
-            f"einsum: {format_value(spec)} has {_count(len(parsed.operands), 'operand')}, but is called with {_count(len(operands), 'array')}. "
-            "Separate operands by commas."
+            f"einsum: {format_value(spec)} has {_count(len(parsed.operands), 'operand')}, but is"
+            f" called with {_count(len(operands), 'array')}. Separate operands by commas."
         )
     _check_overlap("einsum", overlap)
     given = (precision, preferred_element_type, overlap)
     with explain_type_errors:
         if parsed.renames and ambient() is not None:
-            # The mapped function records names that are in no operand and no result; a cached kernel could not record them.
-            return in_scope(scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands)
+            # The mapped function records names that are in no operand and no result; a cached
+            # kernel could not record them.
+            return in_scope(
+                scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands
+            )
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
@@ -107,39 +117,56 @@ def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
         terms = [re.findall(r"\w+", term) for term in re.split(",|->", spec)]
         result = "->" in spec
         braced = [f"{{{', '.join(term)}}}" for term in terms]
-        meant = f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
+        meant = (
+            f"{', '.join(braced[:-1] if result else braced)}{f' -> {braced[-1]}' if result else ''}"
+        )
         raise EinsumError(
-            f"einsum: {format_value(spec)} has axis names without braces, but each letter is a positional axis. "
-            f"Write {format_value(meant)}."
+            f"einsum: {format_value(spec)} has axis names without braces, but each letter is a"
+            f" positional axis. Write {format_value(meant)}."
         ) from None
 
 
-def _einsum(op: str, spec: EinsumSpec, precision: Any, preferred_element_type: Any, overlap: Any, *arrays: Any) -> Any:
+def _einsum(
+    op: str,
+    spec: EinsumSpec,
+    precision: Any,
+    preferred_element_type: Any,
+    overlap: Any,
+    *arrays: Any,
+) -> Any:
     blocks = [block_of(array, op) for array in arrays]
     labels, letters, keep, writes = _label(spec, blocks)
     op = f"{op} {spec.text!r}"
-    return Contraction(op, labels, keep, letters, writes, precision, preferred_element_type, overlap).run(blocks)
+    return Contraction(
+        op, labels, keep, letters, writes, precision, preferred_element_type, overlap
+    ).run(blocks)
 
 
 def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """Convert NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, to a specification and its operands.
 
     Raises:
-      EinsumError: the arguments are neither a specification nor operands that are followed by lists of numbers.
+      EinsumError: the arguments are neither a specification nor operands that are followed by lists
+        of numbers.
     """
     arguments = (first, *rest)
     operands, lists = arguments[: len(arguments) // 2 * 2 : 2], arguments[1::2]
     result = arguments[-1] if len(arguments) % 2 else None
     if not rest or not all(
-        isinstance(numbers, (list, tuple)) for numbers in (*lists, *([result] if len(arguments) % 2 else []))
+        isinstance(numbers, (list, tuple))
+        for numbers in (*lists, *([result] if len(arguments) % 2 else []))
     ):
         raise EinsumError(
-            f"einsum: the first argument is the specification, a string; got {type_text(first)}. (Or follow each operand by a list "
-            "of numbers, one per positional axis, and end with the list of the result.)"
+            f"einsum: the first argument is the specification, a string; got {type_text(first)}."
+            " (Or follow each operand by a list of numbers, one per positional axis, and end with"
+            " the list of the result.)"
         )
 
     def term(numbers: Sequence[Any]) -> str:
-        return "".join(ELLIPSIS if number is Ellipsis else _LETTERS[operator.index(number)] for number in numbers)
+        return "".join(
+            ELLIPSIS if number is Ellipsis else _LETTERS[operator.index(number)]
+            for number in numbers
+        )
 
     spec = ",".join(map(term, lists))
     return spec if result is None else f"{spec}->{term(result)}", operands
@@ -151,7 +178,9 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 def _check_overlap(op: str, overlap: Any) -> None:
     if overlap is not None and overlap not in OVERLAPS:
-        raise ArgumentError(f"{op}: overlap must be True, False or 'bidirectional', got {format_value(overlap)}.")
+        raise ArgumentError(
+            f"{op}: overlap must be True, False or 'bidirectional', got {format_value(overlap)}."
+        )
 
 
 def _count(n: int, what: str) -> str:
@@ -164,13 +193,17 @@ def _label(
     """Assign labels to the dimensions of the operands, according to the specification.
 
     Returns:
-      A tuple: the labels of every operand's dimensions, the positional labels of the result, the kept names, and the new
+      A tuple: the labels of every operand's dimensions, the positional labels of the result, the
+      kept names, and the new
         names of renamed axes.
     """
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
     ellipsis_ranks = [_ellipsis_rank(spec, i, operand) for i, operand in enumerate(operands)]
-    labels = [_label_operand(spec, i, operand, ellipsis_ranks[i], mentioned) for i, operand in enumerate(operands)]
+    labels = [
+        _label_operand(spec, i, operand, ellipsis_ranks[i], mentioned)
+        for i, operand in enumerate(operands)
+    ]
     everywhere = list(itertools.chain.from_iterable(labels))
     present = dict.fromkeys(everywhere)
     names = [label for label in present if not isinstance(label, int)]
@@ -189,11 +222,13 @@ def _label(
         elif ord(letter) in present:
             out.append(ord(letter))
         else:
-            raise EinsumError(f"einsum: letter {letter!r} of the result is in no operand.{spec.point(at)}")
+            raise EinsumError(
+                f"einsum: letter {letter!r} of the result is in no operand.{spec.point(at)}"
+            )
     if ellipsis and ELLIPSIS not in result.letters:
         raise EinsumError(
-            "einsum: '...' appears in an operand, but not in the result. Add it to the result, or write "
-            f"letters.{spec.point(result.at)}"
+            "einsum: '...' appears in an operand, but not in the result. Add it to the result, or"
+            f" write letters.{spec.point(result.at)}"
         )
     for (_, name), at in zip(result.names, result.names_at, strict=True):
         if name not in present:
@@ -215,15 +250,22 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
     letters = len(term.letters) - (ELLIPSIS in term.letters)
     if letters > rank or (letters != rank and ELLIPSIS not in term.letters):
         names = [dim for dim in dims if isinstance(dim, str)]
-        braces = f" Write axis names in braces: '{{{','.join(names)}}}'." if letters > rank and names else ""
+        braces = (
+            f" Write axis names in braces: '{{{','.join(names)}}}'."
+            if letters > rank and names
+            else ""
+        )
         raise EinsumError(
-            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has {rank} positional "
-            f"ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or '...'.{braces}{spec.point(term.at)}"
+            f"einsum: operand {i} has {_count(letters, 'letter')}, but {type_text(operand)} has"
+            f" {rank} positional ax{'i' if rank == 1 else 'e'}s. Write one letter for each, or"
+            f" '...'.{braces}{spec.point(term.at)}"
         )
     return rank - letters
 
 
-def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]) -> Labels:
+def _label_operand(
+    spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]
+) -> Labels:
     term = spec.operands[i]
     dims = dims_of(operand)
     own = [dim for dim in dims if dim is not None]
@@ -247,8 +289,9 @@ def _label_operand(spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned
             labels.append(read[dim])
         elif dim in mentioned:
             raise EinsumError(
-                f"einsum: operand {i}, {type_text(operand)}, has the axis {dim!r}, which is mentioned elsewhere but skipped "
-                f"here. Mention it here too, or read it under another name, {{other:{dim}}}.{spec.point(term.at)}"
+                f"einsum: operand {i}, {type_text(operand)}, has the axis {dim!r}, which is"
+                " mentioned elsewhere but skipped here. Mention it here too, or read it under"
+                f" another name, {{other:{dim}}}.{spec.point(term.at)}"
             )
         else:
             labels.append(dim)
@@ -267,20 +310,23 @@ def dot(
 ) -> Array:
     """Contract two arrays over the given named axes, and broadcast the other axes.
 
-    `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with the last but one of the
-    other, and its named axes are batch axes.
+    `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with
+    the last but one of the other, and its named axes are batch axes.
 
     Args:
       x: a named array.
       y: a named array.
       axis: an axis name, or a tuple of names, that both arrays have.
       precision: as in `jax.lax.dot_general`; by default `None`.
-      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the operands.
-      overlap: as in `einsum`, by default the setting of `xmap`; useful if an operand must be resharded for the contraction.
+      preferred_element_type: the dtype to accumulate in and to return; by default the dtype of the
+        operands.
+      overlap: as in `einsum`, by default the setting of `xmap`; useful if an operand must be
+        resharded for the contraction.
 
     Returns:
-      An array with all axes of both operands except the contracted ones. At most one operand has positional axes, or both
-      have equal positional shapes, which multiply elementwise; for outer products of positional axes use `einsum`.
+      An array with all axes of both operands except the contracted ones. At most one operand has
+      positional axes, or both have equal positional shapes, which multiply elementwise; for outer
+      products of positional axes use `einsum`.
 
     Communication: over a sharded axis, one all-reduce of the result.
 
@@ -300,7 +346,10 @@ def dot(
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for i, name in enumerate(names):
         if name in names[:i]:
-            raise AxisNameError(f"dot: axis {name!r} appears twice in axis={format_value(axis)}; an axis is contracted once.")
+            raise AxisNameError(
+                f"dot: axis {name!r} appears twice in axis={format_value(axis)}; an axis is"
+                " contracted once."
+            )
     _check_overlap("dot", overlap)
     with explain_type_errors:
         return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
@@ -310,18 +359,32 @@ def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
     """Explain how to name the axis of an unnamed operand, if one axis has the size of `name` in the other operand."""
     if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
         return ""
-    return naming(argument, block.shape, {name: other.named_shape.get(name) if isinstance(other, NamedArray) else None})
+    return naming(
+        argument,
+        block.shape,
+        {name: other.named_shape.get(name) if isinstance(other, NamedArray) else None},
+    )
 
 
 def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
     """Return code that renames a similarly named axis, if it has the size of `name` in the other operand."""
-    sizes, wanted = (dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other))
+    sizes, wanted = (
+        dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other)
+    )
     if name in wanted and sizes.get(closest(name, sizes)) != wanted[name]:
         return ""
     return f"nx.rename({argument}, {{{{{{1!r}}: {{0!r}}}}}})"
 
 
-def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type: Any, overlap: Any, x: Any, y: Any) -> Any:
+def _dot(
+    op: str,
+    names: tuple[Any, ...],
+    precision: Any,
+    preferred_element_type: Any,
+    overlap: Any,
+    x: Any,
+    y: Any,
+) -> Any:
     blocks = [block_of(operand, op) for operand in (x, y)]
     labels: list[Labels] = []
     for i, block in enumerate(blocks):
@@ -329,18 +392,30 @@ def _dot(op: str, names: tuple[Any, ...], precision: Any, preferred_element_type
         for name in names:
             if name not in dims or name is None:
                 own = [dim for dim in dims if dim is not None]
-                hint = "dot contracts names that both arrays have." + _naming(name, "xy"[i], block, blocks[1 - i])
-                raise_not_found(op, name, type_text(block), own, hint, read_as=_reading(name, "xy"[i], block, blocks[1 - i]))
+                hint = "dot contracts names that both arrays have." + _naming(
+                    name, "xy"[i], block, blocks[1 - i]
+                )
+                raise_not_found(
+                    op,
+                    name,
+                    type_text(block),
+                    own,
+                    hint,
+                    read_as=_reading(name, "xy"[i], block, blocks[1 - i]),
+                )
         numbers = iter(range(-dims.count(None), 0))
         labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
     shapes = [tuple(block.shape) for block in blocks]
     if all(shapes) and shapes[0] != shapes[1]:
         raise PositionalAxisError(
-            f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]} ({type_text(blocks[0])} and "
-            f"{type_text(blocks[1])}); they must be equal, or one operand must have none. For an outer product write einsum "
-            "with a letter for each axis."
+            f"dot: both operands have positional axes, of shapes {shapes[0]} and {shapes[1]}"
+            f" ({type_text(blocks[0])} and {type_text(blocks[1])}); they must be equal, or one"
+            " operand must have none. For an outer product write einsum with a letter for each"
+            " axis."
         )
     keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int))
     letters = tuple(range(-max(map(len, shapes)), 0))
     kept = keep - frozenset(names)
-    return Contraction(op, labels, kept, letters, {}, precision, preferred_element_type, overlap).run(blocks)
+    return Contraction(
+        op, labels, kept, letters, {}, precision, preferred_element_type, overlap
+    ).run(blocks)

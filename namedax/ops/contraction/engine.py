@@ -1,13 +1,14 @@
 """Contraction of operands with labeled dimensions: the engine of `einsum`, `dot` and `pdot`.
 
-Every dimension of every operand has a label: an axis name, or an integer for a positional axis. Labels that are not in the
-result are summed over. Two operands contract in one `dot_general`, or in one multiplication if nothing is summed. Three or
-more contract in pairs (`order`).
+Every dimension of every operand has a label: an axis name, or an integer for a positional axis.
+Labels that are not in the result are summed over. Two operands contract in one `dot_general`, or in
+one multiplication if nothing is summed. Three or more contract in pairs (`order`).
 
-Communication follows from the labels. Reading an axis under a name with a different sharding reshards it
-(`namedax.resources.layout`). A summed label that is sharded costs one all-reduce of the local result. If the result is
-written with the mesh axes just reduced, it costs one reduce-scatter instead. There is no other communication. With `overlap=`
-the communication goes around a ring, alongside the computation (`namedax.ops.contraction.rings`).
+Communication follows from the labels. Reading an axis under a name with a different sharding
+reshards it (`namedax.resources.layout`). A summed label that is sharded costs one all-reduce of the
+local result. If the result is written with the mesh axes just reduced, it costs one reduce-scatter
+instead. There is no other communication. With `overlap=` the communication goes around a ring,
+alongside the computation (`namedax.ops.contraction.rings`).
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ class _Term(Record, frozen=False):
     """An operand during the contraction.
 
     Attributes:
-      source: the data. It is the original named array until an operation changes it, because that array caches its casts and
-        reshardings.
+      source: the data. It is the original named array until an operation changes it, because that
+        array caches its casts and reshardings.
       labels: one per dimension.
-      places: the current sharding of every dimension; reading the term changes it to the sharding of its label.
+      places: the current sharding of every dimension; reading the term changes it to the sharding
+        of its label.
     """
 
     source: Any
@@ -74,8 +76,8 @@ class _Term(Record, frozen=False):
     def without_repeats(self) -> _Term:
         """Take the diagonal over every letter or name that appears twice.
 
-        The result has the sharding of the first of the two axes that is sharded, and the other axis is sliced to that block.
-        If both are sharded, the second is gathered first.
+        The result has the sharding of the first of the two axes that is sharded, and the other axis
+        is sliced to that block. If both are sharded, the second is gathered first.
         """
         term = self
         for label in dict.fromkeys(self.labels):
@@ -96,7 +98,11 @@ class _Term(Record, frozen=False):
 
     def without_broadcast(self) -> _Term:
         """Remove the axes of `...` that have size 1; they broadcast against an operand with larger ones."""
-        ones = [i for i, label in enumerate(self.labels) if isinstance(label, int) and label < 0 and self.data.shape[i] == 1]
+        ones = [
+            i
+            for i, label in enumerate(self.labels)
+            if isinstance(label, int) and label < 0 and self.data.shape[i] == 1
+        ]
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
@@ -119,7 +125,8 @@ class Contraction:
       writes: the new name of each axis that the result renames.
       precision: the precision of `dot_general`.
       dtype: the dtype to accumulate in and to return, or `None`.
-      overlap: overlaps the transfer of blocks around a ring with computation; by default (`None`) the setting of the region.
+      overlap: overlaps the transfer of blocks around a ring with computation; by default (`None`)
+        the setting of the region.
     """
 
     def __init__(
@@ -138,15 +145,19 @@ class Contraction:
         self.precision, self.preferred = precision, None if dtype is None else jnp.dtype(dtype)
         self.region = ambient()
         self.manual = self.region is not None and self.region.manual
-        self.overlap = overlap if overlap is not None or self.region is None else self.region.overlap
-        # Labels that only one operand has. They are summed before the operands contract and with the operand's own sharding,
-        # because resharding first would send more.
+        self.overlap = (
+            overlap if overlap is not None or self.region is None else self.region.overlap
+        )
+        # Labels that only one operand has. They are summed before the operands contract and with
+        # the operand's own sharding, because resharding first would send more.
         self.alone = [
-            frozenset(ls) - self.kept - frozenset(_chain(labels[:i] + labels[i + 1 :])) for i, ls in enumerate(labels)
+            frozenset(ls) - self.kept - frozenset(_chain(labels[:i] + labels[i + 1 :]))
+            for i, ls in enumerate(labels)
         ]
         self.late: frozenset[str] = frozenset()
         self.pending: list[str] = []
-        self.plain = ""  # the reason why a requested ring is not used; it appears in programs, and so in reports
+        # the reason why a requested ring is not used; it appears in programs, and so in reports
+        self.plain = ""
 
     def place(self, label: Label) -> Axes:
         """Return the sharding of a label, which is empty for a positional label."""
@@ -157,7 +168,8 @@ class Contraction:
     def run(self, blocks: Sequence[Any]) -> Any:
         """Contract the blocks of this device, communicate, and name the result."""
         self._check(blocks)
-        # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first product.
+        # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first
+        # product.
         self.common, self.weak = _common_type(blocks)
         self.accumulate = self.common
         if self.preferred is not None:
@@ -194,16 +206,22 @@ class Contraction:
                     known[label] = (i, max(size, other))  # the axes of `...` broadcast
                     continue
                 both = (
-                    f"has size {other} in operand {first}, {type_text(blocks[first])}, and size {size} in operand {i}, "
-                    f"{type_text(block)}"
+                    f"has size {other} in operand {first}, {type_text(blocks[first])}, and size"
+                    f" {size} in operand {i}, {type_text(block)}"
                 )
                 if not isinstance(label, int):
-                    raise AxisSizeError(f"{op}: axis {label!r} {both}; a name has one size. Rename one of the two.")
+                    raise AxisSizeError(
+                        f"{op}: axis {label!r} {both}; a name has one size. Rename one of the two."
+                    )
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
-                raise PositionalAxisError(f"{op}: {what} {both}. Axes with one label must have equal sizes.")
+                raise PositionalAxisError(
+                    f"{op}: {what} {both}. Axes with one label must have equal sizes."
+                )
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
-                if isinstance(data_of(block), jax.core.Tracer) and (variance := varying(data_of(block))):
+                if isinstance(data_of(block), jax.core.Tracer) and (
+                    variance := varying(data_of(block))
+                ):
                     for dim, label in zip(dims_of(block), ls, strict=True):
                         if dim is not None and label not in self.kept:
                             check_region_lives(op, dim, variance)
@@ -225,8 +243,8 @@ class Contraction:
     def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
         """Return the mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
 
-        The result is written with these mesh axes, and only one label uses them. A partial sum over a mesh axis must not
-        combine with values that are sharded over it.
+        The result is written with these mesh axes, and only one label uses them. A partial sum over
+        a mesh axis must not combine with values that are sharded over it.
         """
         if not self.manual:
             return frozenset()
@@ -238,7 +256,8 @@ class Contraction:
         users: dict[str, set[Label]] = {}
         for i, term in enumerate(terms):
             for label, place in zip(term.labels, term.places, strict=True):
-                # Two operands may each sum over the same name on their own; these count as two users.
+                # Two operands may each sum over the same name on their own; these count as two
+                # users.
                 user = (i, label) if label in self.alone[i] else label
                 for mesh_axis in place if label in self.alone[i] else self.place(label):
                     users.setdefault(mesh_axis, set()).add(user)
@@ -306,7 +325,10 @@ class Contraction:
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
         # Mask both operands: the padding of one may multiply infinite values of the other.
-        x, y = self._without_padding(x, a.labels, summed), self._without_padding(y, b.labels, summed)
+        x, y = (
+            self._without_padding(x, a.labels, summed),
+            self._without_padding(y, b.labels, summed),
+        )
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -315,15 +337,26 @@ class Contraction:
         else:
             if not (x.dtype == y.dtype == self.common):
                 dtype = common_type(self.common, x, y)
-                x, y = (v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y))
+                x, y = (
+                    v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y)
+                )
             data = self._dot_general(x, y, dimensions)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
     def _dot_general(self, x: Any, y: Any, dimensions: Any) -> Any:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
             # A trace that only builds a jaxpr does not benefit from JAX's cache on the first calls.
-            if self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions)) <= _OFTEN:
-                return lax.dot_general(x, y, dimensions, precision=self.precision, preferred_element_type=self.preferred)
+            if (
+                self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions))
+                <= _OFTEN
+            ):
+                return lax.dot_general(
+                    x,
+                    y,
+                    dimensions,
+                    precision=self.precision,
+                    preferred_element_type=self.preferred,
+                )
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
     def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
@@ -337,14 +370,20 @@ class Contraction:
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
         result = self.common if self.preferred is None else self.accumulate
-        ring = functools.partial(Ring, both=self.overlap == "bidirectional", precision=self.precision, dtype=result)
+        ring = functools.partial(
+            Ring, both=self.overlap == "bidirectional", precision=self.precision, dtype=result
+        )
         reduced = tuple(_chain(self.place(s) for s in summed))
         if moving:
             term, label, axes = max(moving, key=lambda found: found[0].data.size)
             other = b if term is a else a
             x, y = self._alike(cast(term.source, variance), self._read(other, variance))
-            data = ring_gather(ring(x=term.labels, y=other.labels, out=labels, label=label, axes=axes), x, y)
-            return _Term(self._reduce(data, reduced), labels, tuple(self.place(found) for found in labels))
+            data = ring_gather(
+                ring(x=term.labels, y=other.labels, out=labels, label=label, axes=axes), x, y
+            )
+            return _Term(
+                self._reduce(data, reduced), labels, tuple(self.place(found) for found in labels)
+            )
         late = frozenset(reduced) & self.late
         if not late:
             return self._reduced_around(a, b, ring, labels, reduced)
@@ -359,9 +398,15 @@ class Contraction:
                 self.plain = _no_ring("uneven", [self.writes.get(label, label)])
             else:
                 x, y = self._alike(self._read(a, variance), self._read(b, variance))
-                data = ring_scatter(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y)
+                data = ring_scatter(
+                    ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y
+                )
                 places = tuple(want if found == label else self.place(found) for found in labels)
-                return _Term(self._reduce(data, (axis for axis in reduced if axis not in late)), labels, places)
+                return _Term(
+                    self._reduce(data, (axis for axis in reduced if axis not in late)),
+                    labels,
+                    places,
+                )
         return None
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
@@ -373,24 +418,39 @@ class Contraction:
                     found[label] = None
         return tuple(found)
 
-    def _reduced_around(self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes) -> _Term | None:
+    def _reduced_around(
+        self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes
+    ) -> _Term | None:
         """Contract two terms and sum the result over mesh axes around a ring, replicated on every device.
 
-        The largest axis of the result that the number of devices divides is split into one block per device. There is no ring
-        for a vector, which is too small to split. There is also none if part of the sum is over loop steps, because the rest
-        is then sent once, after the last step.
+        The largest axis of the result that the number of devices divides is split into one block
+        per device. There is no ring for a vector, which is too small to split. There is also none
+        if part of the sum is over loop steps, because the rest is then sent once, after the last
+        step.
         """
-        sizes = {label: n for term in (a, b) for label, n in zip(term.labels, self._sizes(term), strict=True)}
+        sizes = {
+            label: n
+            for term in (a, b)
+            for label, n in zip(term.labels, self._sizes(term), strict=True)
+        }
         whole = [label for label in labels if sizes[label] % self._blocks(reduced) == 0]
-        if len(labels) < 2 or any(isinstance(axis, LoopAxis) for axis in reduced) or self._blocks(reduced) == 1:
+        if (
+            len(labels) < 2
+            or any(isinstance(axis, LoopAxis) for axis in reduced)
+            or self._blocks(reduced) == 1
+        ):
             return None
         if not whole:
-            self.plain = _no_ring("undivided", [label for label in labels if not isinstance(label, int)])
+            self.plain = _no_ring(
+                "undivided", [label for label in labels if not isinstance(label, int)]
+            )
             return None
         label = max(whole, key=sizes.__getitem__)
         variance = self._variance(a) | self._variance(b)
         x, y = self._alike(self._read(a, variance), self._read(b, variance))
-        data = ring_reduce(ring(x=a.labels, y=b.labels, out=labels, label=label, axes=reduced), x, y)
+        data = ring_reduce(
+            ring(x=a.labels, y=b.labels, out=labels, label=label, axes=reduced), x, y
+        )
         return _Term(data, labels, tuple(self.place(found) for found in labels))
 
     def _sizes(self, term: _Term) -> list[int]:
@@ -403,14 +463,21 @@ class Contraction:
         """Find the remaining all-gather of a term, if no other resharding remains and the other operand varies there.
 
         Returns:
-          The term, the label and the mesh axes. If several labels remain, the label with the most blocks; the others are
-          gathered immediately.
+          The term, the label and the mesh axes. If several labels remain, the label with the most
+          blocks; the others are gathered immediately.
         """
         goal = [self.place(label) for label in term.labels]
-        moved = {i: place[len(new) :] for i, (place, new) in enumerate(zip(term.places, goal, strict=True)) if place != new}
+        moved = {
+            i: place[len(new) :]
+            for i, (place, new) in enumerate(zip(term.places, goal, strict=True))
+            if place != new
+        }
         if not moved or len(term.labels) < 2:  # a vector is too small to split
             return None
-        if any(term.places[i][: len(goal[i])] != goal[i] or not variance.issuperset(axes) for i, axes in moved.items()):
+        if any(
+            term.places[i][: len(goal[i])] != goal[i] or not variance.issuperset(axes)
+            for i, axes in moved.items()
+        ):
             return None
         last = max(moved, key=lambda i: self._blocks(moved[i]))
         if len(moved) > 1:
@@ -419,12 +486,16 @@ class Contraction:
         return term, term.labels[last], moved[last]
 
     def _divides(self, label: Label, axes: Axes, *terms: _Term) -> bool:
-        sizes = [term.data.shape[term.labels.index(label)] for term in terms if label in term.labels]
+        sizes = [
+            term.data.shape[term.labels.index(label)] for term in terms if label in term.labels
+        ]
         return all(size % self._blocks(axes) == 0 for size in sizes)
 
     def _alike(self, *datas: Any) -> list[Any]:
         dtype = common_type(self.common, *datas)
-        return [data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas]
+        return [
+            data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas
+        ]
 
     def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
         """Multiply two operands that share no summed label, after broadcasting both to `labels`."""
@@ -533,7 +604,8 @@ def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
     return itertools.chain.from_iterable(parts)
 
 
-# For arrays of one of these dtypes, none of them weak, the common dtype is that dtype under every configuration.
+# For arrays of one of these dtypes, none of them weak, the common dtype is that dtype under every
+# configuration.
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
@@ -560,14 +632,19 @@ def _dims_as_labels(block: Any) -> Labels:
     return tuple(0 if dim is None else dim for dim in dims_of(block))
 
 
-# The number of times that one product is inlined into a program. The first cached call costs as much as that many save.
+# The number of times that one product is inlined into a program. The first cached call costs as
+# much as that many save.
 _OFTEN = 3
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
-def _dot_general(x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any) -> Any:
+def _dot_general(
+    x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any
+) -> Any:
     # Through jit, so that JAX caches its linearization, which is most of the cost of a gradient.
-    return lax.dot_general(x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type)
+    return lax.dot_general(
+        x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type
+    )
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,7 +1,7 @@
 """The order in which three or more operands contract in pairs.
 
-The order is the cheapest one in which no two names of one mesh axis occur in the same pair. `opt_einsum` finds the cheapest
-order of all.
+The order is the cheapest one in which no two names of one mesh axis occur in the same pair.
+`opt_einsum` finds the cheapest order of all.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ __all__ = ["best_order"]
 Label = Hashable
 Labels = tuple[Label, ...]
 
-# For more operands than this, the search does not try every order to avoid conflicts between names of one mesh axis.
+# For more operands than this, the search does not try every order to avoid conflicts between names
+# of one mesh axis.
 _MANY = 6
 
 
@@ -35,16 +36,26 @@ def best_order(
       labels: the labels of every operand.
       shapes: the shape of every operand.
       kept: the labels of the result.
-      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of them.
+      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of
+        them.
     """
-    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(itertools.chain.from_iterable(labels)))}
+    symbols = {
+        label: opt_einsum.get_symbol(i)
+        for i, label in enumerate(dict.fromkeys(itertools.chain.from_iterable(labels)))
+    }
     text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
     out = "".join(symbol for label, symbol in symbols.items() if label in kept)
     found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
     best = tuple((min(step), max(step)) for step in found)
     if not rivals or _is_peaceful(best, labels, kept, rivals):
         return best
-    sizes = dict(zip(itertools.chain.from_iterable(labels), itertools.chain.from_iterable(shapes), strict=True))
+    sizes = dict(
+        zip(
+            itertools.chain.from_iterable(labels),
+            itertools.chain.from_iterable(shapes),
+            strict=True,
+        )
+    )
     costs = {
         path: _cost(path, labels, kept, sizes)
         for path in (_all_paths(len(labels)) if len(labels) <= _MANY else ())
@@ -54,7 +65,9 @@ def best_order(
     return min(costs, key=costs.__getitem__, default=best)
 
 
-def _merges(path: Iterable[tuple[int, int]], labels: Sequence[Labels], kept: frozenset[Label]) -> Iterator[frozenset[Label]]:
+def _merges(
+    path: Iterable[tuple[int, int]], labels: Sequence[Labels], kept: frozenset[Label]
+) -> Iterator[frozenset[Label]]:
     """Yield the labels of each contracted pair."""
     current = [frozenset(ls) for ls in labels]
     for i, j in path:

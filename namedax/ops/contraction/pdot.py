@@ -40,14 +40,15 @@ def pdot(
     Args:
       x: an array, named or not.
       y: an array, named or not.
-      axis_name: the axis name, or a tuple of names, to sum over. A value without the axis is the same in every instance.
+      axis_name: the axis name, or a tuple of names, to sum over. A value without the axis is the
+        same in every instance.
       pos_contract: the positional axes to sum over, of `x` and of `y`; by default none.
       pos_batch: the positional batch axes, of `x` and of `y`, in pairs; by default none.
       precision: as in `jax.lax.dot_general`; by default `None`.
 
     Returns:
-      The other named axes of both, and positional axes in the order of `dot_general`: the axes of `pos_batch`, then the
-      others of `x` and `y`.
+      The other named axes of both, and positional axes in the order of `dot_general`: the axes of
+      `pos_batch`, then the others of `x` and `y`.
 
     Communication: one all-reduce after the local contraction. See also `nx.einsum`.
 
@@ -74,24 +75,31 @@ def pdot(
     return result if not absent else result * jnp.asarray(copies, dtype)
 
 
-def _contract(op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any) -> Any:
+def _contract(
+    op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any
+) -> Any:
     blocks = [block_of(operand, op) for operand in (x, y)]
     positional, letters = _letters(blocks, pos_contract, pos_batch)
     labels = []
     for block, own in zip(blocks, positional, strict=True):
         numbers = iter(own)
         labels.append(tuple(next(numbers) if dim is None else dim for dim in dims_of(block)))
-    keep = frozenset(label for ls in labels for label in ls if not isinstance(label, int)) - frozenset(names)
+    keep = frozenset(
+        label for ls in labels for label in ls if not isinstance(label, int)
+    ) - frozenset(names)
     return Contraction(op, labels, keep, letters, {}, precision, None).run(blocks)
 
 
-def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[list[list[int]], tuple[int, ...]]:
+def _letters(
+    blocks: Sequence[Any], pos_contract: Any, pos_batch: Any
+) -> tuple[list[list[int]], tuple[int, ...]]:
     """Return labels of all positional axes, as integers above 96 that messages show as letters, and of the result in order."""
     ranks = [dims_of(block).count(None) for block in blocks]
     for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
         if len(of_x) != len(of_y):
             raise PositionalAxisError(
-                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the second; give the same number of each."
+                f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the"
+                " second; give the same number of each."
             )
     labels: list[list[int]] = []
     used = []
@@ -100,20 +108,26 @@ def _letters(blocks: Sequence[Any], pos_contract: Any, pos_batch: Any) -> tuple[
         for axis in chosen:
             if not -rank <= axis < rank:
                 raise PositionalAxisError(
-                    f"pdot: positional axis {axis} is out of range for operand {side}, {type_text(block)}, which has {rank} "
-                    f"positional axes."
+                    f"pdot: positional axis {axis} is out of range for operand {side},"
+                    f" {type_text(block)}, which has {rank} positional axes."
                 )
         chosen = [axis % rank for axis in chosen]
         if len(set(chosen)) != len(chosen):
             raise PositionalAxisError(
-                f"pdot: pos_batch and pos_contract give an axis of operand {side}, {type_text(block)}, twice."
+                f"pdot: pos_batch and pos_contract give an axis of operand {side},"
+                f" {type_text(block)}, twice."
             )
         used.append(chosen)
         labels.append([ord("a") + len(chosen) + i + (ranks[0] if side else 0) for i in range(rank)])
         for i, axis in enumerate(chosen):
             labels[side][axis] = ord("a") + i
     batch = tuple(ord("a") + i for i in range(len(pos_batch[0])))
-    free = [label for side, ls in enumerate(labels) for axis, label in enumerate(ls) if axis not in used[side]]
+    free = [
+        label
+        for side, ls in enumerate(labels)
+        for axis, label in enumerate(ls)
+        if axis not in used[side]
+    ]
     return labels, (*batch, *free)
 
 

@@ -1,19 +1,21 @@
 """Collective matmul: contractions that overlap communication with computation around a ring.
 
-There are two basic forms, which are each other's transpose. `ring_gather` contracts an operand that is sharded in blocks
-without gathering it. Each device computes with a block, passes it on, and computes with the next one. `ring_scatter` computes
-a sum over mesh axes and leaves one block of it on each device. The partial sum of every block goes around the ring, and each
-device adds to it. In both forms the transfer of one block overlaps the computation with another. No device ever has the
+There are two basic forms, which are each other's transpose. `ring_gather` contracts an operand that
+is sharded in blocks without gathering it. Each device computes with a block, passes it on, and
+computes with the next one. `ring_scatter` computes a sum over mesh axes and leaves one block of it
+on each device. The partial sum of every block goes around the ring, and each device adds to it. In
+both forms the transfer of one block overlaps the computation with another. No device ever has the
 complete operand or the complete sum.
 
-A third form, `ring_reduce`, computes a sum that every device needs complete: after `ring_scatter`, the blocks go around once
-more. Only the first half of its communication overlaps a computation. Its transpose does not communicate, as for any
-all-reduce.
+A third form, `ring_reduce`, computes a sum that every device needs complete: after `ring_scatter`,
+the blocks go around once more. Only the first half of its communication overlaps a computation. Its
+transpose does not communicate, as for any all-reduce.
 
-In one direction, every device sends its block `n - 1` times to one neighbor. In both directions, it sends half as often to
-each of two neighbors.
+In one direction, every device sends its block `n - 1` times to one neighbor. In both directions, it
+sends half as often to each of two neighbors.
 
-Source: Wang et al., "Overlap communication with dependent computation via decomposition in large deep learning models", 2023.
+Source: Wang et al., "Overlap communication with dependent computation via decomposition in large
+deep learning models", 2023.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ class Ring(Record):
       x: the labels of the first operand.
       y: the labels of the second operand.
       out: the labels of the result. Labels of both operands that are missing here are summed over.
-      label: the axis that is split into blocks. For `ring_gather` it is an axis of the first operand, whose blocks go around;
-        for `ring_scatter` and `ring_reduce`, an axis of the result.
+      label: the axis that is split into blocks. For `ring_gather` it is an axis of the first
+        operand, whose blocks go around; for `ring_scatter` and `ring_reduce`, an axis of the
+        result.
       axes: the mesh axes of the ring, major first.
       both: if `True`, blocks go around in both directions.
       precision: the precision of `jax.lax.dot_general`.
@@ -91,8 +94,8 @@ def _cut(data: Any, labels: Labels, label: Label, block: Any, size: int) -> Any:
 
 
 def _loop(steps: int, step: Any, carry: Any) -> Any:
-    # The program has a loop too. Unrolled, all of its blocks would exist at once, and a compiler would keep the forward
-    # pass's blocks for the gradient.
+    # The program has a loop too. Unrolled, all of its blocks would exist at once, and a compiler
+    # would keep the forward pass's blocks for the gradient.
     carry, _ = lax.scan(lambda carry, _: (step(carry), None), carry, None, length=steps)
     return carry
 
@@ -114,15 +117,23 @@ def ring_gather(ring: Ring, x: Any, y: Any) -> Any:
 def _gather(ring: Ring, x: Any, y: Any) -> Any:
     n = _length(ring)
     size = x.shape[ring.x.index(ring.label)]
-    sizes = dict(zip(ring.y, y.shape, strict=True)) | dict(zip(ring.x, x.shape, strict=True)) | {ring.label: n * size}
+    sizes = (
+        dict(zip(ring.y, y.shape, strict=True))
+        | dict(zip(ring.x, x.shape, strict=True))
+        | {ring.label: n * size}
+    )
     variance = varying(x) | varying(y) | set(ring.axes)
-    total = cast_data(jnp.zeros([sizes[label] for label in ring.out], comm.sum_type(ring.dtype)), variance)
+    total = cast_data(
+        jnp.zeros([sizes[label] for label in ring.out], comm.sum_type(ring.dtype)), variance
+    )
 
     def use(total: Any, block: Any, source: Any) -> Any:
         part = ring.contract(block, _cut(y, ring.y, ring.label, source, size))
         if ring.label not in ring.out:
             return total + part
-        return lax.dynamic_update_slice_in_dim(total, part, source * size, ring.out.index(ring.label))
+        return lax.dynamic_update_slice_in_dim(
+            total, part, source * size, ring.out.index(ring.label)
+        )
 
     return _visit(ring, x, total, use).astype(ring.dtype)
 
@@ -144,18 +155,30 @@ def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
         total, block, k = _loop(n - 1, step, (total, block, jnp.zeros((), mine.dtype)))
         return use(total, block, (mine - k) % n)
 
-    # In both directions, half of the ring: a block from `k` devices away is sent on while it is used.
+    # In both directions, half of the ring: a block from `k` devices away is sent on while it is
+    # used.
     half = (n - 1) // 2
 
     def both_steps(carry: Any) -> Any:
         total, ahead, back, k = carry
         following, leading = _shift(ahead, ring.axes, n, 1), _shift(back, ring.axes, n, -1)
-        return use(use(total, ahead, (mine - k) % n), back, (mine + k) % n), following, leading, k + 1
+        return (
+            use(use(total, ahead, (mine - k) % n), back, (mine + k) % n),
+            following,
+            leading,
+            k + 1,
+        )
 
-    ahead, back = (_shift(block, ring.axes, n, 1), _shift(block, ring.axes, n, -1)) if half else (block, block)
+    ahead, back = (
+        (_shift(block, ring.axes, n, 1), _shift(block, ring.axes, n, -1))
+        if half
+        else (block, block)
+    )
     total = use(total, block, mine)
     if half:
-        total, ahead, back, k = _loop(half - 1, both_steps, (total, ahead, back, jnp.ones((), mine.dtype)))
+        total, ahead, back, k = _loop(
+            half - 1, both_steps, (total, ahead, back, jnp.ones((), mine.dtype))
+        )
     opposite = _shift(ahead, ring.axes, n, 1) if n % 2 == 0 else None
     if half:
         total = use(use(total, ahead, (mine - k) % n), back, (mine + k) % n)
@@ -178,7 +201,9 @@ def ring_scatter(ring: Ring, x: Any, y: Any) -> Any:
 
 def _scatter(ring: Ring, x: Any, y: Any) -> Any:
     n = _length(ring)
-    whole = next(d.shape[ls.index(ring.label)] for d, ls in ((x, ring.x), (y, ring.y)) if ring.label in ls)
+    whole = next(
+        d.shape[ls.index(ring.label)] for d, ls in ((x, ring.x), (y, ring.y)) if ring.label in ls
+    )
     size, mine, dtype = whole // n, comm.block_index(ring.axes), ring.dtype
 
     def part(target: Any) -> Any:
@@ -205,7 +230,8 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
         total, _ = _loop(n - 2, step, (begin(n - 1, 1), jnp.full((), n - 2, mine.dtype)))
         return nearer(total, 0, 1)
 
-    # Two partial sums for every device, one per side of it; the device opposite belongs to the first side.
+    # Two partial sums for every device, one per side of it; the device opposite belongs to the
+    # first side.
     half = (n - 1) // 2
     ahead = begin(n // 2, 1)
     if half == 0:
@@ -217,7 +243,9 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
         ahead, back, distance = carry
         return nearer(ahead, distance, 1), nearer(back, distance, -1), distance - 1
 
-    ahead, back, _ = _loop(half - 1, both_steps, (ahead, begin(half, -1), jnp.full((), half - 1, mine.dtype)))
+    ahead, back, _ = _loop(
+        half - 1, both_steps, (ahead, begin(half, -1), jnp.full((), half - 1, mine.dtype))
+    )
     return (nearer(ahead, 0, 1) + _shift(back, ring.axes, n, -1)).astype(dtype)
 
 
@@ -225,12 +253,14 @@ def ring_reduce(ring: Ring, x: Any, y: Any) -> Any:
     """Contract `x` and `y`, and sum over the mesh axes of the ring; the result is the same on all of their devices.
 
     Args:
-      ring: the contraction; its label is an axis of the result, which is computed in blocks of that axis.
+      ring: the contraction; its label is an axis of the result, which is computed in blocks of that
+        axis.
       x: the first operand. Both operands vary over the mesh axes of the ring.
       y: the second operand.
 
     Returns:
-      The sum; it does not vary over the mesh axes of the ring. During the transfers it has its own dtype.
+      The sum; it does not vary over the mesh axes of the ring. During the transfers it has its own
+      dtype.
     """
     return _differentiable(_reduce, _reduce_backward, ring)(x, y)
 
@@ -247,7 +277,10 @@ def _reduce(ring: Ring, x: Any, y: Any) -> Any:
     def put(total: Any, block: Any, source: Any) -> Any:
         return lax.dynamic_update_slice_in_dim(total, block, source * size, dim)
 
-    return _as_invarying(_visit(ring, block, cast_data(jnp.zeros(shape, block.dtype), varying(block)), put), ring.axes)
+    return _as_invarying(
+        _visit(ring, block, cast_data(jnp.zeros(shape, block.dtype), varying(block)), put),
+        ring.axes,
+    )
 
 
 def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
@@ -256,10 +289,13 @@ def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
     def untyped(data: Any) -> Any:
         return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
-    # JAX's checker cannot derive this, and has no cast for it. It treats an unchecked result as replicated. The mesh axes are
-    # already manual, so this changes nothing but the type. Through jit for bodies that are not compiled.
+    # JAX's checker cannot derive this, and has no cast for it. It treats an unchecked result as
+    # replicated. The mesh axes are already manual, so this changes nothing but the type. Through
+    # jit for bodies that are not compiled.
     spec = PartitionSpec()
-    mapped = jax.shard_map(untyped, in_specs=spec, out_specs=spec, axis_names=varying(data), check_vma=False)
+    mapped = jax.shard_map(
+        untyped, in_specs=spec, out_specs=spec, axis_names=varying(data), check_vma=False
+    )
     return cast_data(jax.jit(mapped)(data), varying(data) - set(axes))
 
 

@@ -1,8 +1,9 @@
 """Parser of einsum specifications with braces, which produces a small frozen plan.
 
-Each positional axis has one letter, and axis names are in braces: `"n{b,k},{k,m}->n{b,m}"`. In an operand, `{new:old}` reads
-its axis `old` under the name `new` (two axes under one name: the diagonal). In the result, it writes the axis `old` under the
-name `new`. `...` denotes the positional axes without a letter.
+Each positional axis has one letter, and axis names are in braces: `"n{b,k},{k,m}->n{b,m}"`. In an
+operand, `{new:old}` reads its axis `old` under the name `new` (two axes under one name: the
+diagonal). In the result, it writes the axis `old` under the name `new`. `...` denotes the
+positional axes without a letter.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ class Term(Record):
 
     Attributes:
       letters: the positional axes in order, letters and at most one `"..."`.
-      names: pairs `(label, axis)`. In an operand, the specification calls its axis `axis` by the name `label`. In the result,
-        the axis that the specification calls `axis` has the name `label`.
+      names: pairs `(label, axis)`. In an operand, the specification calls its axis `axis` by the
+        name `label`. In the result, the axis that the specification calls `axis` has the name
+        `label`.
       text: the source text of the term.
       at: the offset of the term in the specification.
       letters_at: the offset of each of `letters`.
@@ -63,7 +65,11 @@ class EinsumSpec(Record):
         """Return the summed names and the renamings, for the scope of the operation."""
         terms = (*self.operands, *([self.result] if self.result else []))
         labels = [label for term in self.operands for label, _ in term.names]
-        kept = {axis for _, axis in self.result.names} if self.result else {name for name in labels if labels.count(name) == 1}
+        kept = (
+            {axis for _, axis in self.result.names}
+            if self.result
+            else {name for name in labels if labels.count(name) == 1}
+        )
         renamings = (Renaming(new, old) for term in terms for new, old in term.names if new != old)
         return tuple(dict.fromkeys([*(name for name in labels if name not in kept), *renamings]))
 
@@ -130,11 +136,14 @@ class _Parser:
                 self.at += 2
                 result = self.term(is_result=True)
                 if self.skip_blanks():
-                    self.fail("the specification must end here. Write one result, without a comma or a second arrow.")
+                    self.fail(
+                        "the specification must end here. Write one result, without a comma or a"
+                        " second arrow."
+                    )
             else:
                 self.fail(
-                    f"{char!r} has no meaning here. Write one letter per positional axis, names in braces, commas between "
-                    "operands, and '->' before the result."
+                    f"{char!r} has no meaning here. Write one letter per positional axis, names in"
+                    " braces, commas between operands, and '->' before the result."
                 )
         return EinsumSpec(tuple(operands), result, self.text)
 
@@ -147,7 +156,10 @@ class _Parser:
             known = [letter for letter, _ in letters]
             if char.isalpha():
                 if is_result and char in known:
-                    self.fail(f"letter {char!r} appears twice in the result. Use a separate letter for each axis.")
+                    self.fail(
+                        f"letter {char!r} appears twice in the result. Use a separate letter for"
+                        " each axis."
+                    )
                 letters.append((char, self.at))
                 self.at += 1
             elif self.text.startswith(ELLIPSIS, self.at):
@@ -184,7 +196,11 @@ class _Parser:
                 axis = self.name(opened)
             for (other_label, other_axis), _ in names:
                 if other_label == label and (where == "result" or other_axis == axis):
-                    hint = "" if where == "result" else " For the diagonal over two axes, write {a, a:b}."
+                    hint = (
+                        ""
+                        if where == "result"
+                        else " For the diagonal over two axes, write {a, a:b}."
+                    )
                     self.fail(f"name {label!r} appears twice in one {where}.{hint}", begin)
                 if other_axis == axis:
                     verb = "written" if where == "result" else "read"

@@ -22,10 +22,13 @@ class Exchange(Record):
     Attributes:
       experts: the number of experts, including padding.
       sizes: the number of devices along each mesh axis of the experts, major first.
-      own: the mesh axes along which the tokens are replicated; each device takes the slots of its own experts.
+      own: the mesh axes along which the tokens are replicated; each device takes the slots of its
+        own experts.
       exchanged: the mesh axes that shard the groups of tokens; they need an all-to-all.
-      summed: the mesh axes that shard the tokens of one group; devices fill different slots, which are summed.
-      cut: the mesh axes that shard the tokens of one group, but not the experts; the sum of the slots is scattered over them.
+      summed: the mesh axes that shard the tokens of one group; devices fill different slots, which
+        are summed.
+      cut: the mesh axes that shard the tokens of one group, but not the experts; the sum of the
+        slots is scattered over them.
       cut_size: the number of devices along the mesh axes `cut`.
     """
 
@@ -53,7 +56,9 @@ class Exchange(Record):
 
     def number(self, index: Any) -> Any:
         """Return the index of experts among the experts with slots on this device, or `count` for the others."""
-        within, rest = divided(index, self.inner)  # the values for numbers out of range are irrelevant: they are not `here`
+        within, rest = divided(
+            index, self.inner
+        )  # the values for numbers out of range are irrelevant: they are not `here`
         digits = {}
         for i, (axis, n) in reversed(list(enumerate(self.sizes))):
             digits[axis], rest = divided(rest, n) if i else (rest, rest)

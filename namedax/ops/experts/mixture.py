@@ -1,29 +1,31 @@
 """A mixture of experts over named axes, which sends every token to its experts and sums the weighted results.
 
-`namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of their experts, by indices and
-without a mask of tokens by experts. The slots travel to the devices that have the experts (`namedax.ops.experts.exchange`).
-There the experts' function is applied to an array of slots with the axes `{axis, slot}` and the features, and the results
-travel back.
+`namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of
+their experts, by indices and without a mask of tokens by experts. The slots travel to the devices
+that have the experts (`namedax.ops.experts.exchange`). There the experts' function is applied to an
+array of slots with the axes `{axis, slot}` and the features, and the results travel back.
 
 **Communication** follows from the mesh axes of the experts:
 
 - No mesh axes: none.
-- Mesh axes along which the tokens are replicated ("model"): each device takes the slots of its own experts, and one
-  all-reduce sums the results. No token is sent.
-- Mesh axes of groups of tokens: one all-to-all of the slots there and one back, and the same two in the gradient. The batch
-  and the experts may both be on "data", which is expert parallelism.
+- Mesh axes along which the tokens are replicated ("model"): each device takes the slots of its own
+  experts, and one all-reduce sums the results. No token is sent.
+- Mesh axes of groups of tokens: one all-to-all of the slots there and one back, and the same two in
+  the gradient. The batch and the experts may both be on "data", which is expert parallelism.
 - Both kinds, for experts on several mesh axes.
 
-**Capacity** (Lepikhin et al. 2020, "GShard"): each expert has a fixed number of slots for each group of tokens, and excess
-tokens are dropped. The choice of dropped tokens depends on logical indices only. If capacity is counted along a sharded axis,
-one all-gather of counts gives each device the number of preceding tokens. A reduce-scatter then fills the slots from all
-devices that have some of their tokens, and an all-gather returns the results.
+**Capacity** (Lepikhin et al. 2020, "GShard"): each expert has a fixed number of slots for each
+group of tokens, and excess tokens are dropped. The choice of dropped tokens depends on logical
+indices only. If capacity is counted along a sharded axis, one all-gather of counts gives each
+device the number of preceding tokens. A reduce-scatter then fills the slots from all devices that
+have some of their tokens, and an all-gather returns the results.
 
-**Sizes that do not divide.** Padding of the tokens chooses no expert, takes no slot and is not counted. Its result repeats
-the last token's result, by one all-reduce. No token chooses padding of the experts.
+**Sizes that do not divide.** Padding of the tokens chooses no expert, takes no slot and is not
+counted. Its result repeats the last token's result, by one all-reduce. No token chooses padding of
+the experts.
 
-**Without capacity** no token is dropped: the experts' function is applied in rounds until every token is processed
-(`namedax.ops.experts.rounds`).
+**Without capacity** no token is dropped: the experts' function is applied in rounds until every
+token is processed (`namedax.ops.experts.rounds`).
 """
 
 from __future__ import annotations
@@ -94,36 +96,43 @@ def mixture_of_experts(
     """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
-      expert: `expert(params, x)`, a function over named axes. Its `x` has the axes `axis`, `slot` and the features, and lists
-        all tokens that chose an expert. It returns an array with `axis`, `slot` and any features. It must process every slot
-        independently. Empty slots contain zeros and their results are ignored, but, as always in JAX, the derivative there
+      expert: `expert(params, x)`, a function over named axes. Its `x` has the axes `axis`, `slot`
+        and the features, and lists all tokens that chose an expert. It returns an array with
+        `axis`, `slot` and any features. It must process every slot independently. Empty slots
+        contain zeros and their results are ignored, but, as always in JAX, the derivative there
         must be finite.
       params: a pytree for `expert`. Arrays with `axis` have one slice per expert.
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
-      tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing share (a batch) are groups
-        of tokens. Axes of `x` alone are features, including positional axes.
-      axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis, because it may be sharded
-        over the mesh axis of the groups or tokens.
-      slot: the axis name of the slots, by default `"slot"`. It must not appear in `axis_resources`: slots are sharded over
-        the mesh axes of the groups, except the mesh axes of the experts.
-      capacity: the number of slots of an expert for each group, or `None` (default) to drop no token. Excess tokens are
-        dropped and give zero. First choices precede second choices, then tokens follow in their order, row-major over
-        `tokens`.
-      chunk: without capacity, the number of slots of an expert on a device in one round; by default the number for an even
-        load.
+      tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
+        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
+        axes.
+      axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
+        because it may be sharded over the mesh axis of the groups or tokens.
+      slot: the axis name of the slots, by default `"slot"`. It must not appear in `axis_resources`:
+        slots are sharded over the mesh axes of the groups, except the mesh axes of the experts.
+      capacity: the number of slots of an expert for each group, or `None` (default) to drop no
+        token. Excess tokens are dropped and give zero. First choices precede second choices, then
+        tokens follow in their order, row-major over `tokens`.
+      chunk: without capacity, the number of slots of an expert on a device in one round; by default
+        the number for an even load.
 
     Returns:
-      An array with the axes of `x`, except that its features are the features of the experts' results. It has their dtype.
+      An array with the axes of `x`, except that its features are the features of the experts'
+      results. It has their dtype.
 
-    Communication: see the docstring of the module. Parameters are not moved. Without capacity the derivative is of first
-    order and in reverse mode only; arrays that `expert` closes over have gradients too.
+    Communication: see the docstring of the module. Parameters are not moved. Without capacity the
+    derivative is of first order and in reverse mode only; arrays that `expert` closes over have
+    gradients too.
 
     Raises:
-      AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or `slot`.
-      AxisNameError: `axis` or `slot` is not an axis name, or is an axis of `x`, or the result of `expert` has a token axis.
+      AxisNotFoundError: `x` or the routing lacks an axis, or the result of `expert` lacks `axis` or
+        `slot`.
+      AxisNameError: `axis` or `slot` is not an axis name, or is an axis of `x`, or the result of
+        `expert` has a token axis.
       AxisSizeError: `x` and the routing, or `params` and the routing, disagree about a size.
-      UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped function has `axis`.
+      UnevenAxisError: the experts do not divide over their mesh axes, and no argument of the mapped
+        function has `axis`.
       AxisResourceError: `axis_resources` contains `slot` or the axis of the choices.
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.
@@ -142,7 +151,11 @@ def mixture_of_experts(
     names = _Names.of(x, routing, tokens, axis, slot)
     with explain_type_errors:
         mixture = _Mixture(expert, params, x, routing, names)
-        return mixture.within_capacity(int(capacity)) if capacity is not None else mixture.in_rounds(chunk)
+        return (
+            mixture.within_capacity(int(capacity))
+            if capacity is not None
+            else mixture.in_rounds(chunk)
+        )
 
 
 # --- names and sizes --------------------------------------------------------------------------------------------------------
@@ -150,13 +163,17 @@ def mixture_of_experts(
 
 def _check_counts(capacity: Any, chunk: Any) -> None:
     for what, count in (("capacity", capacity), ("chunk", chunk)):
-        if count is not None and (isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1):
+        if count is not None and (
+            isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1
+        ):
             raise ArgumentError(
-                f"{_OP}: {what} must be a positive integer (a number of slots) or None, got {format_value(count)}."
+                f"{_OP}: {what} must be a positive integer (a number of slots) or None, got"
+                f" {format_value(count)}."
             )
     if capacity is not None and chunk is not None:
         raise ArgumentError(
-            f"{_OP}: capacity={capacity} excludes chunk={chunk}, because a capacity needs no rounds. Leave out one of the two."
+            f"{_OP}: capacity={capacity} excludes chunk={chunk}, because a capacity needs no"
+            " rounds. Leave out one of the two."
         )
 
 
@@ -177,27 +194,40 @@ class _Names(Record):
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
         if not tokens or len(set(tokens)) < len(tokens):
             raise AxisNameError(
-                f"{_OP}: tokens must be an axis name or a tuple of different names, got {format_value(tokens)}."
+                f"{_OP}: tokens must be an axis name or a tuple of different names, got"
+                f" {format_value(tokens)}."
             )
         for name in tokens:
             if name not in own:
                 raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes to route.")
             if name not in routed:
                 raise_not_found(
-                    _OP, name, f"routing.index, {type_text(routing.index)}", routed, "Every token chooses its experts."
+                    _OP,
+                    name,
+                    f"routing.index, {type_text(routing.index)}",
+                    routed,
+                    "Every token chooses its experts.",
                 )
         for name in routed:
             if name not in own:
-                raise_not_found(_OP, name, type_text(x), own, "The routing has this axis. Broadcast x, or reduce the logits.")
+                raise_not_found(
+                    _OP,
+                    name,
+                    type_text(x),
+                    own,
+                    "The routing has this axis. Broadcast x, or reduce the logits.",
+                )
         for what, name in (("axis", axis), ("slot", slot)):
             if not is_name(name) or name in own or name == routing.choice:
                 raise AxisNameError(
-                    f"{_OP}: {what}={name!r} must be the name of an axis that {type_text(x)} does not have; only the experts' "
-                    f"function has it. Pass another name as {what}=, or rename the axis of x."
+                    f"{_OP}: {what}={name!r} must be the name of an axis that {type_text(x)} does"
+                    f" not have; only the experts' function has it. Pass another name as {what}=,"
+                    " or rename the axis of x."
                 )
         if axis == slot:
             raise AxisNameError(
-                f"{_OP}: axis and slot are both {format_value(axis)}. Use different names for the experts and their slots."
+                f"{_OP}: axis and slot are both {format_value(axis)}. Use different names for the"
+                " experts and their slots."
             )
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
@@ -207,12 +237,18 @@ class _Names(Record):
 class _Mixture:
     """One call: the operands as blocks of this device, with their axes in one order."""
 
-    def __init__(self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names):
+    def __init__(
+        self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names
+    ):
         self.expert, self.names, self.experts = theirs(expert), names, routing.experts
         self.region = region = ambient()
         self.leaves, self.tree = flatten(params)
-        self.leaves = [_array(to_local(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves]
-        x, index, weight = (_array(to_local(array, _OP, region)) for array in (x, routing.index, routing.weight))
+        self.leaves = [
+            _array(to_local(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves
+        ]
+        x, index, weight = (
+            _array(to_local(array, _OP, region)) for array in (x, routing.index, routing.weight)
+        )
         self._check_sizes(x, index, routing)
         self._check_placements(routing)
         order = (*names.groups, *names.tokens)
@@ -220,9 +256,15 @@ class _Mixture:
         self.axes_of_experts = self.place((names.axis,))
         place = self.place_of(names.axis)
         self.all_experts = padded_size(place) if isinstance(place, Uneven) else self.experts
-        # A token is on the devices of its experts. A value that does not vary there is cast once, and its gradient summed
-        # once. Over mesh axes of the features only `x` varies: the experts' function contracts them.
-        common = varying(index._data) | varying(weight._data) | frozenset(self.axes_of_experts) | frozenset(self.place(order))
+        # A token is on the devices of its experts. A value that does not vary there is cast once,
+        # and its gradient summed once. Over mesh axes of the features only `x` varies: the experts'
+        # function contracts them.
+        common = (
+            varying(index._data)
+            | varying(weight._data)
+            | frozenset(self.axes_of_experts)
+            | frozenset(self.place(order))
+        )
         data = _ordered(cast(x, common), x._dims, order)
         self.block_sizes = data.shape[: len(order)]
         self.group_count = math.prod(self.block_sizes[: len(names.groups)])
@@ -237,13 +279,17 @@ class _Mixture:
             index = masked(index, i, self.place_of(name), self.experts)  # padding chooses no expert
         if self.all_experts != self.experts:
             index = jnp.where(index < self.experts, index, self.all_experts)
-        self.index = index.reshape(self.choices, self.group_count, *index.shape[1 + len(names.groups) :])
+        self.index = index.reshape(
+            self.choices, self.group_count, *index.shape[1 + len(names.groups) :]
+        )
         self.weight = weight.reshape(self.choices, -1)
 
     def place(self, names: Sequence[Hashable]) -> Axes:
         """Return the mesh axes over which these axes are sharded."""
         region = self.region
-        return () if region is None else tuple(axis for name in names for axis in region.place(name))
+        return (
+            () if region is None else tuple(axis for name in names for axis in region.place(name))
+        )
 
     def place_of(self, name: Hashable) -> Axes:
         """Return the mesh axes over which one axis is sharded, with its padding."""
@@ -255,22 +301,29 @@ class _Mixture:
         for name, n in index.named_shape.items():
             if name != routing.choice and x.named_shape[name] != n:
                 raise AxisSizeError(
-                    f"{_OP}: axis {name!r} has size {x.named_shape[name]} in {type_text(x)} and {n} in routing.index, "
-                    f"{type_text(index)}; a name has one size. Rename one of the two axes."
+                    f"{_OP}: axis {name!r} has size {x.named_shape[name]} in {type_text(x)} and {n}"
+                    f" in routing.index, {type_text(index)}; a name has one size. Rename one of the"
+                    " two axes."
                 )
         axis = self.names.axis
         for leaf in self.leaves:
-            if isinstance(leaf, NamedArray) and leaf.named_shape.get(axis, self.experts) != self.experts:
+            if (
+                isinstance(leaf, NamedArray)
+                and leaf.named_shape.get(axis, self.experts) != self.experts
+            ):
                 raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a parameter, {type_text(leaf)}, but the routing has "
-                    f"{self.experts} experts. Make the router's axis as long as the experts' axis, or pass the experts' axis name as axis=."
+                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a"
+                    f" parameter, {type_text(leaf)}, but the routing has {self.experts} experts."
+                    " Make the router's axis as long as the experts' axis, or pass the experts'"
+                    " axis name as axis=."
                 )
         if self.region is not None:
             known = self.region.sizes.get(axis, self.experts)
             if known != self.experts:
                 raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function, but the routing has {self.experts} experts. Make "
-                    "the router's axis as long as the experts' axis, or pass the experts' axis name as axis=."
+                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function,"
+                    f" but the routing has {self.experts} experts. Make the router's axis as long"
+                    " as the experts' axis, or pass the experts' axis name as axis=."
                 )
             self.region.block_size(axis, self.experts, _OP, supports_padding=True)
 
@@ -282,8 +335,9 @@ class _Mixture:
         for what, name in (("slot", names.slot), ("choice", routing.choice)):
             if name in region.resources:
                 raise AxisResourceError(
-                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes {region.resources[name]}. This axis cannot be "
-                    "mapped: slots have the sharding of the token groups, and choices are not sharded. Remove the entry."
+                    f"{_OP}: axis_resources maps the {what} axis {name!r} to mesh axes"
+                    f" {region.resources[name]}. This axis cannot be mapped: slots have the"
+                    " sharding of the token groups, and choices are not sharded. Remove the entry."
                 )
         region.check_placement(_OP, (names.axis, *names.features))
 
@@ -299,7 +353,15 @@ class _Mixture:
             return region  # XLA's partitioner would treat it only as a hint
         sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
         resources = {**region.resources, slot: placement}
-        return Region(sizes, resources, region.mesh, region.mode, (_OP, region), region.overlap, region.left_out)
+        return Region(
+            sizes,
+            resources,
+            region.mesh,
+            region.mode,
+            (_OP, region),
+            region.overlap,
+            region.left_out,
+        )
 
     def _apply(self, data: Any, leaves: Sequence[Any], placement: Axes) -> tuple[Any, Dims]:
         """Apply the experts to slots `[experts, slots, *features]`; return results in that order and the dims of their features."""
@@ -307,7 +369,9 @@ class _Mixture:
         region = self._within(placement, data.shape[1])
         with enter(region):
             result = call_user_code(
-                self.expert, self.tree.unflatten(leaves), make_result(data, (axis, slot, *self.feature_dims))
+                self.expert,
+                self.tree.unflatten(leaves),
+                make_result(data, (axis, slot, *self.feature_dims)),
             )
             result = to_local(result, _OP, region)
         if outer is not None and region is not None and region is not outer:
@@ -316,16 +380,20 @@ class _Mixture:
         for name in (axis, slot):
             if name not in dims:
                 raise AxisNotFoundError(
-                    f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis {name!r}. Keep {format_value(axis)} and "
-                    f"{format_value(slot)}: every slot of every expert has a result."
+                    f"{_OP}: the result of the experts' function, {type_text(result)}, has no axis"
+                    f" {name!r}. Keep {format_value(axis)} and {format_value(slot)}: every slot of"
+                    " every expert has a result."
                 )
         taken = [name for name in (*self.names.groups, *self.names.tokens) if name in dims]
         if taken:
             raise AxisNameError(
-                f"{_OP}: the result of the experts' function, {type_text(result)}, has {show_names(taken)}, an axis of the tokens. Slots mix "
-                "tokens of all groups: pass per-token values as features of x, or rename the axis."
+                f"{_OP}: the result of the experts' function, {type_text(result)}, has"
+                f" {show_names(taken)}, an axis of the tokens. Slots mix tokens of all groups: pass"
+                " per-token values as features of x, or rename the axis."
             )
-        return _ordered(result._data, dims, (axis, slot)), tuple(dim for dim in dims if dim not in (axis, slot))
+        return _ordered(result._data, dims, (axis, slot)), tuple(
+            dim for dim in dims if dim not in (axis, slot)
+        )
 
     def _finish(self, rows: Any, shape: Sequence[int], dims: Dims) -> Any:
         """Convert rows of all tokens to the result of the operation, with the names in their order in `x`."""
@@ -346,7 +414,9 @@ class _Mixture:
         """Compute with a fixed number of slots for every expert and group, and drop excess tokens."""
         names = self.names
         exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
-        rank = rank_in_groups(self.index, self.experts, [self.place_of(name) for name in names.tokens])
+        rank = rank_in_groups(
+            self.index, self.experts, [self.place_of(name) for name in names.tokens]
+        )
         groups, tokens = self.group_count, self.token_count
         # Slots that are scattered over mesh axes divide over them.
         size = -(-capacity // exchange.cut_size) * exchange.cut_size
@@ -355,10 +425,14 @@ class _Mixture:
         group = lax.broadcasted_iota(number.dtype, number.shape, 1)
         place = (number * groups + group) * size + rank
         empty = exchange.count * groups * size
-        place = jnp.where((number < exchange.count) & (rank < capacity), place, empty).reshape(self.choices, -1)
+        place = jnp.where((number < exchange.count) & (rank < capacity), place, empty).reshape(
+            self.choices, -1
+        )
         slots = Slots.of(place, exchange.count, groups * size)
         data = exchange.send(slots.fill(self.rows))
-        result, dims = self._apply(data.reshape(*data.shape[:2], *self.feature_shape), self.leaves, self.place_of_slots())
+        result, dims = self._apply(
+            data.reshape(*data.shape[:2], *self.feature_shape), self.leaves, self.place_of_slots()
+        )
         shape = result.shape[2:]
         results = exchange.back(result.reshape(*result.shape[:2], math.prod(shape)))
         rows = comm.psum(slots.add_up(results, self.weight), exchange.own)
@@ -369,7 +443,11 @@ class _Mixture:
         names, region = self.names, self.region
         if region is None:
             return ()
-        axes = [axis for name in (*names.groups, *names.tokens) for axis in region.resources.get(name, ())]
+        axes = [
+            axis
+            for name in (*names.groups, *names.tokens)
+            for axis in region.resources.get(name, ())
+        ]
         return tuple(axis for axis in axes if axis not in region.resources.get(names.axis, ()))
 
     def _exchange(self, groups: Axes, tokens: Axes) -> Exchange:
@@ -398,7 +476,9 @@ class _Mixture:
         number, rank = number.reshape(self.choices, -1), rank.reshape(self.choices, -1)
         size = max(-(-number.size // self.experts), 1) if chunk is None else int(chunk)
         placement = self.place_of_slots()
-        where = frozenset(placement if self.region is not None and self.region.manual else ()) | set(self.axes_of_experts)
+        where = frozenset(
+            placement if self.region is not None and self.region.manual else ()
+        ) | set(self.axes_of_experts)
 
         arrays = [i for i, leaf in enumerate(self.leaves) if _is_array(leaf)]
         datas = [cast(self.leaves[i], where) for i in arrays]
@@ -408,7 +488,9 @@ class _Mixture:
             leaves = list(self.leaves)
             for i, value in zip(arrays, datas, strict=True):
                 leaves[i] = array_of(value, dims_of(leaves[i]))
-            result, dims = self._apply(data.reshape(*data.shape[:2], *self.feature_shape), leaves, placement)
+            result, dims = self._apply(
+                data.reshape(*data.shape[:2], *self.feature_shape), leaves, placement
+            )
             noted[:] = [result.shape[2:], dims]
             return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
 
@@ -426,8 +508,12 @@ class _Mixture:
         weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
         rounds = -(-jnp.max(counts) // size)
         together = varying(rounds) & (loop_collective_axes(closed, where) | set(exchange.exchanged))
-        rounds = comm.pmax(rounds, tuple(sorted(axis for axis in together if not isinstance(axis, LoopAxis))))
-        rows = Rounds(exchange, closed.jaxpr, size)(self.rows, weight, number, rank, rounds, closed.consts, datas)
+        rounds = comm.pmax(
+            rounds, tuple(sorted(axis for axis in together if not isinstance(axis, LoopAxis)))
+        )
+        rows = Rounds(exchange, closed.jaxpr, size)(
+            self.rows, weight, number, rank, rounds, closed.consts, datas
+        )
         return self._finish(comm.psum(rows, exchange.own), shape, dims)
 
 

@@ -1,9 +1,9 @@
 """A mixture of experts without capacity, in as many rounds of a fixed number of slots as the fullest expert needs.
 
-The number of slots matches an even load, so that one or two rounds usually suffice. All devices that communicate agree on the
-number of rounds, by one all-reduce of a number. The gradient runs the rounds again and keeps no residuals of them. It sends
-the results' gradients to the experts along with the tokens, in one all-to-all per round. It returns the tokens' gradients in
-another.
+The number of slots matches an even load, so that one or two rounds usually suffice. All devices
+that communicate agree on the number of rounds, by one all-reduce of a number. The gradient runs the
+rounds again and keeps no residuals of them. It sends the results' gradients to the experts along
+with the tokens, in one all-to-all per round. It returns the tokens' gradients in another.
 """
 
 from __future__ import annotations
@@ -32,17 +32,23 @@ __all__ = ["Rounds", "loop_collective_axes"]
 def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
     """Return the mesh axes along which a program or its derivative may communicate.
 
-    The transpose of a cast is an all-reduce. Arguments already vary over `known`, so over these axes only closed-over values
-    and constants are cast; constants have no derivative.
+    The transpose of a cast is an all-reduce. Arguments already vary over `known`, so over these
+    axes only closed-over values and constants are cast; constants have no derivative.
     """
     casts = _all_casts(closed.jaxpr)
-    if not any(jnp.issubdtype(const.dtype, jnp.inexact) for const in closed.consts if hasattr(const, "dtype")):
+    if not any(
+        jnp.issubdtype(const.dtype, jnp.inexact)
+        for const in closed.consts
+        if hasattr(const, "dtype")
+    ):
         casts -= known
     return collective_axes(closed.jaxpr) | casts
 
 
 def _all_casts(jaxpr: Any) -> frozenset[str]:
-    return frozenset[str]().union(*map(cast_axes, jaxpr.eqns), *map(_all_casts, programs_within(jaxpr)))
+    return frozenset[str]().union(
+        *map(cast_axes, jaxpr.eqns), *map(_all_casts, programs_within(jaxpr))
+    )
 
 
 class Rounds(Record):
@@ -50,7 +56,8 @@ class Rounds(Record):
 
     Attributes:
       exchange: the plan to send slots.
-      jaxpr: the jaxpr of the experts' function, of slots and parameters; its constants are the closed-over values.
+      jaxpr: the jaxpr of the experts' function, of slots and parameters; its constants are the
+        closed-over values.
       size: the number of slots of every expert in one round.
     """
 
@@ -59,7 +66,14 @@ class Rounds(Record):
     size: int
 
     def __call__(
-        self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Sequence[Any], datas: Sequence[Any]
+        self,
+        rows: Any,
+        weight: Any,
+        number: Any,
+        rank: Any,
+        rounds: Any,
+        consts: Sequence[Any],
+        datas: Sequence[Any],
     ) -> Any:
         """Compute the weighted sums for all tokens.
 
@@ -82,16 +96,22 @@ class Rounds(Record):
         here = (number < count) & (within >= 0) & (within < size)
         return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
 
-    def _loop(self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]) -> Any:
+    def _loop(
+        self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]
+    ) -> Any:
         """Sum `step(turn)` over the rounds, accumulate in at least 32 bits, then apply `finish(sum, type)`."""
         start = jnp.zeros_like(rounds)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
         types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
-        zeros = jax.tree.map(lambda t: cast_data(jnp.zeros(t.shape, comm.sum_type(t.dtype)), varying_of(t)), types)
+        zeros = jax.tree.map(
+            lambda t: cast_data(jnp.zeros(t.shape, comm.sum_type(t.dtype)), varying_of(t)), types
+        )
 
         def body(state: Any) -> Any:
             turn, total = state
-            return turn + 1, jax.tree.map(lambda total, more: total + more.astype(total.dtype), total, step(turn))
+            return turn + 1, jax.tree.map(
+                lambda total, more: total + more.astype(total.dtype), total, step(turn)
+            )
 
         _, total = lax.while_loop(lambda state: state[0] < rounds, body, (start, zeros))
         return jax.tree.map(finish, total, types)
@@ -100,7 +120,9 @@ class Rounds(Record):
         (result,) = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, list(consts)))(slots, *datas)
         return result
 
-    def _forward(self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Any, datas: Any) -> Any:
+    def _forward(
+        self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Any, datas: Any
+    ) -> Any:
         dtype = self.jaxpr.outvars[0].aval.dtype
 
         def step(turn: Any) -> Any:
@@ -115,7 +137,11 @@ class Rounds(Record):
 
     def _backward(self, operands: Any, cotangent: Any) -> Any:
         rows, weight, number, rank, rounds, consts, datas = operands
-        floats = [i for i, value in enumerate([*consts, *datas]) if jnp.issubdtype(value.dtype, jnp.inexact)]
+        floats = [
+            i
+            for i, value in enumerate([*consts, *datas])
+            if jnp.issubdtype(value.dtype, jnp.inexact)
+        ]
         moves = jnp.issubdtype(rows.dtype, jnp.inexact)
 
         def step(turn: Any) -> Any:
@@ -133,20 +159,40 @@ class Rounds(Record):
             if moves:
                 results, pull = jax.vjp(of, arrived, *(every[i] for i in floats))
             else:
-                results, pull = jax.vjp(lambda *values: of(arrived, *values), *(every[i] for i in floats))
-            pulled = list(pull(cast_data((wanted * counts).astype(results.dtype), varying(results))))
+                results, pull = jax.vjp(
+                    lambda *values: of(arrived, *values), *(every[i] for i in floats)
+                )
+            pulled = list(
+                pull(cast_data((wanted * counts).astype(results.dtype), varying(results)))
+            )
             of_weight = jnp.sum(_widened(results) * wanted, 2, keepdims=True).astype(weight.dtype)
             returned = [of_weight, *([pulled.pop(0)] if moves else [])]
-            of_weight, *of_rows = (slots.read(value) for value in _together(self.exchange.back, returned))
-            return of_weight[..., 0], [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows], pulled
+            of_weight, *of_rows = (
+                slots.read(value) for value in _together(self.exchange.back, returned)
+            )
+            return (
+                of_weight[..., 0],
+                [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows],
+                pulled,
+            )
 
-        of_weight, of_rows, rest = self._loop(rounds, step, lambda total, kind: total.astype(kind.dtype))
+        of_weight, of_rows, rest = self._loop(
+            rounds, step, lambda total, kind: total.astype(kind.dtype)
+        )
         gradients: list[Any] = [None] * (len(consts) + len(datas))
         for i, value in zip(floats, rest, strict=True):
             gradients[i] = value
         of_row = cast_data(of_rows[0], varying(rows)) if moves else None
         of_weight = cast_data(of_weight, varying(weight))
-        return of_row, of_weight, None, None, None, gradients[: len(consts)], gradients[len(consts) :]
+        return (
+            of_row,
+            of_weight,
+            None,
+            None,
+            None,
+            gradients[: len(consts)],
+            gradients[len(consts) :],
+        )
 
 
 def _widened(data: Any) -> Any:

@@ -1,8 +1,8 @@
 """Routing: the choice of experts for every token, and the losses that keep the choice balanced.
 
-The router's logits have a separate axis ("route"), which is not the axis of the experts' parameters ("expert"). The experts
-may be sharded over the mesh axis of the batch, and two names of one mesh axis cannot be in one array.
-`namedax.ops.experts.mixture` applies experts to tokens.
+The router's logits have a separate axis ("route"), which is not the axis of the experts' parameters
+("expert"). The experts may be sharded over the mesh axis of the batch, and two names of one mesh
+axis cannot be in one array. `namedax.ops.experts.mixture` applies experts to tokens.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ _square = ELEMENTWISE["square"]
 class Routing:
     """The experts that every token chooses, as a pytree.
 
-    `top_k_routing` makes one. Another router may make one from any indices and weights; `nx.nn.mixture_of_experts` needs only
-    these.
+    `top_k_routing` makes one. Another router may make one from any indices and weights;
+    `nx.nn.mixture_of_experts` needs only these.
 
     Attributes:
-      index: the expert numbers, with the axes of the tokens and `choice`. A number out of range chooses no expert.
+      index: the expert numbers, with the axes of the tokens and `choice`. A number out of range
+        chooses no expert.
       weight: the weight of each expert's result, with the same axes.
-      probabilities: the probabilities of all experts, with the axes of the tokens and `route`; for `load_balancing_loss`.
+      probabilities: the probabilities of all experts, with the axes of the tokens and `route`; for
+        `load_balancing_loss`.
       experts: the number of experts.
       route: the axis name of the router's axis, by default `"route"`.
       choice: the axis name of a token's choices, best first, by default `"choice"`.
@@ -71,12 +73,16 @@ class Routing:
 
 
 jax.tree_util.register_dataclass(
-    Routing, data_fields=["index", "weight", "probabilities"], meta_fields=["experts", "route", "choice"]
+    Routing,
+    data_fields=["index", "weight", "probabilities"],
+    meta_fields=["experts", "route", "choice"],
 )
 
 
 @operation(scope=True)
-def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True) -> Routing:
+def top_k_routing(
+    logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True
+) -> Routing:
     """Choose the `k` best experts for every token, with a weight for each.
 
     Args:
@@ -84,16 +90,18 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
       axis: the name of the router's axis, with one element per expert.
       k: the number of experts that a token chooses.
       choice: the name of the new axis of size `k`, by default `"choice"`.
-      normalize: if `True` (default), the weights of a token sum to 1. If `False`, they are the probabilities (Fedus et al.,
-        2021).
+      normalize: if `True` (default), the weights of a token sum to 1. If `False`, they are the
+        probabilities (Fedus et al., 2021).
 
     Returns:
-      A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their weights, which have a gradient.
+      A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their
+      weights, which have a gradient.
         Ties choose the lower number first.
 
     Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
-    Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated mixture-of-experts layer", 2017.
+    Source: Shazeer et al., "Outrageously large neural networks: the sparsely-gated
+    mixture-of-experts layer", 2017.
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
@@ -114,12 +122,14 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
         raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
-            f"{op}: choice={format_value(choice)} must be the name of a new axis of {type_text(logits)}. Pass another name as choice=."
+            f"{op}: choice={format_value(choice)} must be the name of a new axis of"
+            f" {type_text(logits)}. Pass another name as choice=."
         )
     experts = logits.named_shape[axis]
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= experts:
         raise ArgumentError(
-            f"{op}: k={format_value(k)} is not between 1 and {experts}, the size of axis {format_value(axis)} in {type_text(logits)}."
+            f"{op}: k={format_value(k)} is not between 1 and {experts}, the size of axis"
+            f" {format_value(axis)} in {type_text(logits)}."
         )
     probabilities = softmax(logits, axis)
     weight, index = top_k(probabilities, int(k), axis=axis, out_axis=choice)
@@ -132,19 +142,22 @@ def top_k_routing(logits: Any, axis: Hashable, k: int, *, choice: Hashable = "ch
 def load_balancing_loss(routing: Routing, over: Any) -> Array:
     """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
-    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not differentiated, and
-    `P_e` is its mean probability. Source: Fedus et al., "Switch transformers", 2021, equations 4 to 6; there a token has one
-    choice, here all of its choices count.
+    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
+    not differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch
+    transformers", 2021, equations 4 to 6; there a token has one choice, here all of its choices
+    count.
 
     Args:
       routing: the result of `top_k_routing`.
-      over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are kept: with `over="pos"`
-        every sequence of a batch has its own loss (and a batch on a `SerialLoop` needs one pass).
+      over: the axis name of the tokens, or a tuple of names, over which to average. Other axes are
+        kept: with `over="pos"` every sequence of a batch has its own loss (and a batch on a
+        `SerialLoop` needs one pass).
 
     Returns:
       The loss, with the axes of the routing that are not in `over`.
 
-    Communication: over sharded axes, an all-reduce of the shares and one of the means, with one number per expert each.
+    Communication: over sharded axes, an all-reduce of the shares and one of the means, with one
+    number per expert each.
 
     Raises:
       AxisNotFoundError: the routing lacks an axis.
@@ -170,12 +183,14 @@ def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
     Args:
       logits: the router's scores, a named array with `axis`.
       axis: the name of the router's axis.
-      over: the axis name of the tokens, or a tuple of names, over which to average; other axes are kept.
+      over: the axis name of the tokens, or a tuple of names, over which to average; other axes are
+        kept.
 
     Returns:
       The loss, with the axes of `logits` that are neither `axis` nor in `over`.
 
-    Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for `nx.logsumexp`.
+    Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for
+    `nx.logsumexp`.
 
     Raises:
       AxisNotFoundError: `logits` lacks an axis.
@@ -200,7 +215,11 @@ def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable
         if name not in dims or name is None or name == axis:
             candidates = [d for d in dims if d is not None and d != axis]
             raise_not_found(
-                op, name, type_text(array), candidates, f"over= names the axes of the tokens; {axis!r} is the router's axis."
+                op,
+                name,
+                type_text(array),
+                candidates,
+                f"over= names the axes of the tokens; {axis!r} is the router's axis.",
             )
     return names
 
@@ -209,7 +228,8 @@ def check_routing(op: str, routing: Any) -> None:
     """Raise if `routing` is not a `Routing`, or if its arrays do not fit together."""
     if not isinstance(routing, Routing):
         raise ArgumentTypeError(
-            f"{op}: routing must be a Routing, got {type_text(routing)}. Pass the result of nx.nn.top_k_routing."
+            f"{op}: routing must be a Routing, got {type_text(routing)}. Pass the result of"
+            " nx.nn.top_k_routing."
         )
     for what in ("index", "weight"):
         array = getattr(routing, what)
@@ -217,20 +237,29 @@ def check_routing(op: str, routing: Any) -> None:
         if routing.choice not in dims:
             names = [d for d in dims if d is not None]
             raise_not_found(
-                op, routing.choice, f"routing.{what}, {type_text(array)}", names, "It enumerates the choices of a token."
+                op,
+                routing.choice,
+                f"routing.{what}, {type_text(array)}",
+                names,
+                "It enumerates the choices of a token.",
             )
         if None in dims:
             raise PositionalAxisError(
-                f"{op}: routing.{what} is {type_text(array)}, but must have named axes only. Name the others with nx.named."
+                f"{op}: routing.{what} is {type_text(array)}, but must have named axes only. Name"
+                " the others with nx.named."
             )
     if set(dims_of(routing.index)) != set(dims_of(routing.weight)):
         missing = set(dims_of(routing.index)) ^ set(dims_of(routing.weight))
         raise NamedAxesLeftError(
-            f"{op}: routing.index is {type_text(routing.index)} and routing.weight {type_text(routing.weight)}; they must have the same "
-            f"axis names, but only one has {show_names(sorted(missing, key=str))}. Broadcast the other, or reduce over this axis."
+            f"{op}: routing.index is {type_text(routing.index)} and routing.weight"
+            f" {type_text(routing.weight)}; they must have the same axis names, but only one has"
+            f" {show_names(sorted(missing, key=str))}. Broadcast the other, or reduce over this"
+            " axis."
         )
     if not np.issubdtype(routing.index.dtype, np.integer):
-        raise ArgumentTypeError(f"{op}: routing.index must contain integers, got {type_text(routing.index)}.")
+        raise ArgumentTypeError(
+            f"{op}: routing.index must contain integers, got {type_text(routing.index)}."
+        )
 
 
 #: The functions of `nx.nn`.

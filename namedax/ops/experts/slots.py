@@ -1,6 +1,7 @@
 """Slots of experts: the assignment of tokens to slots, the filling and reading of slots, and the order of tokens in them.
 
-Everything uses indices: tokens are sorted by the number of their expert, without a mask of tokens by experts.
+Everything uses indices: tokens are sorted by the number of their expert, without a mask of tokens
+by experts.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ class Slots(Record):
     """The assignment of the choices of tokens to slots.
 
     Attributes:
-      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots marks a choice without a
-        slot.
-      holds: the choice in each slot, counted over `[choices, tokens]`; the number of all choices marks an empty slot.
+      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots
+        marks a choice without a slot.
+      holds: the choice in each slot, counted over `[choices, tokens]`; the number of all choices
+        marks an empty slot.
       shape: the number of experts, and the number of slots of each.
     """
 
@@ -65,7 +67,12 @@ class Slots(Record):
 
     def add_up(self, results: Any, weight: Any) -> Any:
         """Return the weighted sum over the choices, `[tokens, features]`, in the common dtype of both arrays."""
-        return jnp.einsum("ktf,kt->tf", self.read(results), weight, preferred_element_type=jnp.result_type(results, weight))
+        return jnp.einsum(
+            "ktf,kt->tf",
+            self.read(results),
+            weight,
+            preferred_element_type=jnp.result_type(results, weight),
+        )
 
 
 def divided(index: Any, n: int) -> tuple[Any, Any]:
@@ -87,7 +94,10 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
       index: `[rows, entries]`, numbers from 0 to `experts`.
       experts: the number of values to count.
     """
-    row, position = (cast_data(lax.broadcasted_iota(index.dtype, index.shape, dim), varying(index)) for dim in (0, 1))
+    row, position = (
+        cast_data(lax.broadcasted_iota(index.dtype, index.shape, dim), varying(index))
+        for dim in (0, 1)
+    )
     entries = index.shape[1]
     if (experts + 1) * entries <= jnp.iinfo(index.dtype).max:
         # One number for both: several times as fast as sorting two arrays.
@@ -95,7 +105,9 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
         order, ordered = divided(both, max(entries, 1))
     else:
         ordered, order = lax.sort((index, position), dimension=1, num_keys=1)
-    is_first = jnp.concatenate([jnp.ones_like(ordered[:, :1], bool), ordered[:, 1:] != ordered[:, :-1]], 1)
+    is_first = jnp.concatenate(
+        [jnp.ones_like(ordered[:, :1], bool), ordered[:, 1:] != ordered[:, :-1]], 1
+    )
     begin = lax.cummax(jnp.where(is_first, position, 0), axis=1)
     inside: Any = {"mode": "promise_in_bounds", "wrap_negative_indices": False}
     rank = jnp.zeros_like(index).at[row, order].set(position - begin, unique_indices=True, **inside)
@@ -107,22 +119,28 @@ def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
     """Count the earlier choices of the same expert in the same group, ordered by choice and then by token.
 
     Args:
-      index: `[choices, groups, *tokens]`, blocks of the numbers of experts; numbers out of range choose no expert.
+      index: `[choices, groups, *tokens]`, blocks of the numbers of experts; numbers out of range
+        choose no expert.
       experts: the number of experts.
       placement: the mesh axes of every axis of tokens.
     """
     index = jnp.where((index >= 0) & (index < experts), index, experts)
     choices, groups, *sizes = index.shape
-    placement = [plain(axes) for axes in placement]  # padding chooses no expert, so it can be counted along
+    placement = [
+        plain(axes) for axes in placement
+    ]  # padding chooses no expert, so it can be counted along
     sharded = [i for i, axes in enumerate(placement) if axes]
     by_group = jnp.moveaxis(index, 1, 0)
     if not sharded:
         rank, _ = rank_among_equals(by_group.reshape(groups, -1), experts)
         return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)
-    # From the last sharded axis on, the tokens of one device are contiguous. For each such stretch, count the choices of
-    # every expert; gather these counts, and sum the counts of the preceding stretches.
+    # From the last sharded axis on, the tokens of one device are contiguous. For each such stretch,
+    # count the choices of every expert; gather these counts, and sum the counts of the preceding
+    # stretches.
     last = sharded[-1]
-    rank, counts = rank_among_equals(by_group.reshape(groups * choices * math.prod(sizes[:last]), -1), experts)
+    rank, counts = rank_among_equals(
+        by_group.reshape(groups * choices * math.prod(sizes[:last]), -1), experts
+    )
     stretches = (groups, choices, *sizes[:last], 1)
     counts = whole = counts.reshape(*stretches, experts)
     for i in sharded:

@@ -1,13 +1,14 @@
 """Reads by name: `x["batch", 3]` and `x[{"batch": ids, "k": slice(0, 4)}]`.
 
-An index by names resolves to parts, one per axis: an integer, a range or an array. Integers and ranges of axes that are not
-sharded are sliced first; then one gather per instance reads all arrays together. `namedax.ops.indexing.updates` writes with
-the same parts.
+An index by names resolves to parts, one per axis: an integer, a range or an array. Integers and
+ranges of axes that are not sharded are sliced first; then one gather per instance reads all arrays
+together. `namedax.ops.indexing.updates` writes with the same parts.
 
-Communication over a sharded axis: an integer or an array costs one all-reduce of the result. A slice costs nothing if every
-device keeps some of its own block. It costs one collective-permute of the result's blocks if complete blocks change devices
-(a flip), and otherwise one reduce-scatter of the result. The array that is read never moves, and reads along other axes do
-not communicate. The gradients communicate only by the transposes of these.
+Communication over a sharded axis: an integer or an array costs one all-reduce of the result. A
+slice costs nothing if every device keeps some of its own block. It costs one collective-permute of
+the result's blocks if complete blocks change devices (a flip), and otherwise one reduce-scatter of
+the result. The array that is read never moves, and reads along other axes do not communicate. The
+gradients communicate only by the transposes of these.
 """
 
 from __future__ import annotations
@@ -56,11 +57,18 @@ __all__ = ["cut_range", "getitem", "read", "read_parts"]
 
 
 def read(
-    op: str, x: Any, index: Any, mode: str | None = None, fill_value: Any = None, hints: Mapping[str, Any] | None = None
+    op: str,
+    x: Any,
+    index: Any,
+    mode: str | None = None,
+    fill_value: Any = None,
+    hints: Mapping[str, Any] | None = None,
 ) -> Any:
     """Read `x[index]` for an index by names, with the mode of `x.at[index].get`."""
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}.")
+        raise PositionalAxisError(
+            f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
+        )
     x = to_local(x, op, ambient())
     entries = by_name(op, index, x)
     parts, arrays = resolve(op, x, entries or {})
@@ -70,7 +78,9 @@ def read(
             return x
     static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
-        return in_scope(scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, x, *arrays)
+        return in_scope(
+            scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, x, *arrays
+        )
     return kernels.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
 
 
@@ -80,8 +90,9 @@ def read(
 def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
     """Slice `x` at its integers and its contiguous ranges, and return the remaining parts.
 
-    The start indices are operands of the kernel, so that a loop over an axis compiles one program, as in `jnp`. In a traced
-    program, and for an array on several devices, they remain static, because XLA can optimize static indices.
+    The start indices are operands of the kernel, so that a loop over an axis compiles one program,
+    as in `jnp`. In a traced program, and for an array on several devices, they remain static,
+    because XLA can optimize static indices.
     """
     data = x._data if type(x) is NamedArray else None
     if data is None or not _is_cut_at_operands(data):
@@ -108,27 +119,50 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
 
 def _is_cut_at_operands(data: Any) -> bool:
     """Return True if `data` is a concrete array on one device."""
-    return isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer) and len(data.sharding.device_set) == 1
+    return (
+        isinstance(data, jax.Array)
+        and not isinstance(data, jax.core.Tracer)
+        and len(data.sharding.device_set) == 1
+    )
 
 
 _LARGEST = np.iinfo(np.int32).max
 
 
-def _cut(op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: Any) -> Any:
+def _cut(
+    op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: Any
+) -> Any:
     """Slice each dimension of `cuts`: one element, which drops the dimension, or a given length from the start index."""
     data = x._data
     for (dim, length), start in zip(cuts, starts, strict=True):
         data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
     gone = [dim for dim, length in cuts if length is None]
-    return make_result(lax.squeeze(data, gone), tuple(name for dim, name in enumerate(x._dims) if dim not in gone))
+    return make_result(
+        lax.squeeze(data, gone), tuple(name for dim, name in enumerate(x._dims) if dim not in gone)
+    )
 
 
-def _wrapped_read(op: str, _: Any, parts: Sequence[Part], mode: Any, fill_value: Any, hints: Any, x: Any, *arrays: Any) -> Any:
+def _wrapped_read(
+    op: str,
+    _: Any,
+    parts: Sequence[Part],
+    mode: Any,
+    fill_value: Any,
+    hints: Any,
+    x: Any,
+    *arrays: Any,
+) -> Any:
     return make_result(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
 
 
 def read_parts(
-    op: str, x: Any, parts: Sequence[Part], arrays: Sequence[Any], mode: Any, fill_value: Any, hints: Any
+    op: str,
+    x: Any,
+    parts: Sequence[Part],
+    arrays: Sequence[Any],
+    mode: Any,
+    fill_value: Any,
+    hints: Any,
 ) -> tuple[Any, Dims]:
     """Read an index with resolved parts, and return the data and the dims.
 
@@ -149,7 +183,11 @@ def read_parts(
     indices: list[Any] = []
     own = {name: OwnAxis(name) for name in (dims[part.dim] for part in parts) if name is not None}
     for part in parts:
-        placed = region.place(dims[part.dim]) if region is not None and dims[part.dim] is not None else ()
+        placed = (
+            region.place(dims[part.dim])
+            if region is not None and dims[part.dim] is not None
+            else ()
+        )
         if part.at == ARRAY:
             gathered.append(part.dim)
             indices.append(next(supply))
@@ -168,7 +206,9 @@ def read_parts(
             moved = _slice_blocks(data, place, part.at, placed)  # type: ignore[arg-type]
             if moved is None:
                 gathered.append(part.dim)
-                indices.append(make_in_region(jnp.asarray(np.asarray(part.at)), (own[dims[part.dim]],)))
+                indices.append(
+                    make_in_region(jnp.asarray(np.asarray(part.at)), (own[dims[part.dim]],))
+                )
             else:
                 data = moved
     if not gathered:
@@ -240,7 +280,10 @@ def _gather(
     """Read `data` at the index arrays, per instance, and combine the partial reads of the devices."""
     region, dims = ambient(), dims_of(x)
     names = [dims[i] for i in labels]
-    placements = [region.place(dims[i]) if region is not None and dims[i] is not None else () for i in gathered]
+    placements = [
+        region.place(dims[i]) if region is not None and dims[i] is not None else ()
+        for i in gathered
+    ]
     mesh_axes = tuple(axis for placement in placements for axis in placement)
     if region is not None and region.manual:
         data, indices = _varying_alike(x, data, indices, mesh_axes)
@@ -255,47 +298,70 @@ def _gather(
     indices = [lax.transpose(index, index_order) if np.ndim(index) else index for index in indices]
     if mesh_axes:
         blocks = data.shape[len(shared) : len(order)]
-        sizes = [global_size(region, dims[i], block) for i, block in zip(gathered, blocks, strict=True)]
+        sizes = [
+            global_size(region, dims[i], block) for i, block in zip(gathered, blocks, strict=True)
+        ]
         function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
     else:
         function = lambda rows, *at: rows.at[at].get(mode=mode, fill_value=fill_value, **hints)  # noqa: E731
     for _ in shared:
-        function = jax.vmap(function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices)))
+        function = jax.vmap(
+            function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices))
+        )
     result = weak_as(function(data, *indices), data)
     out = [joint[i] for i in index_order] + [dims[labels[i]] for i in rest]
     out = [dim.name if isinstance(dim, OwnAxis) else dim for dim in out]
     if mesh_axes:
-        placed = {dims[i]: placement for i, placement in zip(gathered, placements, strict=True) if placement}
-        own = [(n, placed[dim]) for n, dim in enumerate(out[: len(joint)]) if dim is not None and dim in placed]
+        placed = {
+            dims[i]: placement
+            for i, placement in zip(gathered, placements, strict=True)
+            if placement
+        }
+        own = [
+            (n, placed[dim])
+            for n, dim in enumerate(out[: len(joint)])
+            if dim is not None and dim in placed
+        ]
         result = _combine(result, own, mesh_axes)
         if comm.is_keys(data):
             result = jax.random.wrap_key_data(result, impl=jax.random.key_impl(data))
     # Positional axes in the order that the caller sees.
     rank = joint.count(None)
-    internal = [("index", k) for k in range(rank)] + [labels[i] for i in rest if dims[labels[i]] is None]
+    internal = [("index", k) for k in range(rank)] + [
+        labels[i] for i in rest if dims[labels[i]] is None
+    ]
     return _in_visible_order(result, out, internal, visible_order(dims, parts, rank)), tuple(out)
 
 
-def _varying_alike(x: Any, data: Any, indices: Sequence[Any], mesh_axes: tuple[str, ...]) -> tuple[Any, list[Any]]:
+def _varying_alike(
+    x: Any, data: Any, indices: Sequence[Any], mesh_axes: tuple[str, ...]
+) -> tuple[Any, list[Any]]:
     """Cast the data to read, a slice of `x` or all of it, and the indices to one variance."""
     union = varying(data) | frozenset(mesh_axes)
     union |= frozenset[str]().union(*(varying(i) for i in indices if hasattr(i, "dtype")))
-    data = cast(x, union) if isinstance(x, NamedArray) and data is x._data else cast_data(data, union)
+    data = (
+        cast(x, union) if isinstance(x, NamedArray) and data is x._data else cast_data(data, union)
+    )
     return data, [cast_data(jnp.asarray(index), union) for index in indices]
 
 
-def _check_shared(op: str, x: Any, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]) -> None:
+def _check_shared(
+    op: str, x: Any, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]
+) -> None:
     """Raise if an axis that `x` and an index share has two sizes; `sizes` are its sizes in `x`."""
     shape = next((np.shape(index) for index in indices if np.ndim(index)), ())
     for name, size in sizes.items():
         if size != shape[joint.index(name)]:
             raise AxisSizeError(
-                f"{op}: axis {name!r} has size {size} in the array, {type_text(x)}, and size {shape[joint.index(name)]} in an index; a name "
-                "has one size. Rename one of the two axes."
+                f"{op}: axis {name!r} has size {size} in the array, {type_text(x)}, and size"
+                f" {shape[joint.index(name)]} in an index; a name has one size. Rename one of the"
+                " two axes."
             )
 
 
-def _in_visible_order(result: Any, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]) -> Any:
+def _in_visible_order(
+    result: Any, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]
+) -> Any:
     """Transpose the positional axes of a result from the order `internal` to the order `wanted`."""
     if internal == wanted:
         return result
@@ -347,13 +413,17 @@ def _local_read(
         # An index out of range belongs to no device; the first device fills it.
         nobody = ~valid & (comm.block_index(mesh_axes) == 0)
         return jnp.where(
-            over(nobody), beyond(values.dtype) if fill_value is None else jnp.asarray(fill_value, values.dtype), values
+            over(nobody),
+            beyond(values.dtype) if fill_value is None else jnp.asarray(fill_value, values.dtype),
+            values,
         )
 
     return read_local
 
 
-def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]) -> Any:
+def _combine(
+    partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
+) -> Any:
     """Sum the partial reads: one reduce-scatter for an axis that stays sharded, one all-reduce for the others."""
     truth = partial.dtype == jnp.bool_
     if truth:
@@ -370,29 +440,34 @@ def _combine(partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes
 def getitem(x: Any, index: Any, /) -> Array:
     """Read `x[index]`, by name or by position.
 
-    By name, the index is a name followed by its index, several such pairs, or a dict from names (and positional axes) to
-    indices. By position, it follows `jnp` over the positional axes; a named index array is used per instance.
+    By name, the index is a name followed by its index, several such pairs, or a dict from names
+    (and positional axes) to indices. By position, it follows `jnp` over the positional axes; a
+    named index array is used per instance.
 
     Args:
       x: a named array.
-      index: integers drop their axis, and slices keep its name. Integer arrays, named or not, broadcast by name, and their
-        axes replace the axis. Axes that an index array shares with `x` are batch axes, except the indexed axis itself, along
-        which it gathers. A boolean array must have static values.
+      index: integers drop their axis, and slices keep its name. Integer arrays, named or not,
+        broadcast by name, and their axes replace the axis. Axes that an index array shares with `x`
+        are batch axes, except the indexed axis itself, along which it gathers. A boolean array must
+        have static values.
 
     Returns:
-      The axes of the index arrays, and the remaining axes of `x`. Positional axes of index arrays replace the positional axes
-      that they index, and come first if only named axes are indexed. An index array out of range reads the last element, as
-      in `jnp`.
+      The axes of the index arrays, and the remaining axes of `x`. Positional axes of index arrays
+      replace the positional axes that they index, and come first if only named axes are indexed. An
+      index array out of range reads the last element, as in `jnp`.
 
-    Communication over a sharded axis: an integer or an array costs one all-reduce of the result. If the index itself has that
-    axis, it costs one all-gather of the index and one reduce-scatter of the result. A slice costs nothing if every device
-    keeps some of its own block (`::2`). It costs one collective-permute if blocks change devices (`::-1`), and otherwise one
-    reduce-scatter of the result. Along other axes there is no communication.
+    Communication over a sharded axis: an integer or an array costs one all-reduce of the result. If
+    the index itself has that axis, it costs one all-gather of the index and one reduce-scatter of
+    the result. A slice costs nothing if every device keeps some of its own block (`::2`). It costs
+    one collective-permute if blocks change devices (`::-1`), and otherwise one reduce-scatter of
+    the result. Along other axes there is no communication.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: an integer is out of range; an axis has two sizes; a slice changes a size that the mapped function fixes.
-      PlacementConflictError: an index array has an axis that is sharded over the mesh axis of another axis of `x`.
+      AxisSizeError: an integer is out of range; an axis has two sizes; a slice changes a size that
+        the mapped function fixes.
+      PlacementConflictError: an index array has an axis that is sharded over the mesh axis of
+        another axis of `x`.
       PositionalAxisError: the index is malformed, or the shape of the result would depend on data.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -408,8 +483,8 @@ def getitem(x: Any, index: Any, /) -> Array:
     for part in index if isinstance(index, tuple) else (index,):
         if is_mask(part) and (isinstance(part, NamedArray) or isinstance(part, jax.core.Tracer)):
             raise PositionalAxisError(
-                f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)} would depend on data. Keep "
-                "the shape with nx.where(mask, x, fill)."
+                f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)}"
+                " would depend on data. Keep the shape with nx.where(mask, x, fill)."
             ).about(depends_on_data=True)
     refuse_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
@@ -432,7 +507,9 @@ def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
         n = shape[position]
         if type(part) is int and -n <= part < n:
             entries[position] = part
-        elif type(part) is slice and all(bound is None or type(bound) is int for bound in (part.start, part.stop, part.step)):
+        elif type(part) is slice and all(
+            bound is None or type(bound) is int for bound in (part.start, part.stop, part.step)
+        ):
             entries[position] = part
         else:
             return None

@@ -1,4 +1,7 @@
-"""Resolved indices by name: parts, one per axis, and index arrays. `getitem` reads with them, `updates` writes."""
+"""Resolved indices by name: parts, one per axis, and index arrays.
+
+`getitem` reads with them, `updates` writes.
+"""
 
 from __future__ import annotations
 
@@ -81,13 +84,17 @@ def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
         return
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
-            remedy = f"the axis before its index, as in {read}[{names[0]!r}, {'2:5' if isinstance(part, slice) else part}]"
+            remedy = (
+                f"the axis before its index, as in {read}[{names[0]!r},"
+                f" {'2:5' if isinstance(part, slice) else part}]"
+            )
         elif isinstance(part, (np.ndarray, jax.Array)) and part.ndim:
             remedy = _at_an_axis(read, x, names, part)
         else:
             continue
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has no positional axis for the index {format_value(part)}. Write {remedy}."
+            f"{op}: {type_text(x)} has no positional axis for the index {format_value(part)}. Write"
+            f" {remedy}."
         )
 
 
@@ -96,8 +103,14 @@ def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
     if not is_mask(array):
         return f"the axis before its index, as in {read}[{names[0]!r}, ids]"
     if array.ndim > 1:
-        mask = f"nx.named(mask, {list(names) if array.ndim == len(names) else [names[0], ...]})".replace("Ellipsis", "...")
-        return f"{read}[{mask}]" if read.endswith("at") else f"nx.where({mask}, x, 0), which keeps the shape"
+        mask = f"nx.named(mask, {list(names) if array.ndim == len(names) else [names[0], ...]})".replace(
+            "Ellipsis", "..."
+        )
+        return (
+            f"{read}[{mask}]"
+            if read.endswith("at")
+            else f"nx.where({mask}, x, 0), which keeps the shape"
+        )
     fits = [name for name in names if x.named_shape[name] == array.shape[0]] or names
     return f"the axis before the mask, as in {read}[{fits[0]!r}, mask]"
 
@@ -110,7 +123,9 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
     """
     if isinstance(index, Mapping):
         return index
-    listed = isinstance(index, list) and all(isinstance(part, str) for part in index)  # as in pandas
+    listed = isinstance(index, list) and all(
+        isinstance(part, str) for part in index
+    )  # as in pandas
     parts = index if isinstance(index, tuple) or listed else (index,)
     if not any(is_name(part) for part in parts):
         return None
@@ -121,15 +136,19 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
         names = [dim for dim in dims_of(x) if dim is not None]
         guess = "" if name in names else did_you_mean(name, names)
         name = name if name in names or not names else closest(name, names) or names[0]
-        more = "".join([f"{read}[{name!r}, 3, {other!r}, 0:2], " for other in names if other != name][:1])
+        more = "".join(
+            [f"{read}[{name!r}, 3, {other!r}, 0:2], " for other in names if other != name][:1]
+        )
         raise PositionalAxisError(
-            f"{op}: the index {format_value(index)} names an axis, but does not consist of pairs of a name and an "
-            f"index.{guess} Write {read}[{name!r}, 3], "
-            f"{more}or a dict, {read}[{{{name!r}: 3, 0: idx}}], which also accepts positional axes."
+            f"{op}: the index {format_value(index)} names an axis, but does not consist of pairs of"
+            f" a name and an index.{guess} Write {read}[{name!r}, 3], {more}or a dict,"
+            f" {read}[{{{name!r}: 3, 0: idx}}], which also accepts positional axes."
         )
     for name, entry in zip(parts[::2], parts[1::2], strict=True):
         if name in entries:
-            raise PositionalAxisError(f"{op}: axis {name!r} is given twice in the index {format_value(index)}.")
+            raise PositionalAxisError(
+                f"{op}: axis {name!r} is given twice in the index {format_value(index)}."
+            )
         entries[name] = entry
     return entries
 
@@ -139,18 +158,22 @@ def is_mask(entry: Any) -> bool:
     return hasattr(entry, "dtype") and entry.dtype == jnp.bool_
 
 
-def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) -> tuple[tuple[Part, ...], list[Any]]:
+def resolve(
+    op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True
+) -> tuple[tuple[Part, ...], list[Any]]:
     """Resolve an index by names into its parts and its arrays.
 
     Args:
       op: the operation.
       x: the array, as seen in the body of the region.
       entries: indices by axis (a name or a positional axis).
-      resize: if `True` (default), slices become axes of the result, so their sizes must fit the region.
+      resize: if `True` (default), slices become axes of the result, so their sizes must fit the
+        region.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: an integer is out of range, or a slice changes a size that the mapped function fixes.
+      AxisSizeError: an integer is out of range, or a slice changes a size that the mapped function
+        fixes.
       PositionalAxisError: an entry is not an index, or an axis is given twice.
     """
     region = ambient()
@@ -160,12 +183,15 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
     for axis, entry in entries.items():
         (dim,) = resolve_axis(op, x, (axis,))
         if any(part.dim == dim for part in parts):
-            raise PositionalAxisError(f"{op}: axis {format_value(axis)} of {type_text(x)} is given twice in the index.")
+            raise PositionalAxisError(
+                f"{op}: axis {format_value(axis)} of {type_text(x)} is given twice in the index."
+            )
         size = global_size(region, dims[dim], shape[dim])
         if isinstance(entry, (int, np.integer)) and not isinstance(entry, bool):
             if not -size <= entry < size:
                 raise AxisSizeError(
-                    f"{op}: index {entry} is out of range for axis {format_value(axis)} of size {size} in {type_text(x)}."
+                    f"{op}: index {entry} is out of range for axis {format_value(axis)} of size"
+                    f" {size} in {type_text(x)}."
                 )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
@@ -180,15 +206,20 @@ def resolve(op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True) ->
             arrays.append(_indices_of_mask(op, entry, axis, size, region))
         else:
             raise PositionalAxisError(
-                f"{op}: {format_value(entry)} is not an index for axis {format_value(axis)} of {type_text(x)}; write an integer, a slice, or an "
-                "integer array, named or not (a list as jnp.array([...]))."
+                f"{op}: {format_value(entry)} is not an index for axis {format_value(axis)} of"
+                f" {type_text(x)}; write an integer, a slice, or an integer array, named or not (a"
+                " list as jnp.array([...]))."
             )
     return tuple(parts), arrays
 
 
 def global_size(region: Region | None, dim: Hashable | None, block: int) -> int:
     """Return the global size of a dimension that has `block` elements here."""
-    return block if region is None or not region.manual or dim is None else region.global_size(dim, block)
+    return (
+        block
+        if region is None or not region.manual or dim is None
+        else region.global_size(dim, block)
+    )
 
 
 def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
@@ -196,21 +227,24 @@ def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
         raise PositionalAxisError(
-            f"{op}: the slice {format_value(entry)} of axis {format_value(axis)} requires static integers. "
-            "For dynamic bounds, read at an "
-            "array such as start + nx.arange(length, axis=...)."
+            f"{op}: the slice {format_value(entry)} of axis {format_value(axis)} requires static"
+            " integers. For dynamic bounds, read at an array such as start + nx.arange(length,"
+            " axis=...)."
         )
     return range(*entry.indices(size))
 
 
-def _check_slice(op: str, x: Any, name: Hashable, size: int, length: int, region: Region | None) -> None:
+def _check_slice(
+    op: str, x: Any, name: Hashable, size: int, length: int, region: Region | None
+) -> None:
     if region is None or length == size:
         return
     if name in region.sizes:
         raise AxisSizeError(
-            f"{op}: a slice of axis {name!r} of {type_text(x)} would keep {length} of {size} elements, but {name!r} has size "
-            f"{size} in this mapped function; a name has one size. Give the slice another name: nx.slice(x, {{{name!r}: slice(...)}}, "
-            f"out_axis={{{name!r}: 'part'}})."
+            f"{op}: a slice of axis {name!r} of {type_text(x)} would keep {length} of {size}"
+            f" elements, but {name!r} has size {size} in this mapped function; a name has one size."
+            f" Give the slice another name: nx.slice(x, {{{name!r}: slice(...)}},"
+            f" out_axis={{{name!r}: 'part'}})."
         )
     region.block_size(name, length, op)
 
@@ -219,22 +253,30 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
     """Convert a mask with static values to the indices of its true elements."""
     data = mask._data if isinstance(mask, NamedArray) else mask
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
-    if not fits or isinstance(data, jax.core.Tracer) or (region is not None and axis in region.sizes):
+    if (
+        not fits
+        or isinstance(data, jax.core.Tracer)
+        or (region is not None and axis in region.sizes)
+    ):
         raise PositionalAxisError(
-            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis {format_value(axis)} of size {size} would depend "
-            "on data. Keep the shape with nx.where(mask, x, fill), or read at a fixed number of indices."
+            f"{op}: the shape of a read at the boolean mask {type_text(mask)} along axis"
+            f" {format_value(axis)} of size {size} would depend on data. Keep the shape with"
+            " nx.where(mask, x, fill), or read at a fixed number of indices."
         ).about(depends_on_data=True)
     found = np.nonzero(np.asarray(data))[0]
     return make_in_region(jnp.asarray(found), (axis,)) if is_name(axis) else jnp.asarray(found)
 
 
-def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence[Any]) -> tuple[list[Any], Dims]:
+def joint_indices(
+    op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence[Any]
+) -> tuple[list[Any], Dims]:
     """Broadcast the index arrays by name, and replace their axes in `own` by temporary names, gathered on every device.
 
     Scalar indices stay scalars.
 
     Raises:
-      PlacementConflictError: an index has an axis that is sharded over a mesh axis of an axis of `x`.
+      PlacementConflictError: an index has an axis that is sharded over a mesh axis of an axis of
+        `x`.
     """
     region = ambient()
     blocks = [to_local(index, op, region) for index in indices]
@@ -250,7 +292,9 @@ def joint_indices(op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence
     return align(op, *(gather_own_axes(block, own, region) for block in blocks))
 
 
-def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying") -> Any:
+def gather_own_axes(
+    block: Any, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying"
+) -> Any:
     """Replace the axes of `own` in `block` by temporary names, and gather these axes if they are sharded."""
     if not isinstance(block, NamedArray) or not any(dim in own for dim in block._dims):
         return block
@@ -264,8 +308,9 @@ def gather_own_axes(block: Any, own: Mapping[Any, OwnAxis], region: Region | Non
 def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
     """Return the positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for the `rank` axes of index arrays.
 
-    As in NumPy, the axes of the arrays replace the axes that they index if these are adjacent. Otherwise they come first,
-    also if only named axes are indexed. (Integers have been removed before.)
+    As in NumPy, the axes of the arrays replace the axes that they index if these are adjacent.
+    Otherwise they come first, also if only named axes are indexed. (Integers have been removed
+    before.)
     """
     joint = [("index", k) for k in range(rank)]
     gone = [part.dim for part in parts if isinstance(part.at, int)]

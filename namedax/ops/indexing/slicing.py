@@ -1,7 +1,7 @@
 """`slice`: slices of named axes under new names, in one step.
 
-A slice has a different size than its axis, and in a mapped function a name has one size. So the slice has another name, which
-may have another sharding. Only the requested rows move.
+A slice has a different size than its axis, and in a mapped function a name has one size. So the
+slice has another name, which may have another sharding. Only the requested rows move.
 """
 
 from __future__ import annotations
@@ -26,22 +26,26 @@ __all__ = ["slice"]
 
 @operation()
 def slice(
-    x: Any, index: Mapping[Hashable, builtins.slice], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
+    x: Any,
+    index: Mapping[Hashable, builtins.slice],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
     """Slice named axes, and give the slices new names.
 
     Args:
       x: a named array.
       index: slices by name, `{"w": slice(3, 7)}`.
-      out_axis: new names, `{"w": "part"}`, or `"part"` for one axis; by default `None`. In a mapped function, a name with a
-        known size keeps it, so a slice of a different size needs another name. Outside, it is optional.
+      out_axis: new names, `{"w": "part"}`, or `"part"` for one axis; by default `None`. In a mapped
+        function, a name with a known size keeps it, so a slice of a different size needs another
+        name. Outside, it is optional.
 
     Returns:
       The sliced array.
 
-    Communication over a sharded axis: if the new name has the same mesh axes, each device receives the rows that it lacks, by
-    collective-permutes. Otherwise, one all-reduce of the slice, or one all-gather of the axis if that sends less. The
-    communication never exceeds the axis itself.
+    Communication over a sharded axis: if the new name has the same mesh axes, each device receives
+    the rows that it lacks, by collective-permutes. Otherwise, one all-reduce of the slice, or one
+    all-gather of the axis if that sends less. The communication never exceeds the axis itself.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis, or `out_axis` has an axis that is not sliced.
@@ -56,14 +60,15 @@ def slice(
     op = "slice"
     if not isinstance(index, Mapping):
         raise ArgumentTypeError(
-            f"{op}: the index {format_value(index)} is not a mapping; write nx.slice(x, {{'w': slice(3, 7)}})."
+            f"{op}: the index {format_value(index)} is not a mapping; write nx.slice(x, {{'w':"
+            " slice(3, 7)})."
         )
     renamed = new_names(op, out_axis, index, f"the index {dict(index)!r}")
     for name, entry in index.items():
         if not isinstance(entry, builtins.slice):
             raise ArgumentTypeError(
-                f"{op}: the index {format_value(entry)} of axis {name!r} is not a slice. Write slice(start, stop, step), or read integers and arrays "
-                f"with x[{name!r}, ...]."
+                f"{op}: the index {format_value(entry)} of axis {name!r} is not a slice. Write"
+                f" slice(start, stop, step), or read integers and arrays with x[{name!r}, ...]."
             )
         x = _one(x, name, entry, renamed.get(name))
     return x
@@ -73,14 +78,16 @@ def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) ->
     return run("slice", _slice, (name, new), (entry.start, entry.stop, entry.step), x)
 
 
-def _slice(op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any) -> Any:
+def _slice(
+    op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any
+) -> Any:
     name, new = names
     site = along(op, x, name, supports_padding=True)
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)
     rows = np.asarray(at, int)
     dims, placed = site.result(new, len(at))
-    # If the slice is replicated, each device contributes its rows; gathering all rows sends less if most of them are
-    # requested.
+    # If the slice is replicated, each device contributes its rows; gathering all rows sends less if
+    # most of them are requested.
     moves = placed and len(at) % site.blocks(site.old) == 0
     if site.old and not moves and not set(placed) & set(site.old) and 2 * len(at) < site.size:
         first = at.start + at.step * global_index(op, dims[site.dim], len(at))

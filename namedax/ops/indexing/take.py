@@ -1,7 +1,7 @@
 """`take`, which reads along one axis, and positional indexing.
 
-Along a sharded axis the table is not moved. Every device reads its own elements, the others count as zero, and one sum over
-the devices combines the results.
+Along a sharded axis the table is not moved. Every device reads its own elements, the others count
+as zero, and one sum over the devices combines the results.
 """
 
 from __future__ import annotations
@@ -38,30 +38,35 @@ _MODES = ("fill", "clip", "wrap")
 
 
 @operation(requires_axis=MOVED, cached=True)
-def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None) -> Array:
+def take(
+    x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None
+) -> Array:
     """Take elements of `x` along one axis.
 
     Args:
       x: an array, named or not.
-      indices: integers, named or not; axes that `x` has too are batch axes. They may have the indexed axis; the result then
-        has it with their size.
-      axis: an axis name, or a positional axis of `x`; `None` (default) flattens all positional axes. Required if every axis
-        is named.
-      mode: the result for an index out of range: `"fill"` or `None`, the default (NaN, or the least integer, or
-        `fill_value`), `"clip"` or `"wrap"`. Negative indices count from the end, except with `"clip"`.
+      indices: integers, named or not; axes that `x` has too are batch axes. They may have the
+        indexed axis; the result then has it with their size.
+      axis: an axis name, or a positional axis of `x`; `None` (default) flattens all positional
+        axes. Required if every axis is named.
+      mode: the result for an index out of range: `"fill"` or `None`, the default (NaN, or the least
+        integer, or `fill_value`), `"clip"` or `"wrap"`. Negative indices count from the end, except
+        with `"clip"`.
       fill_value: the fill value, by default `None`.
 
     Returns:
-      The axes of `x` without `axis`, and the axes of `indices`. Positional axes of `indices` replace a positional `axis`, and
-      come first if `axis` is a name.
+      The axes of `x` without `axis`, and the axes of `indices`. Positional axes of `indices`
+      replace a positional `axis`, and come first if `axis` is a name.
 
-    Communication: over a sharded axis, one all-reduce of the result; neither the table nor its gradient is moved. If
-    `indices` has that axis, one all-gather of the indices and one reduce-scatter of the elements that all of them request.
+    Communication: over a sharded axis, one all-reduce of the result; neither the table nor its
+    gradient is moved. If `indices` has that axis, one all-gather of the indices and one
+    reduce-scatter of the elements that all of them request.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.
       AxisSizeError: an axis has two sizes.
-      PlacementConflictError: `indices` has another axis that is sharded over the mesh axis of `axis`.
+      PlacementConflictError: `indices` has another axis that is sharded over the mesh axis of
+        `axis`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> table = nx.named(jnp.arange(6.0).reshape(3, 2), ["vocab", "embed"])
@@ -74,15 +79,17 @@ def take(x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fil
     if isinstance(axis, (tuple, list)):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"take: axis={format_value(axis)} must be one positional or named axis. If the tuple is the name, write "
-                f"axis=({format_value(axis)},)."
+                f"take: axis={format_value(axis)} must be one positional or named axis. If the"
+                f" tuple is the name, write axis=({format_value(axis)},)."
             )
         (axis,) = axis
     x, indices = as_array(x, "take"), as_array(indices, "take")
     check_fits("take", "fill_value", fill_value, x.dtype)
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
         return kernels.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
-    return in_scope(scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices)
+    return in_scope(
+        scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices
+    )
 
 
 def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices: Any) -> Any:
@@ -91,7 +98,9 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
     x = as_array(to_local(x, op, region))
     indices = as_array(to_local(indices, op, region))
     if not jnp.issubdtype(indices.dtype, jnp.integer):
-        raise PositionalAxisError(f"take: the indices are {type_text(indices)}, but indices must be integers.")
+        raise PositionalAxisError(
+            f"take: the indices are {type_text(indices)}, but indices must be integers."
+        )
     indices = wide_index(indices)
 
     def read(rows: Any, index: Any, dim: int | None) -> Any:
@@ -110,7 +119,8 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
         names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
         region.check_placement(op, names)
         region.seen.update(names)
-    # The axis of the indices differs from the indexed axis, which is removed; it is renamed back at the end.
+    # The axis of the indices differs from the indexed axis, which is removed; it is renamed back at
+    # the end.
     asked = _Asked(axis)
     if axis in own:
         indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
@@ -135,7 +145,9 @@ class _Asked:
         return repr(self.axis)
 
 
-def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any) -> tuple[Any, tuple[Any, ...]]:
+def _take_rows(
+    read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any
+) -> tuple[Any, tuple[Any, ...]]:
     """Apply `read(rows, positions)` with the axis of `x` in front, vectorized over shared names; return data and dims."""
     dims, own = x._dims, dims_of(indices)
     shared = [dim for dim in own if dim is not None and dim in dims]
@@ -151,8 +163,8 @@ def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axi
     for name in shared:
         if data.shape[dims.index(name)] != index.shape[own.index(name)]:
             raise AxisSizeError(
-                f"take: axis {name!r} has two sizes, in {type_text(x)} and in the indices {type_text(indices)}; a name has one "
-                "size. Rename one of the two axes."
+                f"take: axis {name!r} has two sizes, in {type_text(x)} and in the indices"
+                f" {type_text(indices)}; a name has one size. Rename one of the two axes."
             )
     for _ in shared:
         read = jax.vmap(read)
@@ -161,7 +173,14 @@ def _take_rows(read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axi
 
 
 def _take_sharded(
-    x: NamedArray, indices: Any, axis: Any, asked: Any, size: int, mesh_axes: Axes, mode: str, fill_value: Any
+    x: NamedArray,
+    indices: Any,
+    axis: Any,
+    asked: Any,
+    size: int,
+    mesh_axes: Axes,
+    mode: str,
+    fill_value: Any,
 ) -> tuple[Any, tuple[Any, ...]]:
     """Read the rows of each device for the indices of all devices, and return the data and its dims."""
     if comm.is_keys(x._data):
@@ -175,7 +194,9 @@ def _take_sharded(
     indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
     fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
     nothing = additive_identity(x.dtype)
-    is_padded = mode == "fill" and isinstance(mesh_axes, Uneven)  # otherwise no index refers to padding
+    is_padded = mode == "fill" and isinstance(
+        mesh_axes, Uneven
+    )  # otherwise no index refers to padding
 
     def wanted(i: Any) -> Any:
         if mode == "clip":
@@ -210,7 +231,11 @@ def _take_sharded(
     truth = data.dtype == jnp.bool_  # booleans have no sum
     if truth:
         data = data.astype(jnp.int32)
-    data = comm.psum_scatter(data, dims.index(asked), mesh_axes) if asked in dims else comm.psum(data, mesh_axes)
+    data = (
+        comm.psum_scatter(data, dims.index(asked), mesh_axes)
+        if asked in dims
+        else comm.psum(data, mesh_axes)
+    )
     return data.astype(bool) if truth else data, dims
 
 

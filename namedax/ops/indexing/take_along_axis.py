@@ -29,7 +29,9 @@ class _Place(StandIn):
 
 
 @operation(scope=True)
-def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None) -> Any:
+def take_along_axis(
+    x: Any, indices: Any, axis: Any = -1, mode: str | None = None, fill_value: Any = None
+) -> Any:
     """Take elements along an axis at indices that differ between elements; negative indices count from the end."""
     op = "take_along_axis"
     region = ambient()
@@ -42,8 +44,8 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
     (dim,) = resolve_axis(op, x, (axis,))
     if not is_name(axis) and x.ndim != indices.ndim:
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} and the indices {type_text(indices)} have {x.ndim} and {indices.ndim} positional axes; "
-            "along a positional axis these numbers must be equal."
+            f"{op}: {type_text(x)} and the indices {type_text(indices)} have {x.ndim} and"
+            f" {indices.ndim} positional axes; along a positional axis these numbers must be equal."
         )
     # Positional axes temporarily become names, so that they broadcast.
     count = max(x.ndim, indices.ndim)
@@ -57,7 +59,8 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
         common = np.broadcast_shapes(*map(tuple, shapes))
     except ValueError:
         raise PositionalAxisError(
-            f"{op}: the positional axes of {type_text(x)} and of the indices {type_text(indices)} do not broadcast."
+            f"{op}: the positional axes of {type_text(x)} and of the indices {type_text(indices)}"
+            " do not broadcast."
         ) from None
     target = axis if at is None else stand_ins[at]
 
@@ -69,16 +72,25 @@ def take_along_axis(x: Any, indices: Any, axis: Any = -1, mode: str | None = Non
         ones = [
             i
             for i, dim in enumerate(named)
-            if isinstance(dim, _Place) and dim is not target and data.shape[i] == 1 and common[stand_ins.index(dim)] != 1
+            if isinstance(dim, _Place)
+            and dim is not target
+            and data.shape[i] == 1
+            and common[stand_ins.index(dim)] != 1
         ]
         data = lax.squeeze(data, ones)
         return make_in_region(data, tuple(dim for i, dim in enumerate(named) if i not in ones))
 
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}.")
+        raise PositionalAxisError(
+            f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
+        )
     check_fits(op, "fill_value", fill_value, x.dtype)
     x, indices = stand_in(x), stand_in(indices)
-    data, dims = read_parts(op, x, (Part(x._dims.index(target), ARRAY),), [indices], mode or "fill", fill_value, {})
+    data, dims = read_parts(
+        op, x, (Part(x._dims.index(target), ARRAY),), [indices], mode or "fill", fill_value, {}
+    )
     order = [dims.index(dim) for dim in stand_ins if dim in dims]
     names = [i for i, dim in enumerate(dims) if not isinstance(dim, _Place)]
-    return make_result(lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order))
+    return make_result(
+        lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order)
+    )

@@ -1,8 +1,8 @@
 """Updates by name: `x.at["batch", 3].set(v)` and `x.at[{"vocab": idx}].add(v)`.
 
-Updates use the same parts as `namedax.ops.indexing.getitem`. Over a sharded axis, every device writes the indices in its
-block and drops the others, as `jnp` drops indices out of range. So there is no communication, and the gradients are the same
-as in `jnp`.
+Updates use the same parts as `namedax.ops.indexing.getitem`. Over a sharded axis, every device
+writes the indices in its block and drops the others, as `jnp` drops indices out of range. So there
+is no communication, and the gradients are the same as in `jnp`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,14 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, format_value, naming, show_names
+from namedax.errors import (
+    AxisNotFoundError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+    naming,
+    show_names,
+)
 from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
@@ -102,7 +109,9 @@ class Selected:
         """Read `x[index]`; `mode` sets the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
         return _get(self._array, self._index, mode, fill_value, hints)
 
-    def _update(self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> NamedArray:
+    def _update(
+        self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]
+    ) -> NamedArray:
         return _update(self._array, self._index, method, value, mode, hints)
 
     def set(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
@@ -139,7 +148,9 @@ class Selected:
         """Return `x` with the maximum of these elements and `values`."""
         return self._update("max", values, mode, hints)
 
-    def apply(self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def apply(
+        self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any
+    ) -> NamedArray:
         """Return `x` with the elementwise function `func` applied to these elements (once per duplicate index)."""
         return self._update("apply", func, mode, hints)
 
@@ -147,23 +158,27 @@ class Selected:
 def at(x: Any) -> At:
     """Select elements of `x` for a read with a mode or for an update, like `jax.Array.at`, but by name.
 
-    The index follows `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0, 1:].multiply(v)`. A
-    boolean array may be the complete index or the index of one axis. The methods are `set`, `add`, `subtract`, `multiply`,
-    `divide`, `power`, `min`, `max`, `apply` and `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
+    The index follows `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0,
+    1:].multiply(v)`. A boolean array may be the complete index or the index of one axis. The
+    methods are `set`, `add`, `subtract`, `multiply`, `divide`, `power`, `min`, `max`, `apply` and
+    `get`, with JAX's arguments (`mode`: `"drop"`, the default, or `"clip"`).
 
-    `values` broadcasts with `x[index]`: positional axes by position, named axes by name. The result has the axes of `x`, of
-    the index and of the values, because an update applies per instance. So an index array with the axis `token`, which `x`
-    lacks, gives a result with `token`. Duplicate indices can occur along positional axes of an index, or in an index that
-    itself has the updated axis. To sum values along another named axis, see `nx.segment_sum`.
+    `values` broadcasts with `x[index]`: positional axes by position, named axes by name. The result
+    has the axes of `x`, of the index and of the values, because an update applies per instance. So
+    an index array with the axis `token`, which `x` lacks, gives a result with `token`. Duplicate
+    indices can occur along positional axes of an index, or in an index that itself has the updated
+    axis. To sum values along another named axis, see `nx.segment_sum`.
 
-    Communication: none, also over a sharded axis, because every device writes into its own block. Only an index that itself
-    has the sharded axis is gathered, with its values.
+    Communication: none, also over a sharded axis, because every device writes into its own block.
+    Only an index that itself has the sharded axis is gathered, with its values.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis, or the values have an axis that the index removes.
       AxisSizeError: an integer is out of range, or an axis has two sizes.
-      PlacementConflictError: the index or the values have an axis that is sharded over the mesh axis of another axis of `x`.
-      PositionalAxisError: the index is malformed, or the positional axes of the values do not broadcast.
+      PlacementConflictError: the index or the values have an axis that is sharded over the mesh
+        axis of another axis of `x`.
+      PositionalAxisError: the index is malformed, or the positional axes of the values do not
+        broadcast.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.zeros((2, 3)), ["batch", "k"])
@@ -201,11 +216,17 @@ def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[s
 
 
 @operation(name="at[...]")
-def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]) -> Any:
+def _update(
+    x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]
+) -> Any:
     op = f"at[...].{method}"
     if mode not in READ_MODES:
-        raise PositionalAxisError(f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}.")
-    if method != "apply" and not isinstance(value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)):
+        raise PositionalAxisError(
+            f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
+        )
+    if method != "apply" and not isinstance(
+        value, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
+    ):
         value = jnp.asarray(value)
     if is_mask(index) and isinstance(index, NamedArray):
         return _update_where(op, x, [index], method, value)
@@ -220,12 +241,22 @@ def _update(x: Any, index: Any, method: str, value: Any, mode: str | None, hints
     parts, value = _unflip(op, x, parts, value)
     static = (parts, method, mode, tuple(hints.items()))
     if method == "apply":
-        return in_scope(scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays)
+        return in_scope(
+            scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays
+        )
     return kernels.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
 
 
 def _write_parts(
-    op: str, _: Any, parts: Sequence[Part], method: str, mode: Any, hints: Any, x: Any, value: Any, *arrays: Any
+    op: str,
+    _: Any,
+    parts: Sequence[Part],
+    method: str,
+    mode: Any,
+    hints: Any,
+    x: Any,
+    value: Any,
+    *arrays: Any,
 ) -> Any:
     return _scatter(op, x, parts, arrays, method, value, mode, dict(hints))
 
@@ -236,11 +267,16 @@ def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
     for axis, mask in entries.items():
         (dim,) = resolve_axis(op, x, (axis,))
         name = dims_of(x)[dim]
-        if not is_mask(mask) or name is None or (dims_of(mask) != (None,) and name not in dims_of(mask)):
+        if (
+            not is_mask(mask)
+            or name is None
+            or (dims_of(mask) != (None,) and name not in dims_of(mask))
+        ):
             raise PositionalAxisError(
-                f"{op}: the index of axis {format_value(axis)}, {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot be "
-                "combined with a boolean mask, or is a mask without that axis. Use masks for all indexed axes, by name, "
-                "or write nx.where(mask, changed, x)."
+                f"{op}: the index of axis {format_value(axis)},"
+                f" {type_text(mask) if hasattr(mask, 'dtype') else repr(mask)}, cannot be combined"
+                " with a boolean mask, or is a mask without that axis. Use masks for all indexed"
+                " axes, by name, or write nx.where(mask, changed, x)."
             )
         masks.append(mask if isinstance(mask, NamedArray) else named(mask, [name]))
     return masks
@@ -251,8 +287,9 @@ def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any
     for mask in masks:
         if mask.ndim and mask.ndim != dims_of(x).count(None):
             raise PositionalAxisError(
-                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, but {type_text(x)} has "
-                f"{dims_of(x).count(None)}; the mask must have as many, or none."
+                f"{op}: the mask {type_text(mask)} has {mask.ndim} positional axes, but"
+                f" {type_text(x)} has {dims_of(x).count(None)}; the mask must have as many, or"
+                " none."
             )
     if method == "apply":
         return _write_where(op, None, method, x, value, *masks)
@@ -269,7 +306,8 @@ def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any)
     if method in ("divide", "power"):  # unselected elements must not affect the gradient
         datas[-1] = jnp.where(holds, datas[-1], 1)
     new = _ELEMENTWISE[method](
-        jnp.where(holds, old, 1) if method == "power" else old, value if method == "apply" else datas[-1]
+        jnp.where(holds, old, 1) if method == "power" else old,
+        value if method == "apply" else datas[-1],
     )
     return make_result(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
 
@@ -317,29 +355,46 @@ def _scatter(
         options = {"mode": "drop", "unique_indices": _are_unique(arrays, hints)}
         found = where.in_block(found, data.shape, region, mode, options["unique_indices"])
 
-    # x: remaining names in front, then the scattered dimensions, then the slices, then the other positional axes.
+    # x: remaining names in front, then the scattered dimensions, then the slices, then the other
+    # positional axes.
     own_names = [name for name in names if name in dims]
-    rest = [i for i in range(len(dims)) if dims[i] is None and i not in where.dims and i not in where.slices]
+    rest = [
+        i
+        for i in range(len(dims))
+        if dims[i] is None and i not in where.dims and i not in where.slices
+    ]
     order = [dims.index(name) for name in own_names] + where.dims + list(where.slices) + rest
     # XLA's partitioner computes wrong gradients of updates along an axis that it shards.
-    data = constrain_sharding(lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names))))
+    data = constrain_sharding(
+        lax.transpose(data, order), (*own_names, *(None,) * (len(order) - len(own_names)))
+    )
     index_names = [name for name in names if name in joint]
-    index_order = [joint.index(name) for name in index_names] + [i for i, dim in enumerate(joint) if dim not in index_names]
+    index_order = [joint.index(name) for name in index_names] + [
+        i for i, dim in enumerate(joint) if dim not in index_names
+    ]
     found = [lax.transpose(index, index_order) if np.ndim(index) else index for index in found]
     value_names = [name for name in names if has_value and name in dims_of(value)]
     if has_value and dims_of(value):
         read_by = [joint[i] for i in index_order[len(index_names) :]]
-        wanted = [*_numbered(read_by), *(i if dims[i] is None else dims[i] for i in where.slices), *rest]
+        wanted = [
+            *_numbered(read_by),
+            *(i if dims[i] is None else dims[i] for i in where.slices),
+            *rest,
+        ]
         visible = visible_order(dims, parts, joint.count(None))
         value_data = _arrange(op, x, value, value_data, value_names, wanted, visible, where)
 
     cuts = tuple(_as_slice(at) for at in where.slices.values())
-    function = _local_update(method, len(found), cuts, () if has_value else (value,), bool(mesh_axes), options)
+    function = _local_update(
+        method, len(found), cuts, () if has_value else (value,), bool(mesh_axes), options
+    )
     operands = [*found, value_data] if has_value else found
     for name in reversed(names):
         at_index = [0 if name in index_names and np.ndim(index) else None for index in found]
         at_value = [0 if name in value_names else None] if has_value else []
-        function = jax.vmap(function, in_axes=(0 if name in own_names else None, *at_index, *at_value))
+        function = jax.vmap(
+            function, in_axes=(0 if name in own_names else None, *at_index, *at_value)
+        )
     result = function(data, *operands)
     for i, axes in zip(where.dims, where.placements, strict=True):
         result = last_repeated(result, len(names) + where.dims.index(i), axes)
@@ -347,7 +402,9 @@ def _scatter(
 
     # Back to the order of x, new names in front.
     new = [name for name in names if name not in own_names]
-    now: list[Any] = [name if name in new else dims.index(name) for name in names] + order[len(own_names) :]
+    now: list[Any] = [name if name in new else dims.index(name) for name in names] + order[
+        len(own_names) :
+    ]
     final = [now.index(name) for name in new] + [now.index(i) for i in range(len(dims))]
     return make_result(lax.transpose(result, final), (*new, *dims))
 
@@ -372,11 +429,20 @@ class _Targets(Record):
     own: dict[Any, OwnAxis] = dataclasses.field(default_factory=dict)
 
     def in_block(
-        self, found: Sequence[Any], shape: tuple[int, ...], region: Any, mode: str | None, is_unique: bool
+        self,
+        found: Sequence[Any],
+        shape: tuple[int, ...],
+        region: Any,
+        mode: str | None,
+        is_unique: bool,
     ) -> list[Any]:
         """Convert global indices to indices in this block of the given shape; unique indices outside of it remain distinct."""
         sizes = [
-            axes.size if isinstance(axes, Uneven) else shape[i] * (region.mesh_axis_size(axes) if axes else 1)
+            (
+                axes.size
+                if isinstance(axes, Uneven)
+                else shape[i] * (region.mesh_axis_size(axes) if axes else 1)
+            )
             for i, axes in zip(self.dims, self.placements, strict=True)
         ]
         local = [
@@ -386,19 +452,28 @@ class _Targets(Record):
         if not is_unique:
             return local
         return [
-            _apart(index, shape[i]) if axes else index for i, index, axes in zip(self.dims, local, self.placements, strict=True)
+            _apart(index, shape[i]) if axes else index
+            for i, index, axes in zip(self.dims, local, self.placements, strict=True)
         ]
 
 
 def _targets(
-    parts: Sequence[Part], arrays: Sequence[Any], dims: Dims, shape: tuple[int, ...], region: Region | None
+    parts: Sequence[Part],
+    arrays: Sequence[Any],
+    dims: Dims,
+    shape: tuple[int, ...],
+    region: Region | None,
 ) -> _Targets:
     where, supply = _Targets(), iter(arrays)
     for part in parts:
         name = dims[part.dim]
         placed = region.place(name) if region is not None and name is not None else ()
         # If an index array has the axis of a slice, both are indexed pairwise.
-        met = name is not None and isinstance(part.at, range) and any(name in dims_of(array) for array in arrays)
+        met = (
+            name is not None
+            and isinstance(part.at, range)
+            and any(name in dims_of(array) for array in arrays)
+        )
         if isinstance(part.at, range) and not placed and not met:
             where.slices[part.dim] = part.at
             continue
@@ -407,7 +482,9 @@ def _targets(
         if met or (name is not None and not isinstance(part.at, range)):
             where.own[name] = OwnAxis(name)
         if met:
-            where.indices.append(make_in_region(jnp.asarray(np.asarray(part.at)), (where.own[name],)))
+            where.indices.append(
+                make_in_region(jnp.asarray(np.asarray(part.at)), (where.own[name],))
+            )
         elif isinstance(part.at, range):
             where.members.append(part.dim)
             where.indices.append(_block_members(part.at, shape[part.dim], placed, name))
@@ -418,10 +495,18 @@ def _targets(
 
 def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Hashable]:
     """Return the names of instances that update independently: remaining names of `x`, then names of index and values."""
-    names = [dim for i, dim in enumerate(dims) if dim is not None and i not in where.dims and i not in where.slices]
+    names = [
+        dim
+        for i, dim in enumerate(dims)
+        if dim is not None and i not in where.dims and i not in where.slices
+    ]
     sliced = {dims[i] for i in where.slices} - {None}
     for group in others:
-        names += [d for d in group if d is not None and d not in names and d not in sliced and not isinstance(d, OwnAxis)]
+        names += [
+            d
+            for d in group
+            if d is not None and d not in names and d not in sliced and not isinstance(d, OwnAxis)
+        ]
     return names
 
 
@@ -430,10 +515,16 @@ def _varying_alike(
 ) -> tuple[Any, list[Any], Any]:
     """Cast the data of `x`, the indices and the data of the values to one variance."""
     value_data = value._data if isinstance(value, NamedArray) else value
-    union = frozenset(mesh_axes).union(*(varying(v) for v in (data, *found, value_data) if hasattr(v, "dtype")))
+    union = frozenset(mesh_axes).union(
+        *(varying(v) for v in (data, *found, value_data) if hasattr(v, "dtype"))
+    )
     data = cast(x, union) if isinstance(x, NamedArray) else cast_data(data, union)
     found = [cast_data(jnp.asarray(index), union) for index in found]
-    return data, found, cast(value, union) if has_value and hasattr(value_data, "dtype") else value_data
+    return (
+        data,
+        found,
+        cast(value, union) if has_value and hasattr(value_data, "dtype") else value_data,
+    )
 
 
 def _numbered(dims: Sequence[Any]) -> list[Any]:
@@ -443,7 +534,12 @@ def _numbered(dims: Sequence[Any]) -> list[Any]:
 
 
 def _local_update(
-    method: str, count: int, cuts: tuple[slice, ...], function: tuple[Any, ...], sharded: bool, options: Mapping[str, Any]
+    method: str,
+    count: int,
+    cuts: tuple[slice, ...],
+    function: tuple[Any, ...],
+    sharded: bool,
+    options: Mapping[str, Any],
 ) -> Callable[..., Any]:
     """Build the update of one instance, at `count` indices, with the values (or, for `apply`, the function)."""
 
@@ -457,11 +553,14 @@ def _local_update(
     return update
 
 
-def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any) -> Any:
+def _update_one(
+    method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any
+) -> Any:
     """Update at one index; devices for which it is out of range rewrite their old value.
 
-    The result equals dropping the index. But XLA (as of jaxlib 0.10.2) turns a scatter at one index into a
-    dynamic-update-slice. If the target is itself a slice, that reads a wrong element for an index out of range.
+    The result equals dropping the index. But XLA (as of jaxlib 0.10.2) turns a scatter at one index
+    into a dynamic-update-slice. If the target is itself a slice, that reads a wrong element for an
+    index out of range.
     """
     here: Any = True
     safe = []
@@ -473,7 +572,9 @@ def _update_one(method: str, target: Any, found: Sequence[Any], cuts: tuple[slic
     # `here` has the axes of the index, all of size 1.
     here = jnp.reshape(here, (1,) * old.ndim) if old.ndim else jnp.reshape(here, ())
     new = _ELEMENTWISE[method](jnp.where(here, old, 1) if method == "power" else old, value)
-    return place.set(jnp.where(here, jnp.asarray(new).astype(old.dtype), old), mode="promise_in_bounds")
+    return place.set(
+        jnp.where(here, jnp.asarray(new).astype(old.dtype), old), mode="promise_in_bounds"
+    )
 
 
 def _as_slice(entries: range) -> slice:
@@ -483,7 +584,9 @@ def _as_slice(entries: range) -> slice:
     return slice(entries[0], None if stop < 0 else stop, entries.step)
 
 
-def _block_members(entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable) -> NamedArray:
+def _block_members(
+    entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable
+) -> NamedArray:
     """Return the indices in this device's block that belong to a range, and indices out of range for the rest."""
     step, first = abs(entries.step), min(entries) if len(entries) else 0
     position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block
@@ -494,7 +597,9 @@ def _block_members(entries: range, block: int, mesh_axes: tuple[str, ...], name:
     return make_in_region(jnp.where(member, jnp.arange(block), block), (OwnAxis(name),))
 
 
-def _into_block(index: Any, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None) -> Any:
+def _into_block(
+    index: Any, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None
+) -> Any:
     """Convert global indices to indices in this device's block; indices outside of it become out of range."""
     index = jnp.where(index < 0, index + size, index)
     if mode == "clip":
@@ -538,23 +643,36 @@ def _check_value(
     for i in where.dims:
         name = dims[i]
         if name in value._dims and (i in where.members or name not in own):
-            what = "which is sharded and only partly updated" if i in where.members else "which the index removes"
+            what = (
+                "which is sharded and only partly updated"
+                if i in where.members
+                else "which the index removes"
+            )
             raise AxisNotFoundError(
-                f"{op}: the values {type_text(value)} have the axis {name!r}, {what}; the elements to update have the axes "
-                f"{show_names(d for n, d in enumerate(dims) if d is not None and n != i)}. Rename it in the values, or write "
-                "nx.where(mask, changed, x)."
+                f"{op}: the values {type_text(value)} have the axis {name!r}, {what}; the elements"
+                " to update have the axes"
+                f" {show_names(d for n, d in enumerate(dims) if d is not None and n != i)}. Rename"
+                " it in the values, or write nx.where(mask, changed, x)."
             )
     for i, entries in where.slices.items():
         name = dims[i]
-        if name is not None and name in value._dims and value._data.shape[value._dims.index(name)] != len(entries):
+        if (
+            name is not None
+            and name in value._dims
+            and value._data.shape[value._dims.index(name)] != len(entries)
+        ):
             raise AxisSizeError(
-                f"{op}: the values {type_text(value)} have {value._data.shape[value._dims.index(name)]} elements along "
-                f"{name!r}, but the slice has {len(entries)}. Take that slice of the values, or write nx.where(mask, "
-                "changed, x)."
+                f"{op}: the values {type_text(value)} have"
+                f" {value._data.shape[value._dims.index(name)]} elements along {name!r}, but the"
+                f" slice has {len(entries)}. Take that slice of the values, or write nx.where(mask,"
+                " changed, x)."
             )
     if region is not None and region.resources:
         region.check_placement(
-            op, dict.fromkeys(d for d in (*dims, *value._dims) if d is not None and not isinstance(d, OwnAxis))
+            op,
+            dict.fromkeys(
+                d for d in (*dims, *value._dims) if d is not None and not isinstance(d, OwnAxis)
+            ),
         )
     return gather_own_axes(value, own, region, "varying")
 
@@ -575,7 +693,9 @@ def _arrange(
     if count > len(visible):
         extra = [i for i, dim in enumerate(dims) if dim is None][: count - len(visible)]
         if any(data.shape[i] != 1 for i in extra):
-            axes = zip(dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x), strict=True)
+            axes = zip(
+                dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x), strict=True
+            )
             left = {
                 dim: len(where.slices.get(i, range(n)))
                 for i, (dim, n) in enumerate(axes)
@@ -583,8 +703,9 @@ def _arrange(
             }
             to_name = naming("values", data.shape, left) if left else ""
             raise PositionalAxisError(
-                f"{op}: the values {type_text(value)} have {count} positional axes, but the elements to update, of "
-                f"{type_text(x)}, have {len(visible)}.{'' if isinstance(value, NamedArray) else to_name}"
+                f"{op}: the values {type_text(value)} have {count} positional axes, but the"
+                f" elements to update, of {type_text(x)}, have"
+                f" {len(visible)}.{'' if isinstance(value, NamedArray) else to_name}"
             )
         data = lax.squeeze(data, extra)
         dims = tuple(dim for i, dim in enumerate(dims) if i not in extra)

@@ -1,11 +1,13 @@
 """Control flow over named axes, and transformations of functions.
 
-Read `carries` first: it finds a common type for several values, and lets a carry gain names. `control_flow` has scans and
-loops, and `branches` has `cond` and `switch`. `vmap` has functions of one element, and `associative_scan` has the parallel
-scan, which also works across devices.
+Read `carries` first: it finds a common type for several values, and lets a carry gain names.
+`control_flow` has scans and loops, and `branches` has `cond` and `switch`. `vmap` has functions of
+one element, and `associative_scan` has the parallel scan, which also works across devices.
 
-`pipelines` is the fold over layers that are sharded over devices, and `pipeline_schedule` executes it there.
-`microbatch_parts` distributes a batch that does not divide, and `gradient_gate` keeps idle stages out of the gradient.
+`pipelines` is the fold over layers that are sharded over devices, and `pipeline_schedule` executes
+it there. `microbatch_parts` distributes a batch that does not divide, and `gradient_gate` keeps
+idle stages out of the gradient.
 
-`custom_rules` has user-defined derivatives, and `solvers` has iterative solvers over pytrees (`cg`, `gmres`).
+`custom_rules` has user-defined derivatives, and `solvers` has iterative solvers over pytrees (`cg`,
+`gmres`).
 """

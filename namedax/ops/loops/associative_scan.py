@@ -32,12 +32,15 @@ __all__ = ["associative_scan"]
 
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0) -> Any:
+def associative_scan(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0
+) -> Any:
     """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
 
     Args:
-      fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named axis its arguments are
-        single elements, arrays without the axis. Over a positional axis they have that axis, with any length, as in JAX.
+      fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named
+        axis its arguments are single elements, arrays without the axis. Over a positional axis they
+        have that axis, with any length, as in JAX.
       elems: a pytree of arrays that all have the axis.
       reverse: if `True`, scan from the end; by default `False`.
       axis: an axis name or a positional axis, by default 0.
@@ -45,11 +48,12 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     Returns:
       Arrays like `elems`. Axes that `fn` adds are axes of all elements.
 
-    Communication: along a sharded axis every device scans its own block. One all-gather per array, of one element per device,
-    collects the totals of the blocks; these are combined and prepended. The gradient adds one reduce-scatter of the same
-    size. `fn` must not communicate along the mesh axes of the axis. If the axis does not divide over these, `fn` does not
-    receive padding. It receives two adjacent elements instead, which the first device sends to all if some device has fewer
-    than two.
+    Communication: along a sharded axis every device scans its own block. One all-gather per array,
+    of one element per device, collects the totals of the blocks; these are combined and prepended.
+    The gradient adds one reduce-scatter of the same size. `fn` must not communicate along the mesh
+    axes of the axis. If the axis does not divide over these, `fn` does not receive padding. It
+    receives two adjacent elements instead, which the first device sends to all if some device has
+    fewer than two.
 
     Raises:
       AxisNotFoundError: an array lacks the named axis.
@@ -71,7 +75,10 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     if not entries.datas:
         raise ArgumentError(f"{op}: there are no arrays in elems; give at least one.")
     dims = [entries.dims[i] for i in range(len(entries.datas))]
-    types = [ValueType.of(array_of(data, (axis, *d))).bare() for data, d in zip(entries.datas, dims, strict=True)]
+    types = [
+        ValueType.of(array_of(data, (axis, *d))).bare()
+        for data, d in zip(entries.datas, dims, strict=True)
+    ]
     starts = list(zip(entries.datas, [kind.dims for kind in types], strict=True))
 
     def pairwise(*values: Any) -> list[Any]:
@@ -84,21 +91,33 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         new = []
         for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True)):
             one = ValueType(kind.dims[1:], kind.shape[1:], kind.axes)
-            joined = one.join(ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is passed as", "is returned as"))
+            joined = one.join(
+                ValueType.of(leaf).bare(),
+                op,
+                f"array {i} of elems",
+                ("is passed as", "is returned as"),
+            )
             if axis in joined.dims:
                 entries.result(leaf, joined.dims)  # raises
             new.append(ValueType((axis, *joined.dims), (kind.shape[0], *joined.shape), joined.axes))
         if new != types:
             raise Grow(new)
-        return [ValueType(kind.dims[1:], kind.shape[1:], kind.axes).fit(leaf) for kind, leaf in zip(types, leaves, strict=True)]
+        return [
+            ValueType(kind.dims[1:], kind.shape[1:], kind.axes).fit(leaf)
+            for kind, leaf in zip(types, leaves, strict=True)
+        ]
 
     combine = jax.vmap(pairwise)
 
     def local(*datas: Any) -> list[Any]:
         wholes = [(None, *kind.dims[1:]) for kind in types]
-        datas = tuple(constrain_sharding(data, whole) for data, whole in zip(datas, wholes, strict=True))
+        datas = tuple(
+            constrain_sharding(data, whole) for data, whole in zip(datas, wholes, strict=True)
+        )
         results = lax.associative_scan(lambda a, b: combine(*a, *b), list(datas), reverse=reverse)
-        return [constrain_sharding(data, whole) for data, whole in zip(results, wholes, strict=True)]
+        return [
+            constrain_sharding(data, whole) for data, whole in zip(results, wholes, strict=True)
+        ]
 
     def over_devices(*datas: Any) -> list[Any]:
         before, after = datas[: len(types)], datas[len(types) :]
@@ -106,11 +125,15 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         return prefixed(*before, *after)
 
     def attempt() -> list[Any]:
-        datas = [kind.fit(make_in_region(data, d)) for kind, (data, d) in zip(types, starts, strict=True)]
+        datas = [
+            kind.fit(make_in_region(data, d)) for kind, (data, d) in zip(types, starts, strict=True)
+        ]
         if not datas[0].shape[0]:
             return datas
         place = entries.placement
-        if datas[0].shape[0] == 1:  # nothing is combined, but the result has the names that `fn` adds
+        if (
+            datas[0].shape[0] == 1
+        ):  # nothing is combined, but the result has the names that `fn` adds
             jax.eval_shape(combine, *datas, *datas)
         if isinstance(place, Uneven):
             return _scan_with_padding(op, axis, place, datas, combine, local, over_devices, reverse)
@@ -120,16 +143,21 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
         return _continue_over_devices(op, entries, blocks, local, over_devices, reverse)
 
     results = fix_carry_type(_growing(op, types), attempt)
-    return entries.tree.unflatten([make_result(data, kind.dims) for data, kind in zip(results, types, strict=True)])
+    return entries.tree.unflatten(
+        [make_result(data, kind.dims) for data, kind in zip(results, types, strict=True)]
+    )
 
 
-def _combined(op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+def _combined(
+    op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any], b: Sequence[Any]
+) -> list[Any]:
     """Apply `fn` to two pytrees with these leaves, and return the leaves of its result."""
     with explain_type_errors:
         leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
     if result_tree != tree:
         raise ArgumentTypeError(
-            f"{op}: the function takes the structure {tree} and returns {result_tree}; these must be the same."
+            f"{op}: the function takes the structure {tree} and returns {result_tree}; these must"
+            " be the same."
         )
     return [block_of(leaf, op) for leaf in leaves]
 
@@ -161,7 +189,8 @@ def _continue_over_devices(
     devices = totals[0].shape[0]
     before = comm.block_index(axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
-    # The first block has no predecessor. It combines with an arbitrary total, which is a regular value, and drops the result.
+    # The first block has no predecessor. It combines with an arbitrary total, which is a regular
+    # value, and drops the result.
     at = jnp.clip(before, 0, devices - 1)
     prefix = [lax.dynamic_index_in_dim(total, at, 0, keepdims=False) for total in totals]
     combined = run_hidden(op, entries.axis, axes, prefixed, [*prefix, *blocks])
@@ -180,8 +209,9 @@ def _scan_with_padding(
 ) -> list[Any]:
     """Scan a complete axis that has padding in its last blocks.
 
-    Padding acts as the neutral element, which is unknown: combined with padding, an element is unchanged. The computation in
-    its place combines two elements of the axis. So neither a value nor a derivative is infinite there unless it is elsewhere.
+    Padding acts as the neutral element, which is unknown: combined with padding, an element is
+    unchanged. The computation in its place combines two elements of the axis. So neither a value
+    nor a derivative is infinite there unless it is elsewhere.
     """
     count, block = len(datas), datas[0].shape[0]
 
@@ -189,33 +219,55 @@ def _scan_with_padding(
         pair, entries = (values[:count], values[count : 2 * count]), values[2 * count :]
 
         def where(mask: Any, a: Any, b: Any) -> Any:
-            return jnp.where(jnp.expand_dims(mask, tuple(range(1, max(jnp.ndim(a), jnp.ndim(b))))), a, b)
+            return jnp.where(
+                jnp.expand_dims(mask, tuple(range(1, max(jnp.ndim(a), jnp.ndim(b))))), a, b
+            )
 
         def extended(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
             (has_a, *a), (has_b, *b) = a, b
             both = has_a & has_b
-            given = [where(both, x, one[None]) for x, one in zip((*a, *b), (*pair[0], *pair[1]), strict=True)]
+            given = [
+                where(both, x, one[None])
+                for x, one in zip((*a, *b), (*pair[0], *pair[1]), strict=True)
+            ]
             either = [where(has_a, x, y) for x, y in zip(a, b, strict=True)]
-            return [has_a | has_b, *(where(both, x, y) for x, y in zip(combine(*given), either, strict=True))]
+            return [
+                has_a | has_b,
+                *(where(both, x, y) for x, y in zip(combine(*given), either, strict=True)),
+            ]
 
         found: list[Any] = lax.associative_scan(extended, [real, *entries], reverse=reverse)
         return found[1:]
 
     first, second = _neighbours(datas, place, reverse)
-    blocks = run_hidden(op, axis, place, of_block, [is_real((block,), 0, place), *first, *second, *datas])
+    blocks = run_hidden(
+        op, axis, place, of_block, [is_real((block,), 0, place), *first, *second, *datas]
+    )
     holders = real_blocks(place, block)
     if holders == 1:
         return list(blocks)
     at = slice(0, 1) if reverse else slice(block - 1, block)
-    ends = [comm.all_gather(cast_data(data, place)[at], 0, plain(place), "varying")[:holders] for data in blocks]
+    ends = [
+        comm.all_gather(cast_data(data, place)[at], 0, plain(place), "varying")[:holders]
+        for data in blocks
+    ]
     totals = run_hidden(op, axis, place, local, ends)
-    # A padding-only block, and the first one, repeat the combination of others. The first result is dropped; at the end it is
-    # the last element.
-    index, (least, most) = comm.block_index(plain(place)), (0, holders - 2) if reverse else (1, holders - 1)
+    # A padding-only block, and the first one, repeat the combination of others. The first result is
+    # dropped; at the end it is the last element.
+    index, (least, most) = (
+        comm.block_index(plain(place)),
+        ((0, holders - 2) if reverse else (1, holders - 1)),
+    )
     number, is_own = jnp.clip(index, least, most), (index >= least) & (index <= most)
-    before = [lax.dynamic_index_in_dim(total, number + (1 if reverse else -1), 0, keepdims=False) for total in totals]
+    before = [
+        lax.dynamic_index_in_dim(total, number + (1 if reverse else -1), 0, keepdims=False)
+        for total in totals
+    ]
     others = [lax.dynamic_slice_in_dim(end, number, 1, 0) for end in ends]
-    after = [jnp.where(is_own, data, jnp.broadcast_to(other, data.shape)) for data, other in zip(blocks, others, strict=True)]
+    after = [
+        jnp.where(is_own, data, jnp.broadcast_to(other, data.shape))
+        for data, other in zip(blocks, others, strict=True)
+    ]
     combined = run_hidden(op, axis, place, prefixed, [*before, *after])
     kept = index <= most if reverse else index >= least
     return [jnp.where(kept, new, old) for new, old in zip(combined, blocks, strict=True)]
@@ -225,14 +277,18 @@ def _neighbours(datas: Sequence[Any], place: Uneven, reverse: bool) -> tuple[lis
     """Return two adjacent real elements in scan order: from each device's own block, if all blocks have two."""
     block, holders = datas[0].shape[0], real_blocks(place, datas[0].shape[0])
     rows = [lax.stop_gradient(data[:2]) for data in datas]
-    if block > 1 and (holders < math.prod(map(lax.axis_size, place)) or place.size - (holders - 1) * block < 2):
+    if block > 1 and (
+        holders < math.prod(map(lax.axis_size, place)) or place.size - (holders - 1) * block < 2
+    ):
         mine = comm.block_index(plain(place)) == 0
         rows = [from_device(row, mine, plain(place)) for row in rows]
     pair = [row[0] for row in rows], [row[-1] for row in rows]
     return pair[::-1] if reverse else pair
 
 
-def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool, axis: int) -> Any:
+def _associative_scan_by_position(
+    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool, axis: int
+) -> Any:
     """Scan over a positional axis, which `fn` sees."""
     op = "associative_scan"
     leaves, tree = flatten(elems)
@@ -241,7 +297,8 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
         rank = dims_of(leaf).count(None)
         if not -rank <= axis < rank:
             raise PositionalAxisError(
-                f"{op}: positional axis {axis} is out of range for {type_text(leaf)}. Write the name of the axis."
+                f"{op}: positional axis {axis} is out of range for {type_text(leaf)}. Write the"
+                " name of the axis."
             )
     types = [ValueType.of(leaf).bare() for leaf in starts]
 
@@ -252,27 +309,45 @@ def _associative_scan_by_position(fn: Callable[[Any, Any], Any], elems: Any, rev
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         # JAX slices the leading axis; `fn` sees it in its original position.
         def whole(datas: Sequence[Any]) -> list[Any]:
-            return [array_of(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(datas, types, strict=True)]
+            return [
+                array_of(jnp.moveaxis(data, 0, front(kind)), kind.dims)
+                for data, kind in zip(datas, types, strict=True)
+            ]
 
         new, out = [], []
-        for i, (kind, data, leaf) in enumerate(zip(types, a, _combined(op, fn, tree, whole(a), whole(b)), strict=True)):
+        for i, (kind, data, leaf) in enumerate(
+            zip(types, a, _combined(op, fn, tree, whole(a), whole(b)), strict=True)
+        ):
             at = front(kind)
             shape = (*kind.shape[:at], data.shape[0], *kind.shape[at + 1 :])
             joined = kind.replace(shape=shape).join(
-                ValueType.of(leaf).bare(), op, f"array {i} of elems", ("is passed as", "is returned as")
+                ValueType.of(leaf).bare(),
+                op,
+                f"array {i} of elems",
+                ("is passed as", "is returned as"),
             )
             place = front(joined)
-            new.append(joined.replace(shape=(*joined.shape[:place], kind.shape[at], *joined.shape[place + 1 :])))
+            new.append(
+                joined.replace(
+                    shape=(*joined.shape[:place], kind.shape[at], *joined.shape[place + 1 :])
+                )
+            )
             out.append((joined, leaf))
         if new != types:
             raise Grow(new)
         return [jnp.moveaxis(kind.fit(leaf), front(kind), 0) for kind, leaf in out]
 
     def attempt() -> list[Any]:
-        datas = [jnp.moveaxis(kind.fit(leaf), front(kind), 0) for kind, leaf in zip(types, starts, strict=True)]
+        datas = [
+            jnp.moveaxis(kind.fit(leaf), front(kind), 0)
+            for kind, leaf in zip(types, starts, strict=True)
+        ]
         return list(lax.associative_scan(combine, datas, reverse=reverse)) if datas else []
 
     results = fix_carry_type(_growing(op, types), attempt)
     return tree.unflatten(
-        [make_result(jnp.moveaxis(data, 0, front(kind)), kind.dims) for data, kind in zip(results, types, strict=True)]
+        [
+            make_result(jnp.moveaxis(data, 0, front(kind)), kind.dims)
+            for data, kind in zip(results, types, strict=True)
+        ]
     )

@@ -1,10 +1,11 @@
 """Branches over named axes: `cond` and `switch`.
 
-**Common types.** The results of all branches are broadcast to the names that any of them has, in one physical order and with
-one dtype. To find this type the branches are traced, and if their types differ, traced again. JAX caches the trace of a
-function, so the second trace uses new functions.
+**Common types.** The results of all branches are broadcast to the names that any of them has, in
+one physical order and with one dtype. To find this type the branches are traced, and if their types
+differ, traced again. JAX caches the trace of a function, so the second trace uses new functions.
 
-**Named predicates.** A named condition behaves as under `jax.vmap`: all branches are computed and selected elementwise.
+**Named predicates.** A named condition behaves as under `jax.vmap`: all branches are computed and
+selected elementwise.
 """
 
 from __future__ import annotations
@@ -36,21 +37,27 @@ _NO_OPERAND = object()
 
 @operation(calls_functions=True)
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = _NO_OPERAND
+    pred: Any,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = _NO_OPERAND,
 ) -> Any:
     """Apply one of two functions to the operands, selected by the predicate: `lax.cond` over named axes.
 
     Args:
-      pred: a boolean, or a number, which is true if it is not zero. If it has named axes, both functions are computed, and
-        their results are selected elementwise, as under `jax.vmap`.
+      pred: a boolean, or a number, which is true if it is not zero. If it has named axes, both
+        functions are computed, and their results are selected elementwise, as under `jax.vmap`.
       true_fun: a function of the operands.
-      false_fun: another function, which returns results of the same structure, dtypes and positional axes.
+      false_fun: another function, which returns results of the same structure, dtypes and
+        positional axes.
       *operands: pytrees of arrays.
       operand: the only operand, which `lax.cond` also accepts by keyword.
 
     Returns:
-      The results, broadcast to the axes that the result of either function has, and to the axes of `pred`. Python numbers and
-      other weakly typed results take the dtype of the other function's results.
+      The results, broadcast to the axes that the result of either function has, and to the axes of
+      `pred`. Python numbers and other weakly typed results take the dtype of the other function's
+      results.
 
     Communication: none of its own.
 
@@ -58,7 +65,8 @@ def cond(
       PositionalAxisError: `pred` or the results have positional axes that do not fit.
       AxisSizeError: an axis has two sizes.
       PlacementConflictError: two axes of a result are sharded over one mesh axis.
-      ArgumentTypeError: the functions return different structures or dtypes, or one of them is not a function.
+      ArgumentTypeError: the functions return different structures or dtypes, or one of them is not
+        a function.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, -2.0]), ["k"])
@@ -73,23 +81,28 @@ def cond(
     if pred.dtype != jnp.bool_:
         pred = make_result(data_of(pred) != 0, dims_of(pred))
     if _is_common(pred):
-        return _branch("cond", branches, lambda f: lax.cond(data_of(pred), f[1], f[0], *operands), operands)
+        return _branch(
+            "cond", branches, lambda f: lax.cond(data_of(pred), f[1], f[0], *operands), operands
+        )
     return _select("cond", pred, branches, operands)
 
 
 @operation(calls_functions=True)
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND) -> Any:
+def switch(
+    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND
+) -> Any:
     """Apply one of several functions to the operands, selected by number: `lax.switch` over named axes.
 
     Args:
-      index: an integer, clamped to the range of the branches. If it has named axes, all branches are computed, and their
-        results are selected elementwise.
+      index: an integer, clamped to the range of the branches. If it has named axes, all branches
+        are computed, and their results are selected elementwise.
       branches: functions of the operands.
       *operands: pytrees of arrays.
       operand: the only operand, which `lax.switch` also accepts by keyword.
 
     Returns:
-      The results, broadcast to the axes that the result of any branch has, and to the axes of `index`; dtypes as for `cond`.
+      The results, broadcast to the axes that the result of any branch has, and to the axes of
+      `index`; dtypes as for `cond`.
 
     Communication: none of its own.
 
@@ -111,7 +124,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if not jnp.issubdtype(index.dtype, jnp.integer):
         raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it must be an integer.")
     if _is_common(index):
-        return _branch("switch", branches, lambda f: lax.switch(data_of(index), f, *operands), operands)
+        return _branch(
+            "switch", branches, lambda f: lax.switch(data_of(index), f, *operands), operands
+        )
     clamped = make_result(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
     return _select("switch", clamped, branches, operands)
 
@@ -120,8 +135,9 @@ def _functions(op: str, branches: Sequence[Any]) -> tuple[Callable[..., Any], ..
     for branch in branches:
         if not callable(branch):
             raise ArgumentTypeError(
-                f"{op}: a branch is {type(branch).__name__}, which is not a function. Pass the functions before their "
-                "operands: nx.cond(pred, true_fun, false_fun, *operands), nx.switch(index, functions, *operands)."
+                f"{op}: a branch is {type(branch).__name__}, which is not a function. Pass the"
+                " functions before their operands: nx.cond(pred, true_fun, false_fun, *operands),"
+                " nx.switch(index, functions, *operands)."
             )
     return tuple(branches)
 
@@ -131,7 +147,8 @@ def _operands(op: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ..
         return operands
     if operands:
         raise ArgumentError(
-            f"{op}: operand= is given along with {len(operands)} positional operands; give all of them by position."
+            f"{op}: operand= is given along with {len(operands)} positional operands; give all of"
+            " them by position."
         )
     return (operand,)
 
@@ -154,7 +171,9 @@ class _Results(Record):
     @classmethod
     def of(cls, leaves: Sequence[Any], tree: Any) -> _Results:
         """Collect the types of these leaves."""
-        return cls(tree, [ValueType.of(leaf) for leaf in leaves], [Element.of(leaf) for leaf in leaves])
+        return cls(
+            tree, [ValueType.of(leaf) for leaf in leaves], [Element.of(leaf) for leaf in leaves]
+        )
 
     def fit(self, leaves: Sequence[Any]) -> list[Any]:
         """Broadcast and convert the data of leaves to these types."""
@@ -170,7 +189,9 @@ class _Differ(Exception):
         self.found = found
 
 
-def _run_branch(op: str, branch: Callable[..., Any], operands: Sequence[Any]) -> tuple[list[Any], _Results]:
+def _run_branch(
+    op: str, branch: Callable[..., Any], operands: Sequence[Any]
+) -> tuple[list[Any], _Results]:
     with explain_type_errors:
         leaves, tree = flatten(call_user_code(branch, *operands))
     leaves = [block_of(leaf, op) for leaf in leaves]
@@ -190,18 +211,24 @@ def _met(op: str, results: Sequence[_Results]) -> _Results:
     for number, other in enumerate(results[1:], 1):
         if other.tree != first.tree:
             raise ArgumentTypeError(
-                f"{op}: one branch returns the structure {first.tree} and "
-                f"{f'branch {number}' if op == 'switch' else 'the other'} {other.tree}; these must be the same."
+                f"{op}: one branch returns the structure {first.tree} and"
+                f" {f'branch {number}' if op == 'switch' else 'the other'} {other.tree}; these must"
+                " be the same."
             )
         verb = ("is in one branch", f"in branch {number}" if op == "switch" else "in the other")
-        types = [a.join(b, op, f"result {i}", verb) for i, (a, b) in enumerate(zip(types, other.types, strict=True))]
+        types = [
+            a.join(b, op, f"result {i}", verb)
+            for i, (a, b) in enumerate(zip(types, other.types, strict=True))
+        ]
     for i in range(len(elements)):
         met = Element.met([branch.elements[i] for branch in results])
         if met is None:
-            dtypes = sorted({str(branch.elements[i].dtype) for branch in results if not branch.elements[i].weak})
+            dtypes = sorted(
+                {str(branch.elements[i].dtype) for branch in results if not branch.elements[i].weak}
+            )
             raise ArgumentTypeError(
-                f"{op}: result {i}, {types[i]}, has the dtypes {', '.join(dtypes)} in different branches; these must be "
-                "the same. Convert them with astype."
+                f"{op}: result {i}, {types[i]}, has the dtypes {', '.join(dtypes)} in different"
+                " branches; these must be the same. Convert them with astype."
             )
         elements[i] = met
     check_placements(op, types)
@@ -235,7 +262,9 @@ def _branch(
         functions = [functools.partial(traced, number) for number in range(len(branches))]
         flat = run(functions)
         for number in range(len(branches)):
-            if number not in seen:  # without compilation (jax.disable_jit), JAX runs a single branch
+            if (
+                number not in seen
+            ):  # without compilation (jax.disable_jit), JAX runs a single branch
                 jax.eval_shape(functions[number], *operands)
         return flat, target or seen[0]
 
@@ -244,10 +273,14 @@ def _branch(
     except _Differ as differ:
         flat, results = attempt(differ.found)
     leaves = results.tree.flatten_up_to(flat)
-    return results.tree.unflatten([make_result(data, kind.dims) for data, kind in zip(leaves, results.types, strict=True)])
+    return results.tree.unflatten(
+        [make_result(data, kind.dims) for data, kind in zip(leaves, results.types, strict=True)]
+    )
 
 
-def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]) -> Any:
+def _select(
+    op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
+) -> Any:
     """Select among the results of all branches by an index with names."""
     columns, every = zip(*(_run_branch(op, branch, operands) for branch in branches), strict=True)
     met = _met(op, every)
@@ -257,7 +290,8 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
         for name, n in which.sizes.items():
             if kind.sizes.get(name, n) != n:
                 raise AxisSizeError(
-                    f"{op}: axis {name!r} of {type_text(index)} has a different size in result {i}, {kind}. Rename one."
+                    f"{op}: axis {name!r} of {type_text(index)} has a different size in result {i},"
+                    f" {kind}. Rename one."
                 )
         types.append(kind.with_names_of(which))
     check_placements(op, types)
@@ -268,6 +302,8 @@ def _select(op: str, index: Any, branches: Sequence[Callable[..., Any]], operand
         selector = kind.spread(cast_data(data_of(index), kind.axes), which.dims)
         data = options[0][i]
         for number, option in enumerate(options[1:], 1):
-            data = jnp.where(selector if selector.dtype == jnp.bool_ else selector == number, option[i], data)
+            data = jnp.where(
+                selector if selector.dtype == jnp.bool_ else selector == number, option[i], data
+            )
         chosen.append(make_result(data, kind.dims))
     return target.tree.unflatten(chosen)

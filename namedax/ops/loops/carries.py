@@ -1,8 +1,9 @@
 """Common types of values in loops and branches, and the carry of a loop, which can gain names.
 
-A loop of JAX expects a carry of constant type. Here the initial carry may lack a name or a variance that it has after one
-step. The body is traced, the initial carry is broadcast by name, and the body is traced again, until nothing is gained. If
-the body loses a name, its result is broadcast back; if it returns another physical order, its result is reordered.
+A loop of JAX expects a carry of constant type. Here the initial carry may lack a name or a variance
+that it has after one step. The body is traced, the initial carry is broadcast by name, and the body
+is traced again, until nothing is gained. If the body loses a name, its result is broadcast back; if
+it returns another physical order, its result is reordered.
 """
 
 from __future__ import annotations
@@ -28,7 +29,15 @@ from namedax.operands.broadcasting import make_result, merge_dims, of_real_entri
 from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
 from namedax.resources.mesh import has_explicit_axes
 
-__all__ = ["Carry", "Element", "Grow", "ValueType", "broadcast_to_dims", "check_placements", "fix_carry_type"]
+__all__ = [
+    "Carry",
+    "Element",
+    "Grow",
+    "ValueType",
+    "broadcast_to_dims",
+    "check_placements",
+    "fix_carry_type",
+]
 
 
 class ValueType(Record):
@@ -79,12 +88,13 @@ class ValueType(Record):
         for name, n in other.sizes.items():
             if sizes.setdefault(name, n) != n:
                 raise AxisSizeError(
-                    f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: axis {name!r} has two sizes. Rename one of them."
+                    f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: axis {name!r} has two"
+                    " sizes. Rename one of them."
                 )
         if self.positional != other.positional:
             raise PositionalAxisError(
-                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes must be the same. Only named axes "
-                "broadcast; make the positional axes equal first."
+                f"{op}: {what} {verb[0]} {self} and {verb[1]} {other}: the positional axes must be"
+                " the same. Only named axes broadcast; make the positional axes equal first."
             )
         axes = self.axes | other.axes
         dims, shape = self.dims, self.shape
@@ -117,7 +127,9 @@ class ValueType(Record):
     def spread(self, data: Any, dims: Dims) -> Any:
         """Broadcast `data` with these dims to the type; it may lack the positional axes."""
         if dims != self.dims:
-            data = of_real_entries(broadcast_to_dims(data, dims, self.dims, self.shape), self.dims, ambient())
+            data = of_real_entries(
+                broadcast_to_dims(data, dims, self.dims, self.shape), self.dims, ambient()
+            )
         if self.spec and _explicit_spec(data) != self.spec:
             data = jax.sharding.reshard(data, PartitionSpec(*self.spec))
         return data
@@ -229,7 +241,9 @@ class Carry:
         """Return the carry as an argument of the body."""
         datas = list(datas)
         self._elements = [Element.of(data) for data in datas]
-        return self.tree.unflatten([array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)])
+        return self.tree.unflatten(
+            [array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)]
+        )
 
     def next(self, value: Any) -> list[Any]:
         """Convert the result of the body to the type of the carry, and return its data.
@@ -241,8 +255,8 @@ class Carry:
         leaves, tree = flatten(value)
         if tree != self.tree:
             raise ArgumentTypeError(
-                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as {tree}; these must be the "
-                "same."
+                f"{self.op}: the carry has the structure {self.tree} and comes out of the body as"
+                f" {tree}; these must be the same."
             )
         leaves = [block_of(leaf, self.op) for leaf in leaves]
         types = [
@@ -251,7 +265,10 @@ class Carry:
         ]
         if types != self.types:
             raise Grow(types)
-        return [self._converted(i, kind.fit(leaf)) for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True))]
+        return [
+            self._converted(i, kind.fit(leaf))
+            for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True))
+        ]
 
     def _converted(self, i: int, data: Any) -> Any:
         """Convert the data of leaf `i` from the result of the body to the dtype that the body accepted.
@@ -264,8 +281,9 @@ class Carry:
             return data
         if Element.met([into, out]) != into:
             raise ArgumentTypeError(
-                f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and comes out as {out}; these must "
-                f"be the same. Start with {out.dtype}, or convert the result of the body: .astype({into.dtype})."
+                f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and"
+                f" comes out as {out}; these must be the same. Start with {out.dtype}, or convert"
+                f" the result of the body: .astype({into.dtype})."
             )
         return into.convert(data)
 
@@ -284,15 +302,21 @@ class Carry:
                 ]
                 if lacking:
                     error.args = (
-                        f"{text} {self.op} started with {', '.join(lacking)}. {_HINT} start with a value that has it, such as "
-                        f"nx.zeros(named_shape={{{error.axis!r}: size}}).",
+                        (
+                            f"{text} {self.op} started with {', '.join(lacking)}. {_HINT} start"
+                            " with a value that has it, such as"
+                            f" nx.zeros(named_shape={{{error.axis!r}: size}})."
+                        ),
                     )
             raise
 
     def finish(self, datas: Any) -> Any:
         """Return the carry after the loop, from the data in its structure."""
         return self.tree.unflatten(
-            [make_result(data, kind.dims) for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)]
+            [
+                make_result(data, kind.dims)
+                for data, kind in zip(self.tree.flatten_up_to(datas), self.types, strict=True)
+            ]
         )
 
 

@@ -1,9 +1,10 @@
 """Control flow over named axes: `scan` and `fold`, and loops; branches are in `branches`.
 
-**Named predicates.** A loop with a named condition continues until it is false for every element, and finished elements keep
-their carry, as under `jax.vmap`.
+**Named predicates.** A loop with a named condition continues until it is false for every element,
+and finished elements keep their carry, as under `jax.vmap`.
 
-**Carries** gain names as described in `carries`. `namedax.programs.loop_casts` hoists casts out of a loop's body.
+**Carries** gain names as described in `carries`. `namedax.programs.loop_casts` hoists casts out of
+a loop's body.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data
-from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, NamedAxesLeftError, did_you_mean, format_value
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    NamedAxesLeftError,
+    did_you_mean,
+    format_value,
+)
 from namedax.operands.axis_slices import Entries
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
@@ -34,7 +42,16 @@ from namedax.resources import communication as comm
 from namedax.resources.padding import padded
 from namedax.resources.padding_masks import refilled
 
-__all__ = ["fold", "fori_loop", "from_device", "pair_of", "scan", "scan_along", "scan_entries", "while_loop"]
+__all__ = [
+    "fold",
+    "fori_loop",
+    "from_device",
+    "pair_of",
+    "scan",
+    "scan_along",
+    "scan_entries",
+    "while_loop",
+]
 
 # --- scan ----------------------------------------------------------------------------------------------------------------
 
@@ -53,22 +70,25 @@ def scan(
     """Apply a function to the elements along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
     Args:
-      f: takes the carry and one element of `xs`, arrays without the axis; returns the next carry and a result.
-      init: the initial carry. It is broadcast along axes that the carry gains; if `f` loses an axis, its result is broadcast
-        back.
-      xs: a pytree of arrays that have the axis, by default `None`. Over a named axis, arrays that lack it are the same for
-        every step.
+      f: takes the carry and one element of `xs`, arrays without the axis; returns the next carry
+        and a result.
+      init: the initial carry. It is broadcast along axes that the carry gains; if `f` loses an
+        axis, its result is broadcast back.
+      xs: a pytree of arrays that have the axis, by default `None`. Over a named axis, arrays that
+        lack it are the same for every step.
       length: the number of steps, if there are no `xs`; by default the size of the axis.
       reverse: if `True`, scan from the end; by default `False`.
       unroll: as in `lax.scan`; by default 1.
       axis: an axis name, or 0 (default) for the first positional axis.
 
     Returns:
-      The last carry, and the results of all steps, which have the axis as their first positional axis, or by name.
+      The last carry, and the results of all steps, which have the axis as their first positional
+      axis, or by name.
 
-    Communication: on a sharded axis the scan stays sequential: each block is broadcast in turn to all devices, which all
-    compute its steps. This costs one all-reduce of a block for every device, in a loop. Each device keeps its own block of
-    the results. If the function is associative, `associative_scan` sends only one element per device.
+    Communication: on a sharded axis the scan stays sequential: each block is broadcast in turn to
+    all devices, which all compute its steps. This costs one all-reduce of a block for every device,
+    in a loop. Each device keeps its own block of the results. If the function is associative,
+    `associative_scan` sends only one element per device.
 
     Raises:
       AxisNotFoundError: no array of `xs` has the axis.
@@ -87,7 +107,14 @@ def scan(
 
 
 def scan_along(
-    op: str, f: Callable[..., Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int | bool, axis: Any
+    op: str,
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any,
+    length: int | None,
+    reverse: bool,
+    unroll: int | bool,
+    axis: Any,
 ) -> tuple[Any, Any]:
     """Run `scan` as the operation `op`."""
     entries = Entries(op, xs, axis, supports_padding=True)
@@ -96,7 +123,9 @@ def scan_along(
         return _scan_over_devices(entries, f, init, steps, reverse, unroll)
     last, results = scan_entries(entries, f, init, entries.datas, steps, reverse, unroll)
     leaves, tree = flatten(results)
-    return last, tree.unflatten([entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves])
+    return last, tree.unflatten(
+        [entries.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves]
+    )
 
 
 def _length(op: str, entries: Entries, length: int | None) -> int | None:
@@ -114,12 +143,15 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
         if whole is None:
             names = () if region is None else tuple(region.sizes)
             raise AxisNotFoundError(
-                f"{op}: there are no xs, and axis {format_value(axis)} has no size.{did_you_mean(axis, names)} Give length=, or an array with the "
-                "axis."
+                f"{op}: there are no xs, and axis {format_value(axis)} has no"
+                f" size.{did_you_mean(axis, names)} Give length=, or an array with the axis."
             )
         length = whole
     elif whole is not None and whole != length:
-        raise AxisSizeError(f"{op}: length={length}, but axis {format_value(axis)} has size {whole}. Leave out length=.")
+        raise AxisSizeError(
+            f"{op}: length={length}, but axis {format_value(axis)} has size {whole}. Leave out"
+            " length=."
+        )
     if region is not None:
         region.seen.add(axis)
         return region.block_size(axis, length, op, supports_padding=True)
@@ -134,8 +166,8 @@ def pair_of(op: str, result: Any) -> tuple[Any, Any]:
     """
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise ArgumentTypeError(
-            f"{op}: the function must return a pair (carry, result), got {type(result).__name__}. Return (carry, None) if "
-            "there is no result."
+            f"{op}: the function must return a pair (carry, result), got {type(result).__name__}."
+            " Return (carry, None) if there is no result."
         )
     return result[0], result[1]
 
@@ -157,7 +189,9 @@ def scan_entries(
     def flat(*values: Any) -> list[Any]:
         with explain_type_errors, state.explain_missing_axes():
             with hiding(entries.op, (entries.axis,) if entries.by_name else ()):
-                returned = call_user_code(f, state.value(values[:count]), entries.value(values[count:]))
+                returned = call_user_code(
+                    f, state.value(values[:count]), entries.value(values[count:])
+                )
             after, result = pair_of(entries.op, returned)
         after = state.next(after)
         leaves, tree = flatten(result)
@@ -189,7 +223,9 @@ def scan_entries(
 
     last, results = fix_carry_type(state.grow, attempt)
     tree, dims = noted
-    return state.finish(last), tree.unflatten([array_of(data, (None, *d)) for data, d in zip(results, dims, strict=True)])
+    return state.finish(last), tree.unflatten(
+        [array_of(data, (None, *d)) for data, d in zip(results, dims, strict=True)]
+    )
 
 
 def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
@@ -204,14 +240,24 @@ def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
 
 
 def _scan_over_devices(
-    entries: Entries, f: Callable[..., Any], init: Any, steps: int | None, reverse: bool, unroll: int | bool
+    entries: Entries,
+    f: Callable[..., Any],
+    init: Any,
+    steps: int | None,
+    reverse: bool,
+    unroll: int | bool,
 ) -> tuple[Any, Any]:
     """Scan over a sharded axis in one round per device, in which all devices scan the block of that device."""
     place = entries.placement
     axes = plain(place)
     block = steps if steps is not None else entries.datas[0].shape[0]
-    # The blocks without padding, and the number of elements in the next one; no step runs over padding.
-    full, rest = divmod(place.size, block) if isinstance(place, Uneven) else (math.prod(map(lax.axis_size, axes)), 0)
+    # The blocks without padding, and the number of elements in the next one; no step runs over
+    # padding.
+    full, rest = (
+        divmod(place.size, block)
+        if isinstance(place, Uneven)
+        else (math.prod(map(lax.axis_size, axes)), 0)
+    )
     here = comm.block_index(axes)
 
     def round_of(device: Any, carry: Any, count: int | None = steps) -> tuple[Any, Any]:
@@ -243,9 +289,17 @@ def _scan_over_devices(
     if rest and not reverse:
         carry, tail = round_of(full, carry, rest)
     if rest:
-        ends = [_lengthened(new, block, ValueType.of(old)) for new, old in zip(flatten(tail)[0], kept, strict=True)]
-        kept = [array_of(jnp.where(here == full, end, data_of(old)), dims_of(old)) for end, old in zip(ends, kept, strict=True)]
-    return carry, tree.unflatten([entries.result(refilled(data_of(leaf), 0, place), dims_of(leaf)[1:]) for leaf in kept])
+        ends = [
+            _lengthened(new, block, ValueType.of(old))
+            for new, old in zip(flatten(tail)[0], kept, strict=True)
+        ]
+        kept = [
+            array_of(jnp.where(here == full, end, data_of(old)), dims_of(old))
+            for end, old in zip(ends, kept, strict=True)
+        ]
+    return carry, tree.unflatten(
+        [entries.result(refilled(data_of(leaf), 0, place), dims_of(leaf)[1:]) for leaf in kept]
+    )
 
 
 def _lengthened(leaf: Any, count: int, kind: ValueType) -> Any:
@@ -286,7 +340,14 @@ def fold(
 
 
 @operation(calls_functions=True)
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None) -> Any:
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: Any = None,
+) -> Any:
     """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over named axes.
 
     Args:
@@ -297,7 +358,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
       unroll: as in `lax.fori_loop`; by default `None`.
 
     Raises:
-      NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps here. Use `while_loop`.
+      NamedAxesLeftError: a bound has named axes: instances cannot have different numbers of steps
+        here. Use `while_loop`.
       AxisSizeError, PositionalAxisError, ArgumentTypeError: as for `scan`, for the value.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -307,8 +369,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
     for what, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, NamedArray) and names_of(bound.dims):
             raise NamedAxesLeftError(
-                f"fori_loop: {what} must not have named axes, got {type_text(bound)}. For a different number of steps per "
-                "element, use nx.while_loop, which accepts a named condition."
+                f"fori_loop: {what} must not have named axes, got {type_text(bound)}. For a"
+                " different number of steps per element, use nx.while_loop, which accepts a named"
+                " condition."
             )
     lower, upper = data_of(lower), data_of(upper)
     state = Carry("fori_loop", init_val)
@@ -327,35 +390,43 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_
             return state.tree.unflatten(body(*state.tree.flatten_up_to(value), i))
 
         try:
-            return lax.fori_loop(lower, upper, step, state.tree.unflatten(state.start()), unroll=unroll)
+            return lax.fori_loop(
+                lower, upper, step, state.tree.unflatten(state.start()), unroll=unroll
+            )
         except Hoist as found:
             hoisted = Hoisted(found, count)
         start = hoisted.start(state.start())
-        last = lax.fori_loop(lower, upper, lambda i, datas: hoisted(datas, [i]), start, unroll=unroll)
+        last = lax.fori_loop(
+            lower, upper, lambda i, datas: hoisted(datas, [i]), start, unroll=unroll
+        )
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
 
 
 @operation(calls_functions=True)
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
-      cond_fun: takes the value, returns a boolean. If the boolean has named axes, every element continues while its own
-        condition is true, as under `jax.vmap`. A finished element keeps its value, and all values have these axes.
+      cond_fun: takes the value, returns a boolean. If the boolean has named axes, every element
+        continues while its own condition is true, as under `jax.vmap`. A finished element keeps its
+        value, and all values have these axes.
       body_fun: takes the value, returns the next one.
       init_val: the initial value; broadcast along axes that it gains.
 
     Returns:
       The first value for which the condition is false.
 
-    Communication: if the condition has sharded axes, each device continues independently, unless the steps communicate along
-    the mesh axes of these axes. Then communicating devices continue while any of them has an unfinished element. This costs
-    one all-reduce of a boolean per step.
+    Communication: if the condition has sharded axes, each device continues independently, unless
+    the steps communicate along the mesh axes of these axes. Then communicating devices continue
+    while any of them has an unfinished element. This costs one all-reduce of a boolean per step.
 
     Raises:
-      PositionalAxisError: the condition has positional axes, or the positional axes of the value change.
+      PositionalAxisError: the condition has positional axes, or the positional axes of the value
+        change.
       ArgumentTypeError: the condition is not a boolean, or the value changes its structure.
       AxisSizeError: an axis of the value has two sizes.
 
@@ -368,10 +439,13 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
 
     def wanted(datas: Sequence[Any]) -> Any:
         with explain_type_errors, state.explain_missing_axes():
-            pred = scalar_of("while_loop", "condition", call_user_code(cond_fun, state.value(datas)))
+            pred = scalar_of(
+                "while_loop", "condition", call_user_code(cond_fun, state.value(datas))
+            )
         if pred.dtype != jnp.bool_:
             raise ArgumentTypeError(
-                f"while_loop: the condition must be a boolean, got {type_text(pred)}. Compare it, as in x != 0."
+                f"while_loop: the condition must be a boolean, got {type_text(pred)}. Compare it,"
+                " as in x != 0."
             )
         return pred
 
@@ -392,7 +466,9 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     def attempt() -> Any:
         kind = pred_type()
         if not names_of(kind.dims) and not kind.axes:
-            return state.tree.unflatten(lax.while_loop(lambda datas: data_of(wanted(datas)), after, state.start()))
+            return state.tree.unflatten(
+                lax.while_loop(lambda datas: data_of(wanted(datas)), after, state.start())
+            )
         types = [leaf.with_names_of(kind) for leaf in state.types]
         if types != state.types:
             raise Grow(types)
@@ -407,7 +483,11 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
         start = state.start()
         first = kind.fit(wanted(start))
         # Devices that communicate with each other must run the same number of steps.
-        together = kind.axes & collective_axes(jax.make_jaxpr(step)(first, *start).jaxpr) if kind.axes else ()
+        together = (
+            kind.axes & collective_axes(jax.make_jaxpr(step)(first, *start).jaxpr)
+            if kind.axes
+            else ()
+        )
 
         def any_left(values: list[Any]) -> Any:
             return comm.pmax(jnp.any(values[0]), tuple(sorted(together)))

@@ -24,7 +24,13 @@ from namedax.core.display import type_text
 from namedax.core.region import Region, ambient, enter
 from namedax.core.user_code import call_backward_rule, call_user_code
 from namedax.core.variance import cast_data, varying
-from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, show_names
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    show_names,
+)
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.pytree_leaves import data_of, flatten, names_of
@@ -37,12 +43,18 @@ __all__ = ["custom_jvp", "custom_vjp", "values_like"]
 
 def _in_region(tree: Any) -> Any:
     """Mark the arrays that JAX made outside of the region as blocks in it."""
-    return jax.tree.map(lambda leaf: make_in_region(leaf._data, leaf._dims) if is_named(leaf) else leaf, tree, is_leaf=is_named)
+    return jax.tree.map(
+        lambda leaf: make_in_region(leaf._data, leaf._dims) if is_named(leaf) else leaf,
+        tree,
+        is_leaf=is_named,
+    )
 
 
 def _blocks(tree: Any, op: str) -> Any:
     region = ambient()
-    return jax.tree.map(lambda leaf: to_local(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named)
+    return jax.tree.map(
+        lambda leaf: to_local(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named
+    )
 
 
 def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
@@ -57,25 +69,32 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
     if getattr(value, "dtype", None) == jax.dtypes.float0 or not hasattr(like, "dtype"):
         return value
     value = value if hasattr(value, "dtype") else jnp.asarray(value, jnp.result_type(like))
-    data, dims, target = value._data if is_named(value) else jnp.asarray(value), dims_of(value), dims_of(like)
+    data, dims, target = (
+        value._data if is_named(value) else jnp.asarray(value),
+        dims_of(value),
+        dims_of(like),
+    )
     extra = [name for name in names_of(dims) if name not in target]
     if extra:
         raise NamedAxesLeftError(
-            f"{what} is {type_text(value)}, for {type_text(like)}, which has no axis {show_names(extra)}. {remedy.format(extra[0])}"
+            f"{what} is {type_text(value)}, for {type_text(like)}, which has no axis"
+            f" {show_names(extra)}. {remedy.format(extra[0])}"
         )
     shape = np.shape(data_of(like))
     have = [n for n, dim in zip(data.shape, dims, strict=True) if dim is None]
     want = [n for n, dim in zip(shape, target, strict=True) if dim is None]
     if have != want:
         raise PositionalAxisError(
-            f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes must be the same."
+            f"{what} is {type_text(value)}, for {type_text(like)}; their positional axes must be"
+            " the same."
         )
     kind = data_of(like)  # a value, or its type
     axes = varying(kind) if isinstance(kind, jax.Array) else kind.manual_axis_type.varying
     if varying(data) - axes:
         raise NamedAxesLeftError(
-            f"{what} varies over mesh axes {sorted(varying(data) - axes)}, but {type_text(like)} does not: a "
-            "local block (x.data) was used without its axis names. Compute with the named array."
+            f"{what} varies over mesh axes {sorted(varying(data) - axes)}, but {type_text(like)}"
+            " does not: a local block (x.data) was used without its axis names. Compute with the"
+            " named array."
         )
     data = cast_data(data, axes)
     if dims != target:
@@ -90,11 +109,15 @@ def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any
         given = tree.flatten_up_to(values)
     except ValueError as error:
         raise ArgumentTypeError(f"{op}: the structure of {what} does not match: {error}.") from None
-    texts = [what + jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]]
+    texts = [
+        what + jax.tree_util.keystr(path)
+        for path, _ in jax.tree_util.tree_flatten_with_path(likes, is_leaf=is_named)[0]
+    ]
     for value, like, text in zip(given, leaves, texts, strict=True):
         if value is not None and not jax.tree_util.treedef_is_leaf(flatten(value)[1]):
             raise ArgumentTypeError(
-                f"{op}: {text} has a different structure than {type_text(like)}: it is a {type(value).__name__}."
+                f"{op}: {text} has a different structure than {type_text(like)}: it is a"
+                f" {type(value).__name__}."
             )
     fitted = [
         _as(value, like, f"{op}: {text}", remedy) if value is not None else None
@@ -116,7 +139,9 @@ class _Custom:
         check_function(type(self).__name__, "fun", fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        self.nondiff_argnums = (
+            (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
+        )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -134,10 +159,13 @@ class _Custom:
         bound.apply_defaults()
         if bound.kwargs:
             raise ArgumentError(
-                f"{self._name}: {show_names(bound.kwargs)} is keyword-only, but a rule takes arguments by position. Make it an "
-                "ordinary parameter."
+                f"{self._name}: {show_names(bound.kwargs)} is keyword-only, but a rule takes"
+                " arguments by position. Make it an ordinary parameter."
             )
-        return [arg if i in self._static(len(bound.args)) else _blocks(arg, self._name) for i, arg in enumerate(bound.args)]
+        return [
+            arg if i in self._static(len(bound.args)) else _blocks(arg, self._name)
+            for i, arg in enumerate(bound.args)
+        ]
 
     def _static(self, count: int) -> frozenset[int]:
         return frozenset(i % count for i in self.nondiff_argnums if -count <= i < count)
@@ -152,16 +180,28 @@ class _Custom:
 
         return call
 
-    def _checked(self, result: Any, noted: Sequence[Any], rule: str, second: str) -> tuple[Any, Any]:
+    def _checked(
+        self, result: Any, noted: Sequence[Any], rule: str, second: str
+    ) -> tuple[Any, Any]:
         """Check that a rule returns a pair, and convert the first item to the axes of the function's own result, if recorded."""
         if not isinstance(result, (tuple, list)) or len(result) != 2:
-            raise ArgumentTypeError(f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second}).")
+            raise ArgumentTypeError(
+                f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second})."
+            )
         primal, other = (_blocks(part, self._name) for part in result)
         if noted:
-            primal = values_like(self._name, primal, noted[0], f"the result of {rule}", "Reduce it, as in nx.sum(..., {0!r}).")
+            primal = values_like(
+                self._name,
+                primal,
+                noted[0],
+                f"the result of {rule}",
+                "Reduce it, as in nx.sum(..., {0!r}).",
+            )
         return primal, other
 
-    def _inside(self, region: Region | None, function: Callable[..., Any], skipped: int = 0) -> Callable[..., Any]:
+    def _inside(
+        self, region: Region | None, function: Callable[..., Any], skipped: int = 0
+    ) -> Callable[..., Any]:
         """Wrap `function` to run with the region entered; its first `skipped` arguments pass unchanged."""
 
         @functools.wraps(function)
@@ -217,7 +257,10 @@ class custom_jvp(_Custom):
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
         """Set a rule per argument: `jvp(tangent, result, *primals)` returns the tangent of the result, or `None` for zero."""
         if self.nondiff_argnums:
-            raise ArgumentError(f"{self._name}: defjvps does not support nondiff_argnums. Define one rule with defjvp.")
+            raise ArgumentError(
+                f"{self._name}: defjvps does not support nondiff_argnums. Define one rule with"
+                " defjvp."
+            )
 
         def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
             result = self(*primals)
@@ -225,7 +268,11 @@ class custom_jvp(_Custom):
             for rule, tangent in zip(jvps, tangents, strict=True):
                 if rule is not None:
                     term = call_user_code(rule, tangent, result, *primals)
-                    total = term if total is None else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=is_named)
+                    total = (
+                        term
+                        if total is None
+                        else jax.tree.map(lambda a, b: a + b, total, term, is_leaf=is_named)
+                    )
             return result, jax.tree.map(jnp.zeros_like, result) if total is None else total
 
         self.defjvp(jvp)
@@ -240,11 +287,18 @@ class custom_jvp(_Custom):
         noted: list[Any] = []
 
         def rule(*args: Any) -> Any:
-            primal, tangent = self._checked(call_user_code(jvp, *args), noted, "the rule", "tangent")
+            primal, tangent = self._checked(
+                call_user_code(jvp, *args), noted, "the rule", "tangent"
+            )
             remedy = "Reduce it, as in nx.sum(tangent, {0!r})."
-            return primal, values_like(self._name, tangent, primal, "the tangent of the result", remedy)
+            return primal, values_like(
+                self._name, tangent, primal, "the tangent of the result", remedy
+            )
 
-        wrapped = jax.custom_jvp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
+        wrapped = jax.custom_jvp(
+            functools.wraps(self.fun)(self._inside(region, self._noting(noted))),
+            tuple(sorted(static)),
+        )
         wrapped.defjvp(self._inside(region, rule, len(static)))
         return wrapped(*arguments)
 
@@ -295,7 +349,9 @@ class custom_vjp(_Custom):
         self.bwd: Callable[..., Any] | None = None
         self.options: dict[str, Any] = {}
 
-    def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, optimize_remat: bool = False) -> None:
+    def defvjp(
+        self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, optimize_remat: bool = False
+    ) -> None:
         """Set the rule.
 
         Args:
@@ -324,14 +380,31 @@ class custom_vjp(_Custom):
             if not isinstance(result, (tuple, list)) or len(result) != len(likes):
                 count = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
                 raise ArgumentTypeError(
-                    f"{self._name}: bwd must return a tuple of {len(likes)} cotangents, one for each argument, got {count}."
+                    f"{self._name}: bwd must return a tuple of {len(likes)} cotangents, one for"
+                    f" each argument, got {count}."
                 )
-            remedy = "The function broadcasts it along that axis, so its cotangent is the sum: nx.sum(cotangent, {0!r})."
+            remedy = (
+                "The function broadcasts it along that axis, so its cotangent is the sum:"
+                " nx.sum(cotangent, {0!r})."
+            )
             return tuple(
-                None if value is None else values_like(self._name, value, like, f"the cotangent of argument {i}", remedy)
+                (
+                    None
+                    if value is None
+                    else values_like(
+                        self._name, value, like, f"the cotangent of argument {i}", remedy
+                    )
+                )
                 for i, (value, like) in enumerate(zip(result, likes, strict=True))
             )
 
-        wrapped = jax.custom_vjp(functools.wraps(self.fun)(self._inside(region, self._noting(noted))), tuple(sorted(static)))
-        wrapped.defvjp(self._inside(region, forward), self._inside(region, backward, len(static)), **self.options)
+        wrapped = jax.custom_vjp(
+            functools.wraps(self.fun)(self._inside(region, self._noting(noted))),
+            tuple(sorted(static)),
+        )
+        wrapped.defvjp(
+            self._inside(region, forward),
+            self._inside(region, backward, len(static)),
+            **self.options,
+        )
         return wrapped(*arguments)

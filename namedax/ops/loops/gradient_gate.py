@@ -1,9 +1,10 @@
 """The gate primitive: an identity function with a cotangent that passes only if the gate is open.
 
-In the idle ticks of a pipeline a stage computes values that are not used. The cotangents there are zero, but zero times an
-infinite derivative is NaN. A sum over ticks would add this NaN to the gradient of the weights. A `where` on the weights would
-prevent this. But it would make the weights depend on the tick, so that each tick kept a copy of them for the gradient. The
-value of a gate is the operand itself.
+In the idle ticks of a pipeline a stage computes values that are not used. The cotangents there are
+zero, but zero times an infinite derivative is NaN. A sum over ticks would add this NaN to the
+gradient of the weights. A `where` on the weights would prevent this. But it would make the weights
+depend on the tick, so that each tick kept a copy of them for the gradient. The value of a gate is
+the operand itself.
 """
 
 from __future__ import annotations
@@ -36,14 +37,20 @@ def _value(value: Any, is_open: Any) -> Any:
 
 def _derivative(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     (value, is_open), (tangent, _) = primals, tangents
-    # The primal passes without another gate: a gated primal would be kept for the gradient once per tick.
+    # The primal passes without another gate: a gated primal would be kept for the gradient once per
+    # tick.
     return value, tangent if type(tangent) is ad.Zero else PRIMITIVE.bind(tangent, is_open)
 
 
 def _transpose(cotangent: Any, value: Any, is_open: Any) -> list[Any]:
     if type(cotangent) is ad.Zero:
         return [ad.Zero(value.aval), None]
-    return [lax.select(jnp.broadcast_to(is_open, cotangent.shape), cotangent, jnp.zeros_like(cotangent)), None]
+    return [
+        lax.select(
+            jnp.broadcast_to(is_open, cotangent.shape), cotangent, jnp.zeros_like(cotangent)
+        ),
+        None,
+    ]
 
 
 def _batch(operands: Sequence[Any], batched: Sequence[Any]) -> tuple[Any, Any]:
@@ -53,7 +60,10 @@ def _batch(operands: Sequence[Any], batched: Sequence[Any]) -> tuple[Any, Any]:
     if at is None:
         value, at = jnp.broadcast_to(value, (is_open.shape[per_entry], *value.shape)), 0
     value, is_open = jnp.moveaxis(value, at, 0), jnp.moveaxis(is_open, per_entry, 0)
-    return jnp.where(is_open.reshape(-1, *[1] * (value.ndim - 1)), value, lax.stop_gradient(value)), 0
+    return (
+        jnp.where(is_open.reshape(-1, *[1] * (value.ndim - 1)), value, lax.stop_gradient(value)),
+        0,
+    )
 
 
 PRIMITIVE.def_abstract_eval(_value)

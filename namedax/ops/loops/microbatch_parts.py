@@ -1,8 +1,9 @@
 """The batch of a pipeline on its devices, if it does not divide into microbatches.
 
-The microbatches of all devices are blocks of equal size, and the last ones may contain padding, as for any uneven axis. A
-device then needs as many elements as its microbatches have, which may exceed its block. Elements move to other devices before
-the first tick, and the results move back after the last. If everything divides, this does nothing.
+The microbatches of all devices are blocks of equal size, and the last ones may contain padding, as
+for any uneven axis. A device then needs as many elements as its microbatches have, which may exceed
+its block. Elements move to other devices before the first tick, and the results move back after the
+last. If everything divides, this does nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +54,13 @@ class Parts:
         self.axes = plain(self.place)
         self.devices = region.mesh_axis_size(self.axes)
         self.block = next(
-            (n for leaf in leaves for dim, n in zip(dims_of(leaf), data_of(leaf).shape, strict=True) if dim == over), 0
+            (
+                n
+                for leaf in leaves
+                for dim, n in zip(dims_of(leaf), data_of(leaf).shape, strict=True)
+                if dim == over
+            ),
+            0,
         )
         self.size = region.global_size(over, self.block) if self.block else 0
         self.part = block_of(self.size, self.devices * count)
@@ -64,7 +71,9 @@ class Parts:
         if self.is_even or self.over not in dims_of(leaf):
             return leaf
         at = dims_of(leaf).index(self.over)
-        return _Fitted(self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf))
+        return _Fitted(
+            self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf)
+        )
 
     def put_back(self, data: Any, at: int) -> Any:
         """Reverse `fitted`: convert all microbatches of this device back to its block."""
@@ -76,7 +85,10 @@ class Parts:
         if not isinstance(leaf, _Fitted):
             return to_local(leaf, OP, region)
         assert region is not None
-        return make_in_region(sliced(leaf.data, leaf.dims.index(self.over), region.resources[self.over][-1:]), leaf.dims)
+        return make_in_region(
+            sliced(leaf.data, leaf.dims.index(self.over), region.resources[self.over][-1:]),
+            leaf.dims,
+        )
 
     def _moved(self, data: Any, at: int, old: int, new: int) -> Any:
         """Redistribute `data` along dimension `at` from blocks of `old` elements to blocks of `new` elements."""
@@ -84,10 +96,14 @@ class Parts:
             return data
         if not self.axes:
             return padded(data, at, new) if new > old else unpadded(data, at, new)
-        if any(isinstance(axis, LoopAxis) for axis in self.axes):  # a step cannot access the data of other steps
+        if any(
+            isinstance(axis, LoopAxis) for axis in self.axes
+        ):  # a step cannot access the data of other steps
             whole = unpadded(comm.all_gather(data, at, self.axes, "varying"), at, self.size)
             moved = comm.cut(padded(whole, at, new * self.devices), at, self.axes)
         else:
-            rows = np.minimum(np.arange(self.devices * new), self.size - 1).reshape(self.devices, new)
+            rows = np.minimum(np.arange(self.devices * new), self.size - 1).reshape(
+                self.devices, new
+            )
             moved = move_rows(data, at, self.axes, rows)
         return constant_padding(moved, at, Uneven(self.axes, self.size))

@@ -1,15 +1,16 @@
 """Execution of a pipeline on devices: the schedule of stages, microbatches and ticks, and the loop over the ticks.
 
-Each device has its block of the layers, in `rounds` groups. In a tick it applies one group to one microbatch and sends the
-result to the next device. With several rounds, the last device sends to the first. The work is numbered: in tick `t`, stage
-`s` does work `t - s`. The schedule maps this number to a microbatch and a round. Before its first and after its last work a
-stage is idle. An idle stage computes with its current data, which never reach a result; `gradient_gate` keeps them out of the
-gradient.
+Each device has its block of the layers, in `rounds` groups. In a tick it applies one group to one
+microbatch and sends the result to the next device. With several rounds, the last device sends to
+the first. The work is numbered: in tick `t`, stage `s` does work `t - s`. The schedule maps this
+number to a microbatch and a round. Before its first and after its last work a stage is idle. An
+idle stage computes with its current data, which never reach a result; `gradient_gate` keeps them
+out of the gradient.
 
-Within a microbatch the axis `over` has one more resource (`namedax.resources.microbatches`). So positions and random numbers
-refer to the complete axis, and an operation that mixes microbatches raises at its call. Hidden mixing, such as a sum that JAX
-adds in a derivative, needs another check. It traces one layer in which only the elements of that axis vary over the mesh axes
-of the stages.
+Within a microbatch the axis `over` has one more resource (`namedax.resources.microbatches`). So
+positions and random numbers refer to the complete axis, and an operation that mixes microbatches
+raises at its call. Hidden mixing, such as a sum that JAX adds in a derivative, needs another check.
+It traces one layer in which only the elements of that axis vary over the mesh axes of the stages.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class Schedule(Record):
     def work(self, number: Any) -> tuple[Any, Any]:
         """Return the microbatch and the round of a stage's work `number`.
 
-        With several rounds, `stages` microbatches pass through all rounds before the next ones begin. The first stage
-        immediately continues with the output of the last one, so that no stage must store anything.
+        With several rounds, `stages` microbatches pass through all rounds before the next ones
+        begin. The first stage immediately continues with the output of the last one, so that no
+        stage must store anything.
         """
         if self.rounds == 1:
             return number, 0
@@ -106,7 +108,8 @@ class Pipeline:
     Args:
       layer: takes the carry and the inputs of one layer, returns the next carry and a result.
       x: the initial carry.
-      entries: the inputs of the layers, with the layers of this device as their first axis, round by round.
+      entries: the inputs of the layers, with the layers of this device as their first axis, round
+        by round.
       names: the axis names of the layers.
       over: the axis that is split into microbatches.
       schedule: the schedule.
@@ -137,9 +140,14 @@ class Pipeline:
         self.axes = entries.placement
         leaves, self.tree = flatten(x)
         self.x = [block_of(leaf, OP) for leaf in leaves]
-        self.inputs = [array_of(data, (None, *dims)) for data, dims in zip(entries.datas, entries.dims.values(), strict=True)]
+        self.inputs = [
+            array_of(data, (None, *dims))
+            for data, dims in zip(entries.datas, entries.dims.values(), strict=True)
+        ]
         self.layers = entries.datas[0].shape[0] // schedule.rounds
-        self.parts = Parts(region, over, schedule.microbatches, (*self.x, *self.inputs, *entries.fixed.values()))
+        self.parts = Parts(
+            region, over, schedule.microbatches, (*self.x, *self.inputs, *entries.fixed.values())
+        )
         self.x = [self.parts.fitted(leaf) for leaf in self.x]
         self.inputs = [self.parts.fitted(leaf) for leaf in self.inputs]
         self.fixed = {i: self.parts.fitted(leaf) for i, leaf in entries.fixed.items()}
@@ -150,7 +158,15 @@ class Pipeline:
         outer = self.region
         axis = MicrobatchAxis(self.over, self.schedule.microbatches, number, frozenset(self.axes))
         resources = {**outer.resources, self.over: (*outer.place(self.over), axis)}
-        region = Region(outer.sizes, resources, outer.mesh, outer.mode, (OP, outer), outer.overlap, outer.left_out)
+        region = Region(
+            outer.sizes,
+            resources,
+            outer.mesh,
+            outer.mode,
+            (OP, outer),
+            outer.overlap,
+            outer.left_out,
+        )
         with enter(region):
             try:
                 yield
@@ -168,21 +184,30 @@ class Pipeline:
         with self.microbatch(jnp.zeros((), jnp.int32)):
             ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
             begun = [self.parts.at_hand(leaf) for leaf in self.x]
-            state = [array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf)) for leaf in begun]
+            state = [
+                array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf))
+                for leaf in begun
+            ]
             done = [self._room(leaf) for leaf in state]
 
             def tick(carry: Any, t: Any) -> Any:
                 return self._tick(stage, t, *carry)
 
             with jax.named_scope(self.schedule.said):
-                (state, done), results = scan_entries(ticks, tick, (state, done), ticks.datas, None, False, 1)
+                (state, done), results = scan_entries(
+                    ticks, tick, (state, done), ticks.datas, None, False, 1
+                )
             leaves, tree = flatten(results)
             leaves = [(data_of(leaf), dims_of(leaf)) for leaf in leaves]
             done = [(data_of(leaf), dims_of(leaf)) for leaf in done]
             self._check_names([dims for _, dims in (*leaves, *done)])
             self._check(state)
-        last = [self._collected(data, dims, stage == self.schedule.stages - 1) for data, dims in done]
-        return self.tree.unflatten(last), tree.unflatten([self._of_layers(data, dims, stage) for data, dims in leaves])
+        last = [
+            self._collected(data, dims, stage == self.schedule.stages - 1) for data, dims in done
+        ]
+        return self.tree.unflatten(last), tree.unflatten(
+            [self._of_layers(data, dims, stage) for data, dims in leaves]
+        )
 
     def _room(self, leaf: Any) -> Any:
         """Allocate the results of all microbatches, with the microbatch number as the first axis."""
@@ -196,19 +221,30 @@ class Pipeline:
         number = t - stage
         works = (number >= 0) & (number < schedule.works)
         microbatch, turn = schedule.work(jnp.clip(number, 0, schedule.works - 1))
-        begins, ends = (stage == 0) & (turn == 0), (stage == schedule.stages - 1) & (turn == schedule.rounds - 1)
+        begins, ends = (
+            (stage == 0) & (turn == 0),
+            (stage == schedule.stages - 1) & (turn == schedule.rounds - 1),
+        )
         with self.microbatch(microbatch):
-            taken = [self._begun(leaf, begun, begins) for leaf, begun in zip(state, self.x, strict=True)]
+            taken = [
+                self._begun(leaf, begun, begins) for leaf, begun in zip(state, self.x, strict=True)
+            ]
         after, results = self._stage(taken, microbatch, turn, works)
         kept = []
         for leaf, room in zip(after, done, strict=True):
             held, data = ValueType.of(room), data_of(room)
             if not set(dims_of(leaf)) <= set(held.dims) or varying(data_of(leaf)) - held.axes:
-                kept.append(self._room(leaf))  # the carry has gained names, so this will be traced again
+                kept.append(
+                    self._room(leaf)
+                )  # the carry has gained names, so this will be traced again
                 continue
-            new = held.replace(dims=held.dims[1:], shape=held.shape[1:], spec=held.spec[1:]).fit(leaf)
+            new = held.replace(dims=held.dims[1:], shape=held.shape[1:], spec=held.spec[1:]).fit(
+                leaf
+            )
             before = lax.dynamic_index_in_dim(data, microbatch, 0, keepdims=False)
-            data = lax.dynamic_update_index_in_dim(data, jnp.where(works & ends, new, before), microbatch, 0)
+            data = lax.dynamic_update_index_in_dim(
+                data, jnp.where(works & ends, new, before), microbatch, 0
+            )
             kept.append(array_of(data, held.dims))
         sent = [array_of(self._sent(data_of(leaf)), dims_of(leaf)) for leaf in after]
         return (sent, kept), results
@@ -217,24 +253,37 @@ class Pipeline:
         """Return the carry of a stage: a microbatch of `x` if its work begins with it, or else the received carry."""
         data, kind = data_of(leaf), ValueType.of(leaf)
         first = kind.fit(self.parts.at_hand(begun))
-        return array_of(jnp.where(begins, first.astype(data.dtype) if first.dtype != data.dtype else first, data), kind.dims)
+        return array_of(
+            jnp.where(
+                begins, first.astype(data.dtype) if first.dtype != data.dtype else first, data
+            ),
+            kind.dims,
+        )
 
     def _sent(self, data: Any) -> Any:
         if comm.is_keys(data):
             return comm.over_words(self._sent, data)
         return comm.ppermute(data, self.axes, self.schedule.pairs)
 
-    def _stage(self, state: Sequence[Any], microbatch: Any, turn: Any, works: Any) -> tuple[Any, Any]:
+    def _stage(
+        self, state: Sequence[Any], microbatch: Any, turn: Any, works: Any
+    ) -> tuple[Any, Any]:
         """Apply a stage's group of layers to a microbatch."""
         noted: list[Any] = []
 
         def run(microbatch: Any, turn: Any, *datas: Any) -> list[Any]:
             with self.microbatch(microbatch):
-                carry = [array_of(data, dims_of(leaf)) for data, leaf in zip(datas, state, strict=True)]
+                carry = [
+                    array_of(data, dims_of(leaf)) for data, leaf in zip(datas, state, strict=True)
+                ]
                 entries, of_group = self._group(turn)
-                last, results = scan_entries(entries, self.layer, self.tree.unflatten(carry), of_group, self.layers, False, 1)
+                last, results = scan_entries(
+                    entries, self.layer, self.tree.unflatten(carry), of_group, self.layers, False, 1
+                )
                 groups = [flatten(last)[0], flatten(results)[0]]
-                noted[:] = [[dims_of(leaf) for leaf in group] for group in groups] + [flatten(results)[1]]
+                noted[:] = [[dims_of(leaf) for leaf in group] for group in groups] + [
+                    flatten(results)[1]
+                ]
                 return [data_of(leaf) for group in groups for leaf in group]
 
         given = (microbatch, turn, *(gate(data_of(leaf), works) for leaf in state))
@@ -242,13 +291,19 @@ class Pipeline:
         met = collective_axes(closed.jaxpr) & frozenset(self.axes)
         if met:
             raise PipelineError(
-                f"{OP}: the function communicates along mesh axis {min(met)!r}, over which {self.entries.axis!r} is sharded: it reduces or gathers "
-                "an axis that is mapped to it. Rename that axis before the pipeline to a name with another sharding, or change axis_resources."
+                f"{OP}: the function communicates along mesh axis {min(met)!r}, over which"
+                f" {self.entries.axis!r} is sharded: it reduces or gathers an axis that is mapped"
+                " to it. Rename that axis before the pipeline to a name with another sharding, or"
+                " change axis_resources."
             )
-        again, operands = apart_from_constants(closed, lambda value: gate(value, works), frozenset(self.axes))
+        again, operands = apart_from_constants(
+            closed, lambda value: gate(value, works), frozenset(self.axes)
+        )
         datas = self._kept(again)(operands, *given)
         of_carry, of_results, tree = noted
-        arrays = [array_of(data, dims) for data, dims in zip(datas, (*of_carry, *of_results), strict=True)]
+        arrays = [
+            array_of(data, dims) for data, dims in zip(datas, (*of_carry, *of_results), strict=True)
+        ]
         return arrays[: len(of_carry)], tree.unflatten(arrays[len(of_carry) :])
 
     def _kept(self, stage: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
@@ -260,7 +315,8 @@ class Pipeline:
         shapes = {data.shape for data in self.entries.datas}
 
         def is_kept(primitive: Any, *avals: Any, **params: Any) -> bool:
-            # The weights of the round are slices of the weights of all rounds; they would be kept once per tick.
+            # The weights of the round are slices of the weights of all rounds; they would be kept
+            # once per tick.
             known = TABLE.get(primitive.name)
             return known is None or known.kind != Kind.SLICE or avals[0].shape not in shapes
 
@@ -273,7 +329,9 @@ class Pipeline:
         entries.fixed = {i: self.parts.at_hand(leaf) for i, leaf in self.fixed.items()}
         datas = [data_of(self.parts.at_hand(leaf)) for leaf in self.inputs]
         if self.schedule.rounds > 1:
-            datas = [lax.dynamic_slice_in_dim(data, turn * self.layers, self.layers, 0) for data in datas]
+            datas = [
+                lax.dynamic_slice_in_dim(data, turn * self.layers, self.layers, 0) for data in datas
+            ]
         return entries, datas
 
     # --- results ---
@@ -311,21 +369,24 @@ class Pipeline:
         for name in dict.fromkeys(name for each in dims for name in names_of(each)):
             if name in self.names:
                 raise AxisNameError(
-                    f"{OP}: the function's result for one layer has the axis {name!r}, from a value in its carry or its closure. Pass "
-                    "that value as an input, or rename its axis."
+                    f"{OP}: the function's result for one layer has the axis {name!r}, from a value"
+                    " in its carry or its closure. Pass that value as an input, or rename its"
+                    " axis."
                 )
             met = set(self.region.place(name)) & set(self.axes)
             if met:
                 raise PlacementConflictError(
-                    f"{OP}: the function's result has an axis {name!r} on mesh axis {min(met)!r}, over which {self.entries.axis!r} is "
-                    "sharded. Rename it before the pipeline to a name with another sharding, or change axis_resources."
+                    f"{OP}: the function's result has an axis {name!r} on mesh axis {min(met)!r},"
+                    f" over which {self.entries.axis!r} is sharded. Rename it before the pipeline"
+                    " to a name with another sharding, or change axis_resources."
                 )
 
     def _check(self, state: Sequence[Any]) -> None:
         """Raise if a layer mixes stages or microbatches.
 
-        This traces one layer in which only the elements of the split axis vary over the mesh axes of the stages. A sum over
-        these mesh axes mixes them. A result that varies without having the axis depends on its microbatch.
+        This traces one layer in which only the elements of the split axis vary over the mesh axes
+        of the stages. A sum over these mesh axes mixes them. A result that varies without having
+        the axis depends on its microbatch.
         """
         names = [dims_of(leaf) for leaf in state]
 
@@ -336,17 +397,26 @@ class Pipeline:
             if comm.is_keys(value):
                 like = jax.random.key_data(value)
                 return jax.random.wrap_key_data(
-                    cast_data(jnp.zeros(like.shape, like.dtype), axes), impl=jax.random.key_impl(value)
+                    cast_data(jnp.zeros(like.shape, like.dtype), axes),
+                    impl=jax.random.key_impl(value),
                 )
             return cast_data(jnp.zeros(shape, dtype), axes)
 
         def run() -> list[Any]:
             with self.microbatch(cast_data(jnp.zeros((), jnp.int32), self.axes)):
-                carry = [array_of(alike(data_of(leaf), dims), dims) for leaf, dims in zip(state, names, strict=True)]
+                carry = [
+                    array_of(alike(data_of(leaf), dims), dims)
+                    for leaf, dims in zip(state, names, strict=True)
+                ]
                 entries, _ = self._group(0)
                 inputs = [data_of(self.parts.at_hand(array))[0] for array in self.inputs]
-                of_layer = [alike(data, dims) for data, dims in zip(inputs, entries.dims.values(), strict=True)]
-                leaves = flatten(call_user_code(self.layer, self.tree.unflatten(carry), entries.value(of_layer)))[0]
+                of_layer = [
+                    alike(data, dims)
+                    for data, dims in zip(inputs, entries.dims.values(), strict=True)
+                ]
+                leaves = flatten(
+                    call_user_code(self.layer, self.tree.unflatten(carry), entries.value(of_layer))
+                )[0]
                 leaves = [block_of(leaf, OP) for leaf in leaves]
                 found[:] = [
                     dims_of(leaf)
@@ -359,12 +429,15 @@ class Pipeline:
         closed = jax.make_jaxpr(run)()
         if not summed_axes(closed.jaxpr).isdisjoint(self.axes):
             raise PipelineError(
-                f"{OP}: the function differentiates with respect to a value without {self.over!r}. That derivative sums over all microbatches, but "
-                f"the function sees one of {self.schedule.microbatches} microbatches. Give this value the axis {self.over!r}, or "
-                "take the derivative outside."
+                f"{OP}: the function differentiates with respect to a value without {self.over!r}."
+                " That derivative sums over all microbatches, but the function sees one of"
+                f" {self.schedule.microbatches} microbatches. Give this value the axis"
+                f" {self.over!r}, or take the derivative outside."
             )
         if found:
             raise PipelineError(
-                f"{OP}: the function's result with axes {names_of(found[0])} lacks {self.over!r} but depends on the microbatch: it is computed "
-                f"from a block (x.data), not by operations over names. Return one value per element, and reduce {self.over!r} afterwards."
+                f"{OP}: the function's result with axes {names_of(found[0])} lacks {self.over!r}"
+                " but depends on the microbatch: it is computed from a block (x.data), not by"
+                f" operations over names. Return one value per element, and reduce {self.over!r}"
+                " afterwards."
             )

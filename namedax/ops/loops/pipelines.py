@@ -1,6 +1,7 @@
 """`pipeline`: a fold over layers that are sharded over devices, so that each device keeps its layers.
 
-Unmapped, it is the fold. This module has the public function; `pipeline_schedule` executes it on devices.
+Unmapped, it is the fold. This module has the public function; `pipeline_schedule` executes it on
+devices.
 """
 
 from __future__ import annotations
@@ -42,7 +43,10 @@ __all__ = ["pipeline"]
 OP = "pipeline"
 
 
-@operation(lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over), calls_functions=True)
+@operation(
+    lambda layer, x, params=None, *, axis="layers", over="batch", **kwargs: (axis, over),
+    calls_functions=True,
+)
 def pipeline(
     layer: Callable[[Any, Any], Any],
     x: Any,
@@ -58,50 +62,58 @@ def pipeline(
     """Apply layers in sequence: `fold(layer, x, params, axis=axis)`, as a pipeline if `axis` is mapped to a mesh axis.
 
     Args:
-      layer: takes the carry and the inputs of one layer, and returns the next carry; with `outputs`, a pair of it and a
-        result.
+      layer: takes the carry and the inputs of one layer, and returns the next carry; with
+        `outputs`, a pair of it and a result.
       x: the initial carry, a pytree. As in `fold`, it may gain axes.
-      params: the inputs of the layers, a pytree: weights, and other inputs of a layer. Arrays with `axis` are split into
-        layers; arrays without it are the same for all layers. Arrays with `over`, such as a mask for each example, are split
-        into microbatches with `x`, and so are arrays that `layer` closes over.
+      params: the inputs of the layers, a pytree: weights, and other inputs of a layer. Arrays with
+        `axis` are split into layers; arrays without it are the same for all layers. Arrays with
+        `over`, such as a mask for each example, are split into microbatches with `x`, and so are
+        arrays that `layer` closes over.
       axis: the axis name of the layers, by default `"layers"`, or a tuple of names.
-      over: the axis that is split into microbatches, by default `"batch"`. It may be mapped too; then each device splits its
-        own block.
-      microbatches: the number of microbatches; it need not divide the size of `over`. With more microbatches the idle share
-        is smaller, and so are the matrix products of a layer.
-      interleave: the number of groups of layers on a device, by default 1. With several, a device processes a microbatch
-        several times, with fewer layers each, and is idle for a shorter time.
-      remat: if `True`, a stage is recomputed for the gradient, so that a device keeps only the inputs of its stage, once per
-        microbatch. By default `False`. Unmapped, this applies to each layer.
+      over: the axis that is split into microbatches, by default `"batch"`. It may be mapped too;
+        then each device splits its own block.
+      microbatches: the number of microbatches; it need not divide the size of `over`. With more
+        microbatches the idle share is smaller, and so are the matrix products of a layer.
+      interleave: the number of groups of layers on a device, by default 1. With several, a device
+        processes a microbatch several times, with fewer layers each, and is idle for a shorter
+        time.
+      remat: if `True`, a stage is recomputed for the gradient, so that a device keeps only the
+        inputs of its stage, once per microbatch. By default `False`. Unmapped, this applies to each
+        layer.
       outputs: if `True`, `layer` also returns results; by default `False`.
 
     Returns:
-      The last carry; with `outputs`, a pair of it and the results of all layers, which have `axis`. Both have the same
-      sharding as without the pipeline.
+      The last carry; with `outputs`, a pair of it and the results of all layers, which have `axis`.
+      Both have the same sharding as without the pipeline.
 
-    If `axis` is sharded over `S` devices, these are the stages. There are `microbatches * interleave + S - 1` ticks. In a
-    tick a stage applies one group of its layers to one microbatch and sends the result on. In `S - 1` ticks it is idle.
+    If `axis` is sharded over `S` devices, these are the stages. There are `microbatches *
+    interleave + S - 1` ticks. In a tick a stage applies one group of its layers to one microbatch
+    and sends the result on. In `S - 1` ticks it is idle.
 
-    Communication: one collective-permute of a microbatch per tick. After the last tick the last stage sends the result to the
-    others, by one all-reduce of the carry. Weights are not moved, and their gradient is reduced over other mesh axes (such as
-    the mesh axis of `over`) once, after all ticks. Weights that are stored in shards, as in FSDP, are gathered in every tick.
+    Communication: one collective-permute of a microbatch per tick. After the last tick the last
+    stage sends the result to the others, by one all-reduce of the carry. Weights are not moved, and
+    their gradient is reduced over other mesh axes (such as the mesh axis of `over`) once, after all
+    ticks. Weights that are stored in shards, as in FSDP, are gathered in every tick.
 
-    With `interleave` the layers of a device are not adjacent. Weights that are stored in layer order therefore move before
-    the first tick, and their gradients after the last. Two names avoid this: `axis=("rounds", "layers")` with only `"layers"`
-    mapped folds over both axes. The first name is the outer loop, and a device has its layers of every round.
+    With `interleave` the layers of a device are not adjacent. Weights that are stored in layer
+    order therefore move before the first tick, and their gradients after the last. Two names avoid
+    this: `axis=("rounds", "layers")` with only `"layers"` mapped folds over both axes. The first
+    name is the outer loop, and a device has its layers of every round.
 
-    Within `layer`, axes have their global sizes, and positions and random numbers refer to the complete axis `over`. `layer`
-    must not mix elements of `over`, because it never has all of them. To take a mean over it, return one value per element
-    and reduce after the pipeline. With `partitioning="auto"`, or if `axis` is on a `SerialLoop`, this is the fold.
+    Within `layer`, axes have their global sizes, and positions and random numbers refer to the
+    complete axis `over`. `layer` must not mix elements of `over`, because it never has all of them.
+    To take a mean over it, return one value per element and reduce after the pipeline. With
+    `partitioning="auto"`, or if `axis` is on a `SerialLoop`, this is the fold.
 
     Raises:
       AxisNotFoundError: no array of `params` has `axis`, or none has `over`.
       AxisNameError: `axis` or `over` is not an axis name, or a result already has `axis`.
       ArgumentError: `microbatches` or `interleave` is not a positive integer.
       AxisSizeError: the layers do not divide into groups.
-      PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do not divide the
-        microbatches.
-      PlacementConflictError: `over`, or an axis of the carry, is mapped to the mesh axis of the layers.
+      PipelineError: `layer` mixes elements of `over`, or there are several groups and the stages do
+        not divide the microbatches.
+      PlacementConflictError: `over`, or an axis of the carry, is mapped to the mesh axis of the
+        layers.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def layer(x, w):
@@ -115,7 +127,9 @@ def pipeline(
     """
     for what, number in (("microbatches", microbatches), ("interleave", interleave)):
         if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
-            raise ArgumentError(f"{OP}: {what} must be a positive integer, got {format_value(number)}.")
+            raise ArgumentError(
+                f"{OP}: {what} must be a positive integer, got {format_value(number)}."
+            )
     names = axis if isinstance(axis, (tuple, list)) else (axis,)
     for what, name in (*(("axis", name) for name in names), ("over", over)):
         if not is_name(name):
@@ -125,37 +139,56 @@ def pipeline(
         result = call_user_code(layer, carry, inputs)
         return pair_of(OP, result) if outputs else (result, None)
 
-    last, results = _run(step, x, params, tuple(names), over, Schedule(1, int(interleave), int(microbatches)), remat)
+    last, results = _run(
+        step, x, params, tuple(names), over, Schedule(1, int(interleave), int(microbatches)), remat
+    )
     return (last, results) if outputs else last
 
 
 def _run(
-    step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...], over: Hashable, schedule: Schedule, remat: bool
+    step: Callable[..., Any],
+    x: Any,
+    params: Any,
+    names: tuple[Hashable, ...],
+    over: Hashable,
+    schedule: Schedule,
+    remat: bool,
 ) -> tuple[Any, Any]:
     for name in names:
         Entries(OP, params, name, supports_padding=True)  # raises if an axis is missing
     _check_over(x, params, over)
     region = ambient()
     mapped = [name for name in names if region is not None and region.place(name)]
-    if region is None or not mapped or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.place(name)):
+    if (
+        region is None
+        or not mapped
+        or any(isinstance(axis, LoopAxis) for name in mapped for axis in region.place(name))
+    ):
         return _fold(jax.checkpoint(step) if remat else step, x, params, names)
     if len(mapped) > 1:
         raise PlacementConflictError(
-            f"{OP}: {mapped[0]!r} and {mapped[1]!r} are both mapped, but the layers of a pipeline are sharded along one of their axes, "
-            "over one or several mesh axes. Remove one of the entries in axis_resources."
+            f"{OP}: {mapped[0]!r} and {mapped[1]!r} are both mapped, but the layers of a pipeline"
+            " are sharded along one of their axes, over one or several mesh axes. Remove one of"
+            " the entries in axis_resources."
         )
     layers = _Layers(names, mapped[0], params, schedule.rounds)
     schedule = schedule.replace(stages=layers.stages, rounds=layers.rounds)
     _check_schedule(schedule, layers, over)
     last, results = Pipeline(step, x, layers.entries, names, over, schedule, remat).run()
     leaves, tree = flatten(results)
-    return last, tree.unflatten([layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves])
+    return last, tree.unflatten(
+        [layers.result(data_of(leaf), dims_of(leaf)[1:]) for leaf in leaves]
+    )
 
 
-def _fold(step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...]) -> tuple[Any, Any]:
+def _fold(
+    step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...]
+) -> tuple[Any, Any]:
     name, *rest = names
     if rest:
-        return _along(lambda carry, inputs: _fold(step, carry, inputs, tuple(rest)), x, params, name)
+        return _along(
+            lambda carry, inputs: _fold(step, carry, inputs, tuple(rest)), x, params, name
+        )
     return _along(step, x, params, name)
 
 
@@ -168,8 +201,9 @@ def _check_over(x: Any, params: Any, over: Hashable) -> None:
     known = dict.fromkeys(name for leaf in leaves for name in names_of(dims_of(leaf)))
     if over not in known:
         raise AxisNotFoundError(
-            f"{OP}: neither x nor params has an axis {over!r} to split into microbatches; their names are {show_names(known)}."
-            f"{did_you_mean(over, known)} Pass the name of the batch axis as over=."
+            f"{OP}: neither x nor params has an axis {over!r} to split into microbatches; their"
+            f" names are {show_names(known)}.{did_you_mean(over, known)} Pass the name of the batch"
+            " axis as over=."
         )
 
 
@@ -179,20 +213,27 @@ def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None
     met = set(region.place(over)) & set(layers.placement)
     if met:
         raise PlacementConflictError(
-            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}, but every stage of a pipeline processes all "
-            f"elements. Map {over!r} to another mesh axis."
+            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}, but"
+            f" every stage of a pipeline processes all elements. Map {over!r} to another mesh axis."
         )
     if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
         raise PipelineError(
-            f"{OP}: {schedule.microbatches} microbatches over {schedule.stages} stages with {schedule.rounds} groups of layers each: the number of "
-            f"microbatches must be a multiple of {schedule.stages}. Use a multiple of {schedule.stages} microbatches, or interleave=1."
+            f"{OP}: {schedule.microbatches} microbatches over {schedule.stages} stages with"
+            f" {schedule.rounds} groups of layers each: the number of microbatches must be a"
+            f" multiple of {schedule.stages}. Use a multiple of {schedule.stages} microbatches, or"
+            " interleave=1."
         )
 
 
 def _block_sizes(leaves: list[Any]) -> dict[Hashable, int]:
     """Return the local size of each named axis."""
     named = (leaf for leaf in leaves if is_named(leaf))
-    return {dim: n for leaf in named for dim, n in zip(leaf.dims, leaf.data.shape, strict=True) if dim is not None}
+    return {
+        dim: n
+        for leaf in named
+        for dim, n in zip(leaf.dims, leaf.data.shape, strict=True)
+        if dim is not None
+    }
 
 
 class _Layers:
@@ -202,7 +243,8 @@ class _Layers:
       names: the axis names of the layers, outermost first.
       name: the mapped axis. The axes before it are rounds; the axes after it are within a stage.
       params: the inputs.
-      interleave: the number of groups per device for layers along a single axis, which are stored in layer order.
+      interleave: the number of groups per device for layers along a single axis, which are stored
+        in layer order.
     """
 
     def __init__(self, names: tuple[Hashable, ...], name: Hashable, params: Any, interleave: int):
@@ -219,12 +261,14 @@ class _Layers:
         if interleave > 1:
             if len(names) > 1:
                 raise ArgumentError(
-                    f"{OP}: interleave={interleave} conflicts with axis={names!r}, which already defines the rounds. Leave out interleave=."
+                    f"{OP}: interleave={interleave} conflicts with axis={names!r}, which already"
+                    " defines the rounds. Leave out interleave=."
                 )
             if self.sizes[0] % interleave:
                 raise AxisSizeError(
-                    f"{OP}: axis {name!r} of size {region.global_size(name, self.sizes[0])} over {self.stages} stages: the {self.sizes[0]} layers of "
-                    f"each do not divide into interleave={interleave} groups. Use a divisor of {self.sizes[0]}."
+                    f"{OP}: axis {name!r} of size {region.global_size(name, self.sizes[0])} over"
+                    f" {self.stages} stages: the {self.sizes[0]} layers of each do not divide into"
+                    f" interleave={interleave} groups. Use a divisor of {self.sizes[0]}."
                 )
             self.rounds = interleave
         entries = Entries(OP, (), 0)
@@ -243,7 +287,15 @@ class _Layers:
         data = jnp.moveaxis(block.data, [block.dims.index(dim) for dim in own], range(len(own)))
         rest = data.shape[len(own) :]
         if len(own) < len(self.names):  # the same for all layers along an axis
-            data = data.reshape((*(n if dim in own else 1 for dim, n in zip(self.names, self.sizes, strict=True)), *rest))
+            data = data.reshape(
+                (
+                    *(
+                        n if dim in own else 1
+                        for dim, n in zip(self.names, self.sizes, strict=True)
+                    ),
+                    *rest,
+                )
+            )
             data = jnp.broadcast_to(data, (*self.sizes, *rest))
         data = data.reshape((-1, *rest))
         return move_rows(data, 0, self.placement, self._order()) if self.interleave > 1 else data
@@ -256,7 +308,9 @@ class _Layers:
     def result(self, data: Any, dims: Any) -> Any:
         """Convert a result of all layers of this device, with the layers as its first dimension, to the original layer order."""
         if self.interleave > 1:
-            data = move_rows(data, 0, self.placement, np.argsort(self._order().ravel()).reshape(self.stages, -1))
+            data = move_rows(
+                data, 0, self.placement, np.argsort(self._order().ravel()).reshape(self.stages, -1)
+            )
         region = ambient()
         assert region is not None
         region.check_placement(OP, (*self.names, *names_of(dims)))

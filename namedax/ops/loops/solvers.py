@@ -1,16 +1,19 @@
 """Iterative solvers over pytrees of named arrays: `cg`, `bicgstab` and `gmres`, in `nx.scipy.sparse.linalg`.
 
-A solver needs three operations on vectors: sums, the linear map, and inner products. Sums are elementwise, and the user
-defines the map, so both are correct over names. An inner product includes all elements of all arrays, over all named axes.
-Each device computes it for its blocks, and one all-reduce sums the results. It is therefore the same number on every device,
-and so is every decision to stop.
+A solver needs three operations on vectors: sums, the linear map, and inner products. Sums are
+elementwise, and the user defines the map, so both are correct over names. An inner product includes
+all elements of all arrays, over all named axes. Each device computes it for its blocks, and one
+all-reduce sums the results. It is therefore the same number on every device, and so is every
+decision to stop.
 
-Derivatives are implicit: the derivative of a solution is the solution of another system with the same map. On global arrays
-`lax.custom_linear_solve` implements this. It requires all of its operands to vary over the same mesh axes, but blocks and
-replicated weights do not. So on blocks there is a rule for the reverse mode, and no forward mode.
+Derivatives are implicit: the derivative of a solution is the solution of another system with the
+same map. On global arrays `lax.custom_linear_solve` implements this. It requires all of its
+operands to vary over the same mesh axes, but blocks and replicated weights do not. So on blocks
+there is a rule for the reverse mode, and no forward mode.
 
-Sources: Hestenes & Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952; van der Vorst, "Bi-CGSTAB", 1992; Saad,
-"Iterative Methods for Sparse Linear Systems", 2nd edition, 2003, algorithms 6.9 (GMRES), 6.18 and 9.1.
+Sources: Hestenes & Stiefel, "Methods of Conjugate Gradients for Solving Linear Systems", 1952; van
+der Vorst, "Bi-CGSTAB", 1992; Saad, "Iterative Methods for Sparse Linear Systems", 2nd edition,
+2003, algorithms 6.9 (GMRES), 6.18 and 9.1.
 """
 
 # Long: three methods that share one space of vectors.
@@ -37,7 +40,13 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, PositionalAxisError, format_value
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    PositionalAxisError,
+    format_value,
+)
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
@@ -83,15 +92,22 @@ class _Space(Record):
         for block in blocks:
             if not jnp.issubdtype(block.dtype, jnp.inexact):
                 raise ArgumentTypeError(
-                    f"{op}: the right-hand side {type_text(block)} is not floating-point. Write b.astype(float)."
+                    f"{op}: the right-hand side {type_text(block)} is not floating-point. Write"
+                    " b.astype(float)."
                 )
         region = ambient()
-        places: list[tuple[tuple[str, ...], ...]] = [((),) * len(dims_of(block)) for block in blocks]
+        places: list[tuple[tuple[str, ...], ...]] = [
+            ((),) * len(dims_of(block)) for block in blocks
+        ]
         if region is not None and region.manual:
-            places = [tuple(() if dim is None else region.place(dim) for dim in dims_of(block)) for block in blocks]
+            places = [
+                tuple(() if dim is None else region.place(dim) for dim in dims_of(block))
+                for block in blocks
+            ]
         mesh_axes = [tuple(axis for place in of_one for axis in place) for of_one in places]
         like = [
-            array_of(cast_data(data_of(block), axes), dims_of(block)) for block, axes in zip(blocks, mesh_axes, strict=True)
+            array_of(cast_data(data_of(block), axes), dims_of(block))
+            for block, axes in zip(blocks, mesh_axes, strict=True)
         ]
         size = sum(
             math.prod(
@@ -100,7 +116,15 @@ class _Space(Record):
             )
             for leaf in like
         )
-        return cls(op, tree, tuple(like), tuple(mesh_axes), tuple(places), size, jnp.result_type(*map(data_of, like)))
+        return cls(
+            op,
+            tree,
+            tuple(like),
+            tuple(mesh_axes),
+            tuple(places),
+            size,
+            jnp.result_type(*map(data_of, like)),
+        )
 
     def data(self, value: Any, what: str) -> _Data:
         """Return the blocks of a vector, in the axes and types of the right-hand side.
@@ -110,19 +134,27 @@ class _Space(Record):
           NamedAxesLeftError: it has an axis that the right-hand side lacks.
           PositionalAxisError: its positional axes differ.
         """
-        fitted = values_like(self.op, value, self.tree.unflatten(self.like), what, "Reduce it, or give `b` that axis.")
+        fitted = values_like(
+            self.op,
+            value,
+            self.tree.unflatten(self.like),
+            what,
+            "Reduce it, or give `b` that axis.",
+        )
         leaves, _ = flatten(fitted)
         for leaf, like in zip(leaves, self.like, strict=True):
             if jnp.result_type(data_of(leaf)) != jnp.result_type(data_of(like)):
                 raise ArgumentTypeError(
-                    f"{self.op}: {what} is {type_text(leaf)}, but the right-hand side is {type_text(like)}; a linear map preserves the dtype. "
-                    "Cast one of the two."
+                    f"{self.op}: {what} is {type_text(leaf)}, but the right-hand side is"
+                    f" {type_text(like)}; a linear map preserves the dtype. Cast one of the two."
                 )
         return [data_of(leaf) for leaf in leaves]
 
     def value(self, datas: Sequence[Any]) -> Any:
         """Build the vector of these blocks, as an argument for the user's functions."""
-        return self.tree.unflatten(array_of(data, dims_of(like)) for data, like in zip(datas, self.like, strict=True))
+        return self.tree.unflatten(
+            array_of(data, dims_of(like)) for data, like in zip(datas, self.like, strict=True)
+        )
 
     def without_padding(self, datas: _Data) -> _Data:
         """Set the padding of a vector's blocks to zero, so that it does not contribute to inner products."""
@@ -147,7 +179,10 @@ class _Space(Record):
         def apply(datas: _Data) -> _Data:
             with explain_type_errors:
                 # Masked on both sides, so that the transposed map has zero for padding too.
-                result = self.data(call_user_code(call, self.value(self.without_padding(datas))), f"the result of {what}")
+                result = self.data(
+                    call_user_code(call, self.value(self.without_padding(datas))),
+                    f"the result of {what}",
+                )
                 return self.without_padding(result)
 
         return apply
@@ -163,7 +198,9 @@ class _Space(Record):
 
     def inner(self, x: _Data, y: _Data) -> Any:
         """Compute the inner product, which is linear in `y`."""
-        return self.total([jnp.vdot(a, b, precision=lax.Precision.HIGHEST) for a, b in zip(x, y, strict=True)])
+        return self.total(
+            [jnp.vdot(a, b, precision=lax.Precision.HIGHEST) for a, b in zip(x, y, strict=True)]
+        )
 
     def square(self, x: _Data) -> Any:
         """Compute the squared norm, a real number."""
@@ -175,17 +212,24 @@ def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
         return function
     if isinstance(function, NamedArray) and names_of(function.dims):
         raise AxisNameError(
-            f"{op}: {what} is the array {type_text(function)}, which does not define the axis to contract with the vector. Write a function, "
-            f"such as lambda x: nx.rename(nx.dot({what}, x, 'column'), {{'row': 'column'}})."
+            f"{op}: {what} is the array {type_text(function)}, which does not define the axis to"
+            " contract with the vector. Write a function, such as lambda x:"
+            f" nx.rename(nx.dot({what}, x, 'column'), {{'row': 'column'}})."
         )
     shape = getattr(function, "shape", None)
     if not hasattr(function, "__matmul__") or shape is None:
-        raise ArgumentTypeError(f"{op}: {what} must be a function or a square matrix, got {format_value(function)}.")
+        raise ArgumentTypeError(
+            f"{op}: {what} must be a function or a square matrix, got {format_value(function)}."
+        )
     if len(shape) != 2 or shape[0] != shape[1]:
-        raise PositionalAxisError(f"{op}: {what} must be a square matrix or a function, got the shape {tuple(shape)}.")
+        raise PositionalAxisError(
+            f"{op}: {what} must be a square matrix or a function, got the shape {tuple(shape)}."
+        )
     matrix = jnp.asarray(function)
     return lambda x: jax.tree.map(
-        nmap(lambda leaf: jnp.dot(matrix, leaf, precision=lax.Precision.HIGHEST)), x, is_leaf=is_named
+        nmap(lambda leaf: jnp.dot(matrix, leaf, precision=lax.Precision.HIGHEST)),
+        x,
+        is_leaf=is_named,
     )
 
 
@@ -317,7 +361,10 @@ class _Krylov(Record):
         start_state = (basis, upper, turns, right, norm <= 0, jnp.zeros((), int))
         basis, upper, _, right, _, k = lax.while_loop(go_on, step, start_state)
         weights = _substitute(upper[:, :n].T, jnp.where(jnp.arange(n) < k, right[:n], 0))
-        return [jnp.tensordot(weights.astype(v.dtype), v[:n], 1, precision=lax.Precision.HIGHEST) for v in basis]
+        return [
+            jnp.tensordot(weights.astype(v.dtype), v[:n], 1, precision=lax.Precision.HIGHEST)
+            for v in basis
+        ]
 
     def _extend(self, basis: _Data, k: Any) -> tuple[_Data, Any, Any]:
         """Extend the basis by one vector; return it, the inner products with the earlier ones, and `True` at a breakdown."""
@@ -328,7 +375,8 @@ class _Krylov(Record):
         for _ in range(2):  # the second pass restores precision lost by rounding
             products = self._project(basis, v)
             v = [
-                part - jnp.tensordot(products.astype(part.dtype), vs, 1, precision=lax.Precision.HIGHEST)
+                part
+                - jnp.tensordot(products.astype(part.dtype), vs, 1, precision=lax.Precision.HIGHEST)
                 for part, vs in zip(v, basis, strict=True)
             ]
             column = column + products
@@ -336,24 +384,36 @@ class _Krylov(Record):
         broken = rest <= jnp.finfo(space.dtype).eps * norm
         rest = jnp.where(broken, 0, rest)
         scale = jnp.where(broken, 0, 1 / jnp.where(broken, 1, rest))
-        basis = [vs.at[k + 1].set(scale.astype(vs.dtype) * part) for vs, part in zip(basis, v, strict=True)]
+        basis = [
+            vs.at[k + 1].set(scale.astype(vs.dtype) * part)
+            for vs, part in zip(basis, v, strict=True)
+        ]
         return basis, column.at[k + 1].set(rest.astype(column.dtype)), broken
 
     def _project(self, basis: _Data, v: _Data) -> Any:
         """Compute the inner products with all vectors of the basis, by one all-reduce."""
         parts = [
             jnp.tensordot(
-                jnp.conj(vs), part, (tuple(range(1, vs.ndim)), tuple(range(part.ndim))), precision=lax.Precision.HIGHEST
+                jnp.conj(vs),
+                part,
+                (tuple(range(1, vs.ndim)), tuple(range(part.ndim))),
+                precision=lax.Precision.HIGHEST,
             )
             for vs, part in zip(basis, v, strict=True)
         ]
         return self.space.total(parts).astype(self.space.dtype)
 
 
-def _gmres(restart: int, early: bool, space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) -> _Data:
+def _gmres(
+    restart: int, early: bool, space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop
+) -> _Data:
     norm = jnp.sqrt(space.square(b))
     small = jnp.maximum(stop.tol * norm, stop.atol)
-    end = jnp.sqrt(space.square(m(b))) * jnp.minimum(1.0, small / jnp.where(norm > 0, norm, 1)) if early else None
+    end = (
+        jnp.sqrt(space.square(m(b))) * jnp.minimum(1.0, small / jnp.where(norm > 0, norm, 1))
+        if early
+        else None
+    )
     krylov = _Krylov(space, lambda x: m(a(x)), min(restart, space.size), end)
 
     def residual(x: _Data) -> tuple[_Data, Any]:
@@ -366,7 +426,9 @@ def _gmres(restart: int, early: bool, space: _Space, a: _Map, b: _Data, x: _Data
         return x, *residual(x), k + 1
 
     start = (x, *residual(x), jnp.zeros((), int))
-    solution: _Data = lax.while_loop(lambda state: (state[3] < stop.maxiter) & (state[2] > small), step, start)[0]
+    solution: _Data = lax.while_loop(
+        lambda state: (state[3] < stop.maxiter) & (state[2] > small), step, start
+    )[0]
     return solution
 
 
@@ -374,7 +436,9 @@ def _givens(a: Any, b: Any) -> Any:
     """Return the rotation that maps `(a, b)`, with `b` real, to `(length, 0)`."""
     length = jnp.sqrt(jnp.square(jnp.abs(a)) + jnp.square(jnp.abs(b)))
     safe = jnp.where(length > 0, length, 1).astype(a.dtype)
-    return jnp.where(length > 0, jnp.stack([jnp.conj(a) / safe, b / safe]), jnp.array([1, 0], a.dtype))
+    return jnp.where(
+        length > 0, jnp.stack([jnp.conj(a) / safe, b / safe]), jnp.array([1, 0], a.dtype)
+    )
 
 
 def _turn(vector: Any, i: Any, turn: Any) -> Any:
@@ -390,7 +454,9 @@ def _substitute(upper: Any, right: Any) -> Any:
     def row(j: Any, x: Any) -> Any:
         i = n - 1 - j
         pivot = upper[i, i]
-        value = (right[i] - jnp.dot(upper[i], x, precision=lax.Precision.HIGHEST)) / jnp.where(pivot == 0, 1, pivot)
+        value = (right[i] - jnp.dot(upper[i], x, precision=lax.Precision.HIGHEST)) / jnp.where(
+            pivot == 0, 1, pivot
+        )
         return x.at[i].set(jnp.where(pivot == 0, 0, value))
 
     return lax.fori_loop(0, n, row, jnp.zeros_like(right))
@@ -407,14 +473,21 @@ def _solve(
     """Return the blocks of the solution, with its derivative."""
     space = _Space.of(op, b)
     datas = space.without_padding([data_of(leaf) for leaf in space.like])
-    x = [jnp.zeros_like(data) for data in datas] if x0 is None else space.without_padding(space.data(x0, "x0"))
+    x = (
+        [jnp.zeros_like(data) for data in datas]
+        if x0 is None
+        else space.without_padding(space.data(x0, "x0"))
+    )
     apply, m = space.operator(A, "A"), space.operator(M, "M")
     stop = stop if stop.maxiter is not None else stop.replace(maxiter=10 * space.size)
     symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
     region = ambient()
     if region is not None and region.manual:
         found = _on_blocks(space, method, apply, datas, x, m, stop, symmetric)
-        like = [b if getattr(start, "weak_type", False) else start for b, start in zip(datas, x, strict=True)]
+        like = [
+            b if getattr(start, "weak_type", False) else start
+            for b, start in zip(datas, x, strict=True)
+        ]
         filled = []
         for data, places in zip(found, space.places, strict=True):
             for dim, place in enumerate(places):
@@ -428,15 +501,28 @@ def _solve(
     return space, lax.custom_linear_solve(apply, datas, solve, solve, symmetric)
 
 
-def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop, symmetric: bool) -> _Data:
+def _on_blocks(
+    space: _Space,
+    method: _Method,
+    apply: _Map,
+    b: _Data,
+    x: _Data,
+    m: _Map,
+    stop: _Stop,
+    symmetric: bool,
+) -> _Data:
     """Compute the solution, with a rule for the reverse mode.
 
-    JAX traces the rule after the body has ended. So both maps are traced here, while the names are defined, and all
-    closed-over values become arguments.
+    JAX traces the rule after the body has ended. So both maps are traced here, while the names are
+    defined, and all closed-over values become arguments.
     """
     traced, preconditioner = jax.make_jaxpr(apply)(b), jax.make_jaxpr(m)(b)
     space = space.replace(like=())
-    places = [i for i, const in enumerate(traced.consts) if jnp.issubdtype(jnp.result_type(const), jnp.inexact)]
+    places = [
+        i
+        for i, const in enumerate(traced.consts)
+        if jnp.issubdtype(jnp.result_type(const), jnp.inexact)
+    ]
 
     def run(closed: Any, consts: Sequence[Any], datas: _Data) -> _Data:
         return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(consts)))(*datas))
@@ -450,7 +536,12 @@ def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, 
     @jax.custom_vjp
     def solution(consts: Any, b: _Data, x: _Data, m_consts: Any, stop: Any) -> _Data:
         return method(
-            space, functools.partial(run, traced, consts), b, x, functools.partial(run, preconditioner, m_consts), _Stop(*stop)
+            space,
+            functools.partial(run, traced, consts),
+            b,
+            x,
+            functools.partial(run, preconditioner, m_consts),
+            _Stop(*stop),
         )
 
     def forward(consts: Any, b: _Data, x: _Data, m_consts: Any, stop: Any) -> tuple[_Data, Any]:
@@ -460,7 +551,9 @@ def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, 
     def backward(saved: Any, cotangent: _Data) -> Any:
         consts, result, m_consts, stop = saved
         if symmetric:
-            adjoint = solution(consts, cotangent, [jnp.zeros_like(ct) for ct in cotangent], m_consts, stop)
+            adjoint = solution(
+                consts, cotangent, [jnp.zeros_like(ct) for ct in cotangent], m_consts, stop
+            )
         else:
             pull = jax.vjp(functools.partial(run, traced, consts), result)[1]
             transposed = functools.partial(_first, pull)
@@ -468,12 +561,16 @@ def _on_blocks(space: _Space, method: _Method, apply: _Map, b: _Data, x: _Data, 
             m = functools.partial(run, preconditioner, m_consts)
             adjoint = method(space, transposed, cotangent, start, m, _Stop(*stop))
         floats = [consts[i] for i in places]
-        slopes = jax.vjp(lambda *floats: run(traced, with_floats(consts, floats), result), *floats)[1](adjoint)
+        slopes = jax.vjp(lambda *floats: run(traced, with_floats(consts, floats), result), *floats)[
+            1
+        ](adjoint)
         zeros = [np.zeros(np.shape(const), jax.dtypes.float0) for const in consts]
         return with_floats(zeros, [-slope for slope in slopes]), adjoint, None, None, None
 
     solution.defvjp(forward, backward)
-    return solution(list(traced.consts), b, x, list(preconditioner.consts), (stop.tol, stop.atol, stop.maxiter))
+    return solution(
+        list(traced.consts), b, x, list(preconditioner.consts), (stop.tol, stop.atol, stop.maxiter)
+    )
 
 
 def _first(pull: Callable[..., Any], datas: _Data) -> _Data:
@@ -517,7 +614,16 @@ _TEXT = """
 
 
 @operation(calls_functions=True)
-def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
+def cg(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: Any = 1e-5,
+    atol: Any = 0.0,
+    maxiter: Any = None,
+    M: Any = None,
+) -> Any:
     """Solve `A(x) = b` by conjugate gradients.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -528,12 +634,23 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxi
     """
     if not _has_names(b, x0):
         return jsp.sparse.linalg.cg(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
-    space, x = _solve("cg", _conjugate_gradients, A, b, x0, _Stop(tol, atol, maxiter), M, hermitian=True)
+    space, x = _solve(
+        "cg", _conjugate_gradients, A, b, x0, _Stop(tol, atol, maxiter), M, hermitian=True
+    )
     return space.value(x), None
 
 
 @operation(calls_functions=True)
-def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: Any = 1e-5, atol: Any = 0.0, maxiter: Any = None, M: Any = None) -> Any:
+def bicgstab(
+    A: Any,
+    b: Any,
+    x0: Any = None,
+    *,
+    tol: Any = 1e-5,
+    atol: Any = 0.0,
+    maxiter: Any = None,
+    M: Any = None,
+) -> Any:
     """Solve `A(x) = b` by the stabilized biconjugate gradient method.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -571,10 +688,21 @@ def gmres(
     """
     if not _has_names(b, x0):
         return jsp.sparse.linalg.gmres(
-            A, b, x0, tol=tol, atol=atol, restart=restart, maxiter=maxiter, M=M, solve_method=solve_method
+            A,
+            b,
+            x0,
+            tol=tol,
+            atol=atol,
+            restart=restart,
+            maxiter=maxiter,
+            M=M,
+            solve_method=solve_method,
         )
     if solve_method not in ("batched", "incremental"):
-        raise ArgumentError(f"gmres: solve_method must be 'batched' or 'incremental', got {format_value(solve_method)}.")
+        raise ArgumentError(
+            "gmres: solve_method must be 'batched' or 'incremental', got"
+            f" {format_value(solve_method)}."
+        )
     method = functools.partial(_gmres, restart, solve_method == "incremental")
     space, x = _solve("gmres", method, A, b, x0, _Stop(tol, atol, maxiter), M)
     return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)
@@ -582,7 +710,11 @@ def gmres(
 
 def _describe(function: Callable[..., Any], **texts: str) -> None:
     summary, examples = (function.__doc__ or "").split("\n\n", 1)
-    function.__doc__ = joined(summary, _TEXT.format(name=function.__name__, **{"more": "", "method": "", **texts}), examples)
+    function.__doc__ = joined(
+        summary,
+        _TEXT.format(name=function.__name__, **{"more": "", "method": "", **texts}),
+        examples,
+    )
 
 
 _describe(
@@ -592,13 +724,25 @@ _describe(
     info="`None`",
     cost="each step needs two or three all-reduces of a number",
 )
-_describe(bicgstab, kind="", steps="steps", info="`None`", cost="each step needs six all-reduces of a number")
+_describe(
+    bicgstab,
+    kind="",
+    steps="steps",
+    info="`None`",
+    cost="each step needs six all-reduces of a number",
+)
 _describe(
     gmres,
     kind="",
-    more="restart: the dimension of the Krylov space, with all of its vectors kept; by default 20.\n      ",
+    more=(
+        "restart: the dimension of the Krylov space, with all of its vectors kept; by default 20.\n"
+        "      "
+    ),
     steps="restarts",
-    method='\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"` (default) does not check.',
+    method=(
+        '\n      solve_method: `"incremental"` ends a cycle when the residual is small; `"batched"`'
+        " (default) does not check."
+    ),
     info="0, or -1 if it is NaN",
     cost="each step sends one number for every vector of the basis, twice, and two norms",
 )

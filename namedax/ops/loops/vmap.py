@@ -1,7 +1,8 @@
 """Functions of one element along an axis, applied to all elements: `vmap` in parallel, `map` in sequence.
 
-The function sees arrays that lack the axis. If that axis is sharded, blocks vary over its mesh axes without a name that shows
-it. A collective over these mesh axes would mix elements. The traced function is checked for such collectives.
+The function sees arrays that lack the axis. If that axis is sharded, blocks vary over its mesh axes
+without a name that shows it. A collective over these mesh axes would mix elements. The traced
+function is checked for such collectives.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, hiding
 from namedax.core.user_code import call_checked_code, call_user_code
 from namedax.core.variance import cast, cast_data
-from namedax.errors import ArgumentError, AxisSizeError, PlacementConflictError, format_value, show_names
+from namedax.errors import (
+    ArgumentError,
+    AxisSizeError,
+    PlacementConflictError,
+    format_value,
+    show_names,
+)
 from namedax.operands.axis_slices import Entries
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
@@ -35,7 +42,13 @@ from namedax.programs.raw_collective_check import looked_through, refuse_raw
 __all__ = ["map", "run_hidden", "vmap"]
 
 
-def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Callable[..., Any], datas: Sequence[Any]) -> Any:
+def run_hidden(
+    op: str,
+    name: Hashable,
+    placement: tuple[str, ...],
+    function: Callable[..., Any],
+    datas: Sequence[Any],
+) -> Any:
     """Call `function(*datas)`, which returns a list of data, with the axis `name` on the mesh axes `placement` hidden.
 
     Raises:
@@ -49,9 +62,10 @@ def run_hidden(op: str, name: Hashable, placement: tuple[str, ...], function: Ca
     mixed = collective_axes(closed.jaxpr) & frozenset(placement)
     if mixed:
         raise PlacementConflictError(
-            f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, but the function communicates along it. For each element it "
-            "reduces, gathers or indexes another axis that is mapped to it, or it differentiates with respect to an array that it "
-            "created. Rename that axis to a name with another sharding, or pass that array as an argument."
+            f"{op}: {name!r} is mapped to mesh axis {min(mixed)!r}, but the function communicates"
+            " along it. For each element it reduces, gathers or indexes another axis that is"
+            " mapped to it, or it differentiates with respect to an array that it created. Rename"
+            " that axis to a name with another sharding, or pass that array as an argument."
         )
     refuse_raw(closed, _seen(placement), op)
     return jaxpr_as_fun(closed)(*datas)
@@ -61,13 +75,22 @@ def _seen(placement: tuple[str, ...]) -> dict[Hashable, tuple[str, ...]]:
     """Return the shardings of names in a function of single elements of an axis on the mesh axes `placement`."""
     region = ambient()
     resources = {} if region is None else region.resources
-    return {name: tuple(axis for axis in axes if axis not in placement) for name, axes in resources.items()}
+    return {
+        name: tuple(axis for axis in axes if axis not in placement)
+        for name, axes in resources.items()
+    }
 
 
 class _Entry:
     """A function of elements as a function of flat data, which records the types of its results."""
 
-    def __init__(self, op: str, f: Callable[..., Any], value: Callable[[Sequence[Any]], Any], names: Sequence[Hashable]):
+    def __init__(
+        self,
+        op: str,
+        f: Callable[..., Any],
+        value: Callable[[Sequence[Any]], Any],
+        names: Sequence[Hashable],
+    ):
         self.op, self.f, self.value, self.names = op, f, value, names
         self.tree: Any = None
         self.dims: list[Dims] = []
@@ -88,15 +111,17 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 
     Args:
       f: a function of one element: arrays without the axis.
-      xs: a pytree of arrays that have the axis. Over a named axis, arrays that lack it are the same for every element.
-      batch_size: the number of elements that `vmap` computes at a time; by default `None`, one element without `vmap`.
+      xs: a pytree of arrays that have the axis. Over a named axis, arrays that lack it are the same
+        for every element.
+      batch_size: the number of elements that `vmap` computes at a time; by default `None`, one
+        element without `vmap`.
       axis: an axis name, or 0 (default) for the first positional axis.
 
     Returns:
       The results of all elements, with the axis in front.
 
-    Communication: none. Over a sharded axis every device processes its own elements, and `f` must not communicate along the
-    mesh axes of the axis.
+    Communication: none. Over a sharded axis every device processes its own elements, and `f` must
+    not communicate along the mesh axes of the axis.
 
     Raises:
       AxisNotFoundError, AxisNameError, PositionalAxisError: as for `scan`.
@@ -109,9 +134,13 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     Array([ 3., 12.], dtype=float32)
     """
     if batch_size is not None and (
-        isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1
+        isinstance(batch_size, bool)
+        or not isinstance(batch_size, (int, np.integer))
+        or batch_size < 1
     ):
-        raise ArgumentError(f"map: batch_size must be a positive integer, got {format_value(batch_size)}.")
+        raise ArgumentError(
+            f"map: batch_size must be a positive integer, got {format_value(batch_size)}."
+        )
     entries = Entries("map", xs, axis, supports_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
@@ -119,7 +148,9 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 
     def along(function: Callable[..., list[Any]], datas: Sequence[Any]) -> list[Any]:
         fresh = Entries("map", list(datas), 0)
-        return list(scan_entries(fresh, lambda _, x: ((), function(*x)), (), fresh.datas, None, False, 1)[1])
+        return list(
+            scan_entries(fresh, lambda _, x: ((), function(*x)), (), fresh.datas, None, False, 1)[1]
+        )
 
     def run(*datas: Any) -> list[Any]:
         n = datas[0].shape[0]
@@ -129,29 +160,42 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
         whole = n - n % batch_size
         parts = []
         if whole or not n:
-            chunks = [data[:whole].reshape((whole // batch_size, batch_size, *data.shape[1:])) for data in datas]
-            parts.append([data.reshape((whole, *data.shape[2:])) for data in along(vectorised, chunks)])
+            chunks = [
+                data[:whole].reshape((whole // batch_size, batch_size, *data.shape[1:]))
+                for data in datas
+            ]
+            parts.append(
+                [data.reshape((whole, *data.shape[2:])) for data in along(vectorised, chunks)]
+            )
         if whole < n:
             parts.append(vectorised(*(data[whole:] for data in datas)))
-        return [lax.concatenate(pieces, 0) if len(pieces) > 1 else pieces[0] for pieces in zip(*parts, strict=True)]
+        return [
+            lax.concatenate(pieces, 0) if len(pieces) > 1 else pieces[0]
+            for pieces in zip(*parts, strict=True)
+        ]
 
     results = run_hidden("map", axis, entries.placement, run, entries.datas)
-    return entry.tree.unflatten([entries.result(data, dims) for data, dims in zip(results, entry.dims, strict=True)])
+    return entry.tree.unflatten(
+        [entries.result(data, dims) for data, dims in zip(results, entry.dims, strict=True)]
+    )
 
 
 @checks_signature
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
     """Vectorize a function over an axis that it does not see: `jax.vmap` over named axes.
 
-    Functions of named arrays already vectorize over names that they do not mention. `vmap` hides a name from a function that
-    uses it for another axis, or for `jax.grad` of the loss of a single example.
+    Functions of named arrays already vectorize over names that they do not mention. `vmap` hides a
+    name from a function that uses it for another axis, or for `jax.grad` of the loss of a single
+    example.
 
     Args:
       fun: a function of pytrees of arrays.
-      in_axes: an axis name, 0 (default) for the first positional axis, or a tuple or list of these and `None`, one for each
-        positional argument. A name applies to every array that has it; other arrays are the same for every element. A single
-        axis also applies to keyword arguments; with a tuple they are the same for every element.
-      out_axes: the axis of the results: a name, or 0. By default the name in `in_axes`, if there is one, or 0.
+      in_axes: an axis name, 0 (default) for the first positional axis, or a tuple or list of these
+        and `None`, one for each positional argument. A name applies to every array that has it;
+        other arrays are the same for every element. A single axis also applies to keyword
+        arguments; with a tuple they are the same for every element.
+      out_axes: the axis of the results: a name, or 0. By default the name in `in_axes`, if there is
+        one, or 0.
 
     Returns:
       A function that returns results with the axis in front.
@@ -182,12 +226,18 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
 
 
 @operation(name="vmap")
-def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call(
+    fun: Callable[..., Any],
+    in_axes: Any,
+    out_axes: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     if isinstance(in_axes, (tuple, list)):
         if len(in_axes) != len(args):
             raise ArgumentError(
-                f"vmap: in_axes={format_value(in_axes)} has {len(in_axes)} entries for {len(args)} positional arguments. Write one for each, or a "
-                "single one for all."
+                f"vmap: in_axes={format_value(in_axes)} has {len(in_axes)} entries for {len(args)}"
+                " positional arguments. Write one for each, or a single one for all."
             )
         axes, for_kwargs = list(in_axes), None
     else:
@@ -195,36 +245,49 @@ def _call(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: tuple[Any,
     groups = [*zip(axes, args, strict=True), (for_kwargs, kwargs)]
     wanted = [axis for axis in axes if axis is not None]
     if not wanted and for_kwargs is None:
-        raise ArgumentError(f"vmap: in_axes={format_value(in_axes)} maps no argument. Write a name, or 0.")
+        raise ArgumentError(
+            f"vmap: in_axes={format_value(in_axes)} maps no argument. Write a name, or 0."
+        )
     names = list(dict.fromkeys(axis for axis in wanted if not isinstance(axis, (int, np.integer))))
     out = out_axes if out_axes is not None else names[0] if len(names) == 1 else 0
     if len(names) > 1 and out_axes is None:
         raise ArgumentError(
-            f"vmap: in_axes={format_value(in_axes)} has several names, {show_names(names)}. Pass the name of the axis in the results as out_axes=."
+            f"vmap: in_axes={format_value(in_axes)} has several names, {show_names(names)}. Pass"
+            " the name of the axis in the results as out_axes=."
         )
     result = Entries("vmap", (), out, supports_padding=True)
     return _vectorise(fun, groups, not isinstance(in_axes, (tuple, list)), result)
 
 
-def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries) -> Any:
+def _vectorise(
+    fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries
+) -> Any:
     if one_axis:  # a single search over all arguments, so that one argument with the name is enough
         axis = groups[0][0] if groups else None
         parts = [Entries("vmap", [value for _, value in groups], axis, supports_padding=True)]
     else:
         parts = [
-            Entries("vmap", value, axis, supports_padding=True) if axis is not None else Entries.uncut("vmap", value)
+            (
+                Entries("vmap", value, axis, supports_padding=True)
+                if axis is not None
+                else Entries.uncut("vmap", value)
+            )
             for axis, value in groups
         ]
     datas = [data for part in parts for data in part.datas]
-    placements = dict.fromkeys([part.placement for part in parts if part.datas] + [result.placement])
+    placements = dict.fromkeys(
+        [part.placement for part in parts if part.datas] + [result.placement]
+    )
     sizes = {data.shape[0] for data in datas}
     if len(placements) > 1:
         raise PlacementConflictError(
-            "vmap: the mapped axes, or the axis of the results, are sharded over different mesh axes. Rename them first, so that they agree."
+            "vmap: the mapped axes, or the axis of the results, are sharded over different mesh"
+            " axes. Rename them first, so that they agree."
         )
     if len(sizes) > 1:
         raise AxisSizeError(
-            f"vmap: the mapped axes have the sizes {', '.join(str(n) for n in sorted(sizes))}; they must agree."
+            f"vmap: the mapped axes have the sizes {', '.join(str(n) for n in sorted(sizes))}; they"
+            " must agree."
         )
 
     def value(flat: Sequence[Any]) -> Any:
@@ -242,12 +305,16 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
     name = result.axis
     if result.by_name and region is not None and datas:
         place = next(iter(placements))
-        size = place.size if isinstance(place, Uneven) else datas[0].shape[0] * region.mesh_axis_size(place)
+        size = (
+            place.size
+            if isinstance(place, Uneven)
+            else datas[0].shape[0] * region.mesh_axis_size(place)
+        )
         known = region.sizes.get(name)
         if known is not None and known != size:
             raise AxisSizeError(
-                f"vmap: the results would have size {datas[0].shape[0]} along {name!r}, which has size {known} in this mapped function. "
-                "Choose another name in out_axes."
+                f"vmap: the results would have size {datas[0].shape[0]} along {name!r}, which has"
+                f" size {known} in this mapped function. Choose another name in out_axes."
             )
     (placement,) = placements
     if placement:  # `fun` may differentiate with respect to constant arguments, per element
@@ -257,12 +324,17 @@ def _vectorise(fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis:
                     leaf = block_of(leaf, "vmap")
                     part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
 
-    def own(*datas: Any) -> list[Any]:  # a result that is the same for every element is cast before it is repeated
+    def own(
+        *datas: Any,
+    ) -> list[Any]:  # a result that is the same for every element is cast before it is repeated
         return [cast_data(data, placement) for data in entry(*datas)]
 
     function = own if placement else entry
     if region is not None and region.manual:
-        # Vectorized, a reduction of all elements reduces only some; so the check applies to the function of one element.
+        # Vectorized, a reduction of all elements reduces only some; so the check applies to the
+        # function of one element.
         function = looked_through(function, _seen(placement), "vmap")
     outs = run_hidden("vmap", name, placement, jax.vmap(function), datas)
-    return entry.tree.unflatten([result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)])
+    return entry.tree.unflatten(
+        [result.result(data, dims) for data, dims in zip(outs, entry.dims, strict=True)]
+    )

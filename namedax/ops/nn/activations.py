@@ -41,9 +41,13 @@ def _activation(name: str) -> Callable[..., Any]:
     operate.__name__ = name
     shortcut = elementwise_operation(operate)
 
-    def of_bound(op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any) -> Any:
+    def of_bound(
+        op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any
+    ) -> Any:
         def call(*datas: Any) -> Any:
-            filled = inspect.BoundArguments(signature(), dict(zip(arrays, datas, strict=True)) | dict(static))
+            filled = inspect.BoundArguments(
+                signature(), dict(zip(arrays, datas, strict=True)) | dict(static)
+            )
             return function(*filled.args, **filled.kwargs)
 
         return apply_elementwise(op, call, *operands)
@@ -53,12 +57,15 @@ def _activation(name: str) -> Callable[..., Any]:
         if len(args) == 1 and not kwargs:
             return shortcut(args[0])
         check_flags(name, flags_of(function), args, kwargs)
-        # Arguments that are numbers or arrays may be named; boolean options (`approximate`) are static.
+        # Arguments that are numbers or arrays may be named; boolean options (`approximate`) are
+        # static.
         bound = bound_arguments(name, signature(), args, kwargs).arguments
         static = tuple((k, v) for k, v in bound.items() if isinstance(v, bool))
         arrays = tuple(k for k, v in bound.items() if not isinstance(v, bool))
         try:
-            return kernels.run_elementwise(name, of_bound, (arrays, static), *(bound[k] for k in arrays))
+            return kernels.run_elementwise(
+                name, of_bound, (arrays, static), *(bound[k] for k in arrays)
+            )
         except Exception as error:
             refuse_miscall(name, function, args, kwargs, error)
             raise
@@ -75,15 +82,21 @@ def _activation(name: str) -> Callable[..., Any]:
 ACTIVATIONS: dict[str, Callable[..., Any]] = {
     name: _activation(name)
     for name in (
-        "relu relu6 sigmoid softplus sparse_plus sparse_sigmoid soft_sign silu swish log_sigmoid leaky_relu hard_sigmoid hard_silu "
-        "hard_swish hard_tanh elu celu selu gelu squareplus mish tanh"
+        "relu relu6 sigmoid softplus sparse_plus sparse_sigmoid soft_sign silu swish log_sigmoid"
+        " leaky_relu hard_sigmoid hard_silu hard_swish hard_tanh elu celu selu gelu squareplus mish"
+        " tanh"
     ).split()
     if hasattr(jax.nn, name)
 }
 
 
 def _normalised(
-    op: str, x: Any, axis: Any, where: Any, local: Callable[..., Any], sharded: Callable[[ReductionPlan], Any]
+    op: str,
+    x: Any,
+    axis: Any,
+    where: Any,
+    local: Callable[..., Any],
+    sharded: Callable[[ReductionPlan], Any],
 ) -> Any:
     with explain_type_errors:
         operands = (x,) if where is None else (x, where)
@@ -91,12 +104,18 @@ def _normalised(
 
 
 def _normalise(
-    op: str, axis: Any, local: Callable[..., Any], sharded: Callable[[ReductionPlan], Any], x: Any, *mask: Any
+    op: str,
+    axis: Any,
+    local: Callable[..., Any],
+    sharded: Callable[[ReductionPlan], Any],
+    x: Any,
+    *mask: Any,
 ) -> Any:
     # Planned as a reduction over `axis`, but the result keeps all axes of the argument.
     site = reduction_site(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
     site = site.replace(data=as_inexact(site.data))
-    # JAX's own functions initialize their maximum with -inf, which is NaN in a dtype without infinity.
+    # JAX's own functions initialize their maximum with -inf, which is NaN in a dtype without
+    # infinity.
     is_own = site.mesh_axes or not has_infinity(jnp.finfo(site.data.dtype).dtype)
     data = sharded(site) if is_own else local(site.data, axis=site.axes, where=site.where)
     return site.finish_whole(data)
@@ -118,10 +137,11 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     Args:
       x: an array, named or not.
       axis: the axis or axes to normalize over, positional or named; by default -1.
-      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and do not count.
+      where: a boolean array, named or not, by default `None`; elements where it is false are 0 and
+        do not count.
 
-    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for the sum; the gradient
-    adds one.
+    Communication: over a sharded axis, two all-reduces of the reduced size, for the maximum and for
+    the sum; the gradient adds one.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.
@@ -134,13 +154,15 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
 
 
 def _sharded_softmax(site: ReductionPlan) -> Any:
-    # The result in padding is a copy of the last real element under the original mask; the mask without padding is for the
-    # sums.
+    # The result in padding is a copy of the last real element under the original mask; the mask
+    # without padding is for the sums.
     values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp
     def softmax(data: Any, mask: Any, counted: Any) -> Any:
-        terms = jnp.exp(data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True))))
+        terms = jnp.exp(
+            data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
+        )
         return _masked(terms / _sum_over(site, terms, counted), mask, 0)
 
     @softmax.defjvp
@@ -155,7 +177,8 @@ def _sharded_softmax(site: ReductionPlan) -> Any:
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     """Compute the logarithm of `softmax` without overflow.
 
-    Arguments and communication are the same as for `softmax`; elements where `where` is false are `-inf`.
+    Arguments and communication are the same as for `softmax`; elements where `where` is false are
+    `-inf`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)
@@ -171,11 +194,15 @@ def _sharded_log_softmax(site: ReductionPlan) -> Any:
     def log_softmax(data: Any, mask: Any, counted: Any) -> Any:
         data = _masked(data, mask, -jnp.inf)
         shifted = data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
-        return _masked(shifted - jnp.log(_sum_over(site, jnp.exp(shifted), counted)), mask, -jnp.inf)
+        return _masked(
+            shifted - jnp.log(_sum_over(site, jnp.exp(shifted), counted)), mask, -jnp.inf
+        )
 
     @log_softmax.defjvp
     def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
         result, tangent, (_, mask, counted) = log_softmax(*primals), tangents[0], primals
-        return result, _masked(tangent - _sum_over(site, jnp.exp(result) * tangent, counted), mask, 0)
+        return result, _masked(
+            tangent - _sum_over(site, jnp.exp(result) * tangent, counted), mask, 0
+        )
 
     return log_softmax(values, where, counted)

@@ -1,25 +1,32 @@
 """`dot_product_attention`: attention over named axes, on one device or with a sequence sharded over many.
 
-If the keys are not sharded (nothing is mapped, or only batch and heads are), attention is two contractions with a softmax
-between them. It does not communicate. Two shardings of the sequence are different:
+If the keys are not sharded (nothing is mapped, or only batch and heads are), attention is two
+contractions with a softmax between them. It does not communicate. Two shardings of the sequence are
+different:
 
-**Query and key positions on the same mesh axes** (self-attention over a sharded sequence): a ring. Every device keeps its
-queries. The blocks of keys and values go around the ring in n - 1 steps. In each step every device computes with the block
-that it has. Scores exist for one block at a time, because a softmax does not need all of its terms at once. The sums of the
-exponentials and of the weighted values are relative to the largest score so far. They are rescaled when a larger one appears
-(Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The backward pass saves the result and one number
-per row, the logarithm of its sum. It computes the scores of each block again (Dao et al. 2022, "FlashAttention") in a second
-ring. The gradients of a block travel with it in that ring (Liu et al. 2023, "Ring Attention with Blockwise Transformers").
-Each of the n blocks of keys is sent n - 1 times in the forward pass. The backward pass repeats this and sends the gradient n
-- 1 times, as float32. Key heads that several query heads share are sent once. Blocks that causality or the window masks
-completely are not computed, but the ring waits for the devices that do compute. With `is_causal` the last device computes n
-blocks, and the first computes one.
+**Query and key positions on the same mesh axes** (self-attention over a sharded sequence): a ring.
+Every device keeps its queries. The blocks of keys and values go around the ring in n - 1 steps. In
+each step every device computes with the block that it has. Scores exist for one block at a time,
+because a softmax does not need all of its terms at once. The sums of the exponentials and of the
+weighted values are relative to the largest score so far. They are rescaled when a larger one
+appears (Milakov & Gimelshein 2018, "Online normalizer calculation for softmax"). The backward pass
+saves the result and one number per row, the logarithm of its sum. It computes the scores of each
+block again (Dao et al. 2022, "FlashAttention") in a second ring. The gradients of a block travel
+with it in that ring (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each of the n
+blocks of keys is sent n - 1 times in the forward pass. The backward pass repeats this and sends the
+gradient n
+- 1 times, as float32. Key heads that several query heads share are sent once. Blocks that causality
+  or the window masks
+completely are not computed, but the ring waits for the devices that do compute. With `is_causal`
+the last device computes n blocks, and the first computes one.
 
-**Key positions on mesh axes that do not shard query positions** (decoding with a sharded cache): every device attends to its
-own keys. One all-reduce combines the largest scores, and one combines the sums and weighted values.
+**Key positions on mesh axes that do not shard query positions** (decoding with a sharded cache):
+every device attends to its own keys. One all-reduce combines the largest scores, and one combines
+the sums and weighted values.
 
-The ring has no forward mode: `jax.jvp` of it raises JAX's error about `custom_vjp`. Reverse mode works to any order. The
-second derivative differentiates the backward ring automatically, and needs its memory.
+The ring has no forward mode: `jax.jvp` of it raises JAX's error about `custom_vjp`. Reverse mode
+works to any order. The second derivative differentiates the backward ring automatically, and needs
+its memory.
 """
 
 from __future__ import annotations
@@ -107,60 +114,73 @@ def dot_product_attention(
 ) -> Array:
     """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With `axis`
-    all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes. If `key` and `value` lack a
-    batch axis of `query`, its instances share them. So heads that share keys only need a separate name: `query{batch, pos,
-    kv_heads, group, d}` aligns with `key{batch, pos, kv_heads, d}`.
+    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
+    batch axes. With `axis` all axes are found by name. Axes that no argument mentions (batch,
+    heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
+    them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
+    d}` aligns with `key{batch, pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
       key: a named array with `axis` (self-attention) or `key_axis`, and `features`.
-      value: a named array with the positions of `key`. Its axes that no other array has (`features` among them) become axes
-        of the result.
-      bias: an array to add to the scores, by default `None`. Its key positions have the name `key_axis`.
-      mask: a boolean array, true where a query may attend to a key, by default `None`. Its key positions have the name
-        `key_axis`. If it lacks `key_axis`, an axis that no other array has is an error.
+      value: a named array with the positions of `key`. Its axes that no other array has (`features`
+        among them) become axes of the result.
+      bias: an array to add to the scores, by default `None`. Its key positions have the name
+        `key_axis`.
+      mask: a boolean array, true where a query may attend to a key, by default `None`. Its key
+        positions have the name `key_axis`. If it lacks `key_axis`, an axis that no other array has
+        is an error.
       axis: the axis name of the query positions; by default `None`, for positional axes.
       features: the axis name over which `query` and `key` are contracted.
-      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`. It also applies to `key`
-        and `value` if they lack `axis`.
-      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is a multiple of the key
-        heads, and consecutive ones share a key head, as in `jax.nn.dot_product_attention`.
-      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`, or not mapped.
+      key_axis: the axis name of the key positions in `bias` and `mask`; by default `"key_" + axis`.
+        It also applies to `key` and `value` if they lack `axis`.
+      heads: the axis name of the query heads, with `key_heads`; by default `None`. Their number is
+        a multiple of the key heads, and consecutive ones share a key head, as in
+        `jax.nn.dot_product_attention`.
+      key_heads: the axis name of the heads of `key` and `value` in that case. Mapped like `heads`,
+        or not mapped.
       scale: a number; by default one over the root of the size of `features`.
-      is_causal: if `True`, a query attends only to keys at its own position and before; by default `False`.
-      query_seq_lengths: integers, named by batch axes, by default `None`: results of queries from that position on are 0.
-      key_value_seq_lengths: integers, named by batch axes, by default `None`: keys from that position on are masked.
-      local_window_size: the number of positions that a query sees to the left and to the right, by default all; one integer
-        applies to both sides.
-      segments: integers with `axis`, and any batch axes, by default `None`: the number of the packed sequence of each
-        position. A query attends to the keys of its own sequence. A negative number belongs to no sequence: such a key is
-        masked, and such a query has the result 0.
-      key_segments: the same for the keys, by their positions; by default `segments`, if `key` has `axis`.
+      is_causal: if `True`, a query attends only to keys at its own position and before; by default
+        `False`.
+      query_seq_lengths: integers, named by batch axes, by default `None`: results of queries from
+        that position on are 0.
+      key_value_seq_lengths: integers, named by batch axes, by default `None`: keys from that
+        position on are masked.
+      local_window_size: the number of positions that a query sees to the left and to the right, by
+        default all; one integer applies to both sides.
+      segments: integers with `axis`, and any batch axes, by default `None`: the number of the
+        packed sequence of each position. A query attends to the keys of its own sequence. A
+        negative number belongs to no sequence: such a key is masked, and such a query has the
+        result 0.
+      key_segments: the same for the keys, by their positions; by default `segments`, if `key` has
+        `axis`.
       implementation: without `axis`, as in JAX.
       return_residual: without `axis`, as in JAX.
 
     Returns:
-      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch axes of the others. The
-      softmax is computed in float32 (or float64), and the result has the dtype of the operands. A query that may attend to no
-      key has the result 0, whereas JAX's function returns the mean of the masked values.
+      An array with the axes of `query`, the axes of `value` in place of `features`, and the batch
+      axes of the others. The softmax is computed in float32 (or float64), and the result has the
+      dtype of the operands. A query that may attend to no key has the result 0, whereas JAX's
+      function returns the mean of the masked values.
 
-    Packed sequences may have any lengths and cross devices: the segments of keys go around the ring with them. Blocks that
-    have no sequence in common are not computed. `is_causal` and a window count within a sequence, which must have consecutive
-    positions. See `nx.Ragged`.
+    Packed sequences may have any lengths and cross devices: the segments of keys go around the ring
+    with them. Blocks that have no sequence in common are not computed. `is_causal` and a window
+    count within a sequence, which must have consecutive positions. See `nx.Ragged`.
 
-    Communication: see the docstring of the module, also for the limits of derivatives. A sharded sequence is never gathered.
-    The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped like the positions of `key`. In the latter case it goes
-    around the ring with the keys. With `features` sharded the scores take one all-reduce, and with axes of `value` alone
-    sharded the gradient does.
+    Communication: see the docstring of the module, also for the limits of derivatives. A sharded
+    sequence is never gathered. The axis `key_axis` of a `bias` or `mask` is unmapped, or mapped
+    like the positions of `key`. In the latter case it goes around the ring with the keys. With
+    `features` sharded the scores take one all-reduce, and with axes of `value` alone sharded the
+    gradient does.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
-      AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for the key positions.
+      AxisNameError: two names that must differ are equal, or `bias` or `mask` has another name for
+        the key positions.
       AxisSizeError: an axis has two sizes, or the heads are not a multiple of the key heads.
       PlacementConflictError: two axes of one value are sharded over one mesh axis.
-      ArgumentError: only the queries have segments although the keys have another axis, or segments there are combined with
-        `is_causal` or a window.
+      ArgumentError: only the queries have segments although the keys have another axis, or segments
+        there are combined with `is_causal` or a window.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> q = nx.named(jnp.ones((6, 4, 8)), ["pos", "head", "d"])
@@ -175,50 +195,83 @@ def dot_product_attention(
         return _without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if (region := ambient()) is not None:
-        names.renamed(region.noted)  # the name of the key positions may occur only in bias and mask, which may be missing
+        names.renamed(
+            region.noted
+        )  # the name of the key positions may occur only in bias and mask, which may be missing
     if implementation is not None or return_residual:
         raise ArgumentError(
-            f"{OPERATION}: implementation= and return_residual= are only for the positional form. Leave them out with axis={format_value(axis)}."
+            f"{OPERATION}: implementation= and return_residual= are only for the positional form."
+            f" Leave them out with axis={format_value(axis)}."
         )
     window = _window(local_window_size)
     if not isinstance(scale, (int, float, type(None))):  # an array may need a gradient
         query = apply_elementwise(OPERATION, jnp.multiply, query, scale)
         scale = 1.0
-    optional = {"bias": bias, "mask": mask, "query_lengths": query_seq_lengths, "key_lengths": key_value_seq_lengths}
+    optional = {
+        "bias": bias,
+        "mask": mask,
+        "query_lengths": query_seq_lengths,
+        "key_lengths": key_value_seq_lengths,
+    }
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
-    given = ("query", "key", "value", *(name for name, array in optional.items() if array is not None))
+    given = (
+        "query",
+        "key",
+        "value",
+        *(name for name, array in optional.items() if array is not None),
+    )
     operands = (query, key, value, *(array for array in optional.values() if array is not None))
     with explain_type_errors:
-        return kernels.run(OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands)
+        return kernels.run(
+            OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands
+        )
 
 
 def _attend_by_name(
-    op: str, names: Names, given: tuple[str, ...], scale: Any, is_causal: bool, window: Any, *operands: Any
+    op: str,
+    names: Names,
+    given: tuple[str, ...],
+    scale: Any,
+    is_causal: bool,
+    window: Any,
+    *operands: Any,
 ) -> Any:
     return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
 
 
 def _without_names(given: Mapping[str, Any]) -> Any:
     by_name = [
-        name for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments") if given[name] is not None
+        name
+        for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments")
+        if given[name] is not None
     ]
     if by_name:
         value = given[by_name[0]]
         given_as = type_text(value) if "segments" in by_name[0] else repr(value)
         raise AxisNotFoundError(
-            f"{OPERATION}: {by_name[0]}={given_as} requires axis=. Pass the axis name of the query positions too; without it "
-            "attention is over the positional axes, as in jax.nn."
+            f"{OPERATION}: {by_name[0]}={given_as} requires axis=. Pass the axis name of the query"
+            " positions too; without it attention is over the positional axes, as in jax.nn."
         )
     arrays = [given[name] for name in ("query", "key", "value", "bias", "mask")]
-    options = ("scale", "is_causal", "query_seq_lengths", "key_value_seq_lengths", "local_window_size", "implementation")
+    options = (
+        "scale",
+        "is_causal",
+        "query_seq_lengths",
+        "key_value_seq_lengths",
+        "local_window_size",
+        "implementation",
+    )
     for which in ("query", "key", "value"):
         array = given[which]
         if isinstance(array, NamedArray) and array.ndim == 0:
             raise PositionalAxisError(
-                f"{OPERATION}: without axis= positions, heads and features are positional axes, but {which} is {type_text(array)}. Pass the "
-                "axis names: axis= for the query positions, features= for the contracted axis."
+                f"{OPERATION}: without axis= positions, heads and features are positional axes, but"
+                f" {which} is {type_text(array)}. Pass the axis names: axis= for the query"
+                " positions, features= for the contracted axis."
             )
-    return _positional(*arrays, **{k: given[k] for k in options}, return_residual=given["return_residual"])
+    return _positional(
+        *arrays, **{k: given[k] for k in options}, return_residual=given["return_residual"]
+    )
 
 
 def _window(size: Any) -> tuple[int, int] | None:
@@ -226,7 +279,10 @@ def _window(size: Any) -> tuple[int, int] | None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
     if left < 0 or right < 0:
-        raise ArgumentError(f"{OPERATION}: local_window_size must be at least 0 on both sides, got {format_value(size)}.")
+        raise ArgumentError(
+            f"{OPERATION}: local_window_size must be at least 0 on both sides, got"
+            f" {format_value(size)}."
+        )
     return int(left), int(right)
 
 
@@ -238,23 +294,32 @@ def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) ->
     missing = "segments" if segments is None else "key_segments"
     if segments is None or (key_segments is None and not same):
         raise ArgumentError(
-            f"{OPERATION}: {missing}= is missing: the queries are along {names.query!r} and the keys along {names.own_key!r}, and both need segments."
+            f"{OPERATION}: {missing}= is missing: the queries are along {names.query!r} and the"
+            f" keys along {names.own_key!r}, and both need segments."
         )
     if is_local and not same:
         raise ArgumentError(
-            f"{OPERATION}: is_causal= and local_window_size= compare the positions of {names.query!r} and {names.own_key!r}, which count through all "
-            "segments; positions along different axes are not comparable. Leave them out, and pass mask= for the keys that a query may attend to."
+            f"{OPERATION}: is_causal= and local_window_size= compare the positions of"
+            f" {names.query!r} and {names.own_key!r}, which count through all segments; positions"
+            " along different axes are not comparable. Leave them out, and pass mask= for the keys"
+            " that a query may attend to."
         )
     key_segments = segments if key_segments is None else key_segments
-    for which, array, own in (("segments", segments, names.query), ("key_segments", key_segments, names.own_key)):
+    for which, array, own in (
+        ("segments", segments, names.query),
+        ("key_segments", key_segments, names.own_key),
+    ):
         if own not in dims_of(array):
             lacks(which, own, array, "Every position needs a segment.")
         if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
-            raise ArgumentTypeError(f"{OPERATION}: {which} must contain integers, got {type_text(array)}.")
+            raise ArgumentTypeError(
+                f"{OPERATION}: {which} must contain integers, got {type_text(array)}."
+            )
         for other in (names.features, names.key, names.query, names.own_key):
             if other != own and other in dims_of(array):
                 raise AxisNameError(
-                    f"{OPERATION}: {which}, {type_text(array)}, has the axis {other!r}, but a position has one segment. Rename it."
+                    f"{OPERATION}: {which}, {type_text(array)}, has the axis {other!r}, but a"
+                    " position has one segment. Rename it."
                 )
     return {"query_segments": segments, "key_segments": key_segments}
 
@@ -269,11 +334,15 @@ class _Operand(Record, frozen=False):
     labels: Labels
 
 
-def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: tuple[int, int] | None) -> Any:
+def _attend(
+    arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: tuple[int, int] | None
+) -> Any:
     region = ambient()
     blocks = {
         which: block if isinstance(block, NamedArray) else jnp.asarray(block)
-        for which, block in ((which, to_local(array, OPERATION, region)) for which, array in arrays.items())
+        for which, block in (
+            (which, to_local(array, OPERATION, region)) for which, array in arrays.items()
+        )
     }
     _check_names(blocks, names)
     manual = region is not None and region.manual
@@ -289,7 +358,11 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
         for label in operand.labels
         if not isinstance(label, Role)
     )
-    carried = tuple(label for label in operands["value"].labels if not isinstance(label, Role) and label not in scores)
+    carried = tuple(
+        label
+        for label in operands["value"].labels
+        if not isinstance(label, Role) and label not in scores
+    )
     key_place, query_place = place(names.own_key), place(names.query)
     if region is not None and region.resources:
         _check_placement(region, names, scores, carried)
@@ -299,7 +372,9 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
     moving, whole = _key_layouts(blocks, names, key_place, place)
     common: frozenset[str] = frozenset()
     if manual:
-        common = _cast_together(blocks, operands, (*key_place, *query_place), feature_axes, carried_axes)
+        common = _cast_together(
+            blocks, operands, (*key_place, *query_place), feature_axes, carried_axes
+        )
     _check_sizes(blocks, operands, region)
     dtype = _to_common_type(operands)
     size = operands["query"].data.shape[operands["query"].labels.index(FEATURES)]
@@ -320,7 +395,9 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
         variance=common,
         moving=moving,
         whole=whole,
-        scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,  # without features, scores are 0
+        scale=(
+            1 / math.sqrt(max(size, 1)) if scale is None else scale
+        ),  # without features, scores are 0
         is_causal=is_causal,
         window=window,
         dtype=dtype,
@@ -331,7 +408,9 @@ def _attend(arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: t
     return _finish(data, plan.result, operands["query"].labels, names)
 
 
-def _leave_out_padding(operands: Mapping[str, _Operand], key_place: Axes, feature_axes: Axes, whole: Iterable[str]) -> None:
+def _leave_out_padding(
+    operands: Mapping[str, _Operand], key_place: Axes, feature_axes: Axes, whole: Iterable[str]
+) -> None:
     """Zero the padding of contracted axes, and pad operands with all keys if the keys have padding."""
     for which, label, place in (
         *((which, KEY, key_place) for which in ("key", "value")),
@@ -346,12 +425,24 @@ def _leave_out_padding(operands: Mapping[str, _Operand], key_place: Axes, featur
 
 
 def _cast_together(
-    blocks: Arrays, operands: Mapping[str, _Operand], positions: Axes, feature_axes: Axes, carried_axes: Axes
+    blocks: Arrays,
+    operands: Mapping[str, _Operand],
+    positions: Axes,
+    feature_axes: Axes,
+    carried_axes: Axes,
 ) -> frozenset[str]:
     """Cast the operands to one variance, plus the mesh axes that only some need, and return the common variance."""
-    used = frozenset(a for block in blocks.values() for a in varying(block._data if isinstance(block, NamedArray) else block))
+    used = frozenset(
+        a
+        for block in blocks.values()
+        for a in varying(block._data if isinstance(block, NamedArray) else block)
+    )
     common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
-    more = {"query": frozenset(feature_axes), "key": frozenset(feature_axes), "value": frozenset(carried_axes)}
+    more = {
+        "query": frozenset(feature_axes),
+        "key": frozenset(feature_axes),
+        "value": frozenset(carried_axes),
+    }
     for which, block in blocks.items():
         operands[which].data = cast(block, common | more.get(which, frozenset()))
     return common
@@ -380,11 +471,18 @@ def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
         i = order.index(KEY_HEADS)
         data = as_one(data, i)
         order[i : i + 2] = [names.heads]
-    return make_result(data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order))
+    return make_result(
+        data, tuple(names.query if d is QUERY else None if isinstance(d, int) else d for d in order)
+    )
 
 
 def _check_names(blocks: Arrays, names: Names) -> None:
-    for which, needed in (("query", names.query), ("query", names.features), ("key", names.features), ("value", names.own_key)):
+    for which, needed in (
+        ("query", names.query),
+        ("query", names.features),
+        ("key", names.features),
+        ("value", names.own_key),
+    ):
         if needed not in dims_of(blocks[which]):
             lacks(which, needed, blocks[which])
     _check_key_positions(blocks, names)
@@ -392,35 +490,53 @@ def _check_names(blocks: Arrays, names: Names) -> None:
         if which not in blocks:
             continue
         block, lengths = blocks[which], which.endswith("lengths")
-        label = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(which, which)
+        label = {"query_lengths": "query_seq_lengths", "key_lengths": "key_value_seq_lengths"}.get(
+            which, which
+        )
         banned = (names.features, names.query, names.key) if lengths else (names.features,)
         for name in banned:
             if name in dims_of(block):
                 reason = "it has batch axes only" if lengths else "scores have no features"
                 raise AxisNameError(
-                    f"{OPERATION}: {label}, {type_text(block)}, has the axis {name!r}, but {reason}. Rename it."
+                    f"{OPERATION}: {label}, {type_text(block)}, has the axis {name!r}, but"
+                    f" {reason}. Rename it."
                 )
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
-        if not (block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)):
-            kinds = {"mask": "booleans (use bias= to add numbers to the scores)", "bias": "floating-point numbers"}
+        if not (
+            block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)
+        ):
+            kinds = {
+                "mask": "booleans (use bias= to add numbers to the scores)",
+                "bias": "floating-point numbers",
+            }
             raise ArgumentTypeError(
-                f"{OPERATION}: {label} must contain {kinds.get(which, 'integers')}, got {type_text(block)}."
+                f"{OPERATION}: {label} must contain {kinds.get(which, 'integers')}, got"
+                f" {type_text(block)}."
             )
     for which in ("key", "value"):
         if names.query != names.own_key and names.query in dims_of(blocks[which]):
             raise AxisNameError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of the query positions, as well as "
-                f"{names.own_key!r}. Rename one of them."
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {names.query!r} of"
+                f" the query positions, as well as {names.own_key!r}. Rename one of them."
             )
     if names.heads is not None:
-        for which, needed in (("query", names.heads), ("key", names.key_heads), ("value", names.key_heads)):
+        for which, needed in (
+            ("query", names.heads),
+            ("key", names.key_heads),
+            ("value", names.key_heads),
+        ):
             if needed not in dims_of(blocks[which]):
                 lacks(which, needed, blocks[which])
-        for which, other in (("query", names.key_heads), ("key", names.heads), ("value", names.heads)):
+        for which, other in (
+            ("query", names.key_heads),
+            ("key", names.heads),
+            ("value", names.heads),
+        ):
             if other in dims_of(blocks[which]):
                 raise AxisNameError(
-                    f"{OPERATION}: {which}, {type_text(blocks[which])}, also has the axis {other!r}; heads={names.heads!r} names the heads of the "
-                    f"query, key_heads={names.key_heads!r} the heads of key and value."
+                    f"{OPERATION}: {which}, {type_text(blocks[which])}, also has the axis"
+                    f" {other!r}; heads={names.heads!r} names the heads of the query,"
+                    f" key_heads={names.key_heads!r} the heads of key and value."
                 )
 
 
@@ -432,8 +548,10 @@ def _check_key_positions(blocks: Arrays, names: Names) -> None:
         strange = [dim for dim in dims if dim is not None and dim not in others]
         if strange and names.query in dims and names.key not in dims:
             raise AxisNameError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r}, which query, key and value lack, but not "
-                f"{names.key!r}, the key positions in {which}. If {strange[0]!r} names the key positions, write key_axis={strange[0]!r}."
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has the axis {strange[0]!r},"
+                f" which query, key and value lack, but not {names.key!r}, the key positions in"
+                f" {which}. If {strange[0]!r} names the key positions, write"
+                f" key_axis={strange[0]!r}."
             )
 
 
@@ -444,20 +562,26 @@ def _label(which: str, block: Any, names: Names) -> _Operand:
     return _Operand(block._data if isinstance(block, NamedArray) else block, labels)
 
 
-def _check_placement(region: Region, names: Names, scores: Iterable[Label], carried: Labels) -> None:
+def _check_placement(
+    region: Region, names: Names, scores: Iterable[Label], carried: Labels
+) -> None:
     """Check shardings: only query and key positions, or query and key heads, may share a mesh axis."""
     batch = [label for label in scores if not isinstance(label, int)]
     one_head = [] if names.heads is None or names.heads in batch else [names.heads]
     for positions in (names.query, names.own_key):
         region.check_placement(OPERATION, [*batch, *one_head, positions, names.features])
-    region.check_placement(OPERATION, [*batch, *one_head, names.query, *(n for n in carried if not isinstance(n, int))])
+    region.check_placement(
+        OPERATION, [*batch, *one_head, names.query, *(n for n in carried if not isinstance(n, int))]
+    )
 
 
 def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Region | None) -> None:
     """Raise if a label has two sizes, and drop positional axes of size 1 that are larger in another operand."""
     known: dict[Label, tuple[str, int]] = {}
     for which, operand in operands.items():
-        for dim, label, n in zip(dims_of(blocks[which]), operand.labels, operand.data.shape, strict=True):
+        for dim, label, n in zip(
+            dims_of(blocks[which]), operand.labels, operand.data.shape, strict=True
+        ):
             size = n if dim is None or region is None else region.global_size(dim, n)
             first, other = known.setdefault(label, (which, size))
             if isinstance(label, int) and 1 in (size, other):
@@ -465,8 +589,9 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
             elif size != other:
                 what = f"positional axis {label}" if isinstance(label, int) else f"axis {dim!r}"
                 raise AxisSizeError(
-                    f"{OPERATION}: {what} has size {size} in {which}, {type_text(blocks[which])}, and size {other} in {first}, "
-                    f"{type_text(blocks[first])}. These must be equal; if they are different axes, rename one."
+                    f"{OPERATION}: {what} has size {size} in {which}, {type_text(blocks[which])},"
+                    f" and size {other} in {first}, {type_text(blocks[first])}. These must be"
+                    " equal; if they are different axes, rename one."
                 )
     for operand in operands.values():
         ones = [
@@ -495,14 +620,17 @@ def _key_layouts(
         else:
             where = f"mesh axes {key_place}" if key_place else "no mesh axis"
             raise PlacementConflictError(
-                f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions {names.key!r} sharded over mesh axes {own}, but key has "
-                f"{names.own_key!r} sharded over {where}. Map {names.key!r} to the same mesh axes, or leave it unmapped in axis_resources."
-                f"{_how_to_share(own)}"
+                f"{OPERATION}: {which}, {type_text(blocks[which])}, has its key positions"
+                f" {names.key!r} sharded over mesh axes {own}, but key has {names.own_key!r}"
+                f" sharded over {where}. Map {names.key!r} to the same mesh axes, or leave it"
+                f" unmapped in axis_resources.{_how_to_share(own)}"
             )
     return frozenset(moving), frozenset(whole)
 
 
-def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_place: Axes, blocks: Arrays) -> None:
+def _split_heads(
+    operands: dict[str, _Operand], names: Names, place: Axes, key_place: Axes, blocks: Arrays
+) -> None:
     """Split the heads of queries and scores into key heads and groups of consecutive heads that share one."""
     query, key = operands["query"], operands["key"]
     here = query.data.shape[query.labels.index(names.heads)]
@@ -510,14 +638,17 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
     heads, key_heads = _size_of(here, place), _size_of(key_here, key_place)
     if not key_heads or heads % key_heads:
         raise AxisSizeError(
-            f"{OPERATION}: query has {heads} heads {names.heads!r} and key has {key_heads} heads {names.key_heads!r}; the former "
-            f"must be a multiple of the latter ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
+            f"{OPERATION}: query has {heads} heads {names.heads!r} and key has {key_heads} heads"
+            f" {names.key_heads!r}; the former must be a multiple of the latter"
+            f" ({type_text(blocks['query'])}, {type_text(blocks['key'])})."
         )
     if key_place not in (place, ()):
         raise PlacementConflictError(
-            f"{OPERATION}: the heads {names.heads!r} of the query are sharded over {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, but "
-            f"the heads {names.key_heads!r} of the keys over mesh axes {plain(key_place)}. Map both to the same mesh axes, or leave "
-            f"{names.key_heads!r} unmapped in axis_resources.{_how_to_share(key_place)}"
+            f"{OPERATION}: the heads {names.heads!r} of the query are sharded over"
+            f" {f'mesh axes {plain(place)}' if place else 'no mesh axis'}, but the heads"
+            f" {names.key_heads!r} of the keys over mesh axes {plain(key_place)}. Map both to the"
+            f" same mesh axes, or leave {names.key_heads!r} unmapped in"
+            f" axis_resources.{_how_to_share(key_place)}"
         )
     group = heads // key_heads
     is_uneven = isinstance(place, Uneven) or isinstance(key_place, Uneven)
@@ -526,7 +657,9 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
             continue
         at = operand.labels.index(KEY_HEADS)
         if is_uneven:
-            operand.data = _heads_of_uneven_block(operand.data, at, here, group, place, key_place, key_heads)
+            operand.data = _heads_of_uneven_block(
+                operand.data, at, here, group, place, key_place, key_heads
+            )
         else:
             operand.data = _heads_of_block(operand.data, at, here, group, place)
     key_here = key.data.shape[key.labels.index(KEY_HEADS)]
@@ -534,13 +667,19 @@ def _split_heads(operands: dict[str, _Operand], names: Names, place: Axes, key_p
         if names.heads in operand.labels:
             i = operand.labels.index(names.heads)
             shape = operand.data.shape
-            operand.data = operand.data.reshape((*shape[:i], key_here, here // key_here, *shape[i + 1 :]))
+            operand.data = operand.data.reshape(
+                (*shape[:i], key_here, here // key_here, *shape[i + 1 :])
+            )
             operand.labels = (*operand.labels[:i], KEY_HEADS, GROUP, *operand.labels[i + 1 :])
 
 
 def _how_to_share(place: Axes) -> str:
     loops = any(isinstance(axis, LoopAxis) for axis in place)
-    return " An nx.SerialLoop belongs to one name; nx.serial_loop lets two names share the steps." if loops else ""
+    return (
+        " An nx.SerialLoop belongs to one name; nx.serial_loop lets two names share the steps."
+        if loops
+        else ""
+    )
 
 
 def _size_of(block: int, place: Axes) -> int:
@@ -551,12 +690,22 @@ def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> 
     """Select the key heads that this device's `here` query heads use."""
     data = cast_data(data, place)
     first = comm.block_index(place) * here
-    if here % group and group % here:  # a block begins within a group, and another key head begins within the block
-        return jnp.take(data, (first + jnp.arange(here)) // group, axis=dim, indices_are_sorted=True, mode="clip")
+    if (
+        here % group and group % here
+    ):  # a block begins within a group, and another key head begins within the block
+        return jnp.take(
+            data,
+            (first + jnp.arange(here)) // group,
+            axis=dim,
+            indices_are_sorted=True,
+            mode="clip",
+        )
     return lax.dynamic_slice_in_dim(data, first // group, max(here // group, 1), dim)
 
 
-def _heads_of_uneven_block(data: Any, dim: int, here: int, group: int, place: Axes, key_place: Axes, key_heads: int) -> Any:
+def _heads_of_uneven_block(
+    data: Any, dim: int, here: int, group: int, place: Axes, key_place: Axes, key_heads: int
+) -> Any:
     """Select the key heads if some blocks have padding, which uses the last real head; sharded key heads are moved."""
     devices = math.prod(map(lax.axis_size, place))
     # A block that ends within a group has one key head for each of the queries.
@@ -567,7 +716,9 @@ def _heads_of_uneven_block(data: Any, dim: int, here: int, group: int, place: Ax
         return move_rows(data, dim, plain(key_place), wanted)
     if key_place:  # a step cannot access the heads of other steps
         data = comm.all_gather(data, dim, key_place, "varying")
-    mine = lax.dynamic_index_in_dim(jnp.asarray(wanted), comm.block_index(plain(place)), 0, keepdims=False)
+    mine = lax.dynamic_index_in_dim(
+        jnp.asarray(wanted), comm.block_index(plain(place)), 0, keepdims=False
+    )
     return jnp.take(cast_data(data, place), mine, axis=dim, indices_are_sorted=True, mode="clip")
 
 

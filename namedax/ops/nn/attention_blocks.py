@@ -18,7 +18,19 @@ from namedax.core.element_types import common_type
 from namedax.core.variance import cast_alike, cast_data
 from namedax.resources import communication as comm
 
-__all__ = ["FEATURES", "GROUP", "KEY", "KEY_HEADS", "QUERY", "Arrays", "Axes", "BlockAttention", "Label", "Labels", "Role"]
+__all__ = [
+    "FEATURES",
+    "GROUP",
+    "KEY",
+    "KEY_HEADS",
+    "QUERY",
+    "Arrays",
+    "Axes",
+    "BlockAttention",
+    "Label",
+    "Labels",
+    "Role",
+]
 
 
 class Role(enum.Enum):
@@ -43,7 +55,9 @@ QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
 
 
 def _letter(label: Label, known: dict[Label, str]) -> str:
-    return known.setdefault(label, chr(ord("a") + len(known)) if len(known) < 26 else chr(ord("A") + len(known) - 26))
+    return known.setdefault(
+        label, chr(ord("a") + len(known)) if len(known) < 26 else chr(ord("A") + len(known) - 26)
+    )
 
 
 def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dtype: Any) -> Any:
@@ -52,10 +66,15 @@ def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dty
     plan = _plan(a_labels, a.shape, b_labels, b.shape, out)
     if plan is None:
         known: dict[Label, str] = {}
-        left, right, result = ("".join(_letter(label, known) for label in labels) for labels in (a_labels, b_labels, out))
+        left, right, result = (
+            "".join(_letter(label, known) for label in labels)
+            for labels in (a_labels, b_labels, out)
+        )
         return jnp.einsum(f"{left},{right}->{result}", a, b, preferred_element_type=dtype)
     is_turned, dimensions, order = plan
-    product = lax.dot_general(*((b, a) if is_turned else (a, b)), dimensions, preferred_element_type=dtype)
+    product = lax.dot_general(
+        *((b, a) if is_turned else (a, b)), dimensions, preferred_element_type=dtype
+    )
     return product if order is None else lax.transpose(product, order)
 
 
@@ -66,15 +85,19 @@ def _plan(
     """Plan a contraction as one `dot_general`, equal to `jnp.einsum`, which takes ten times as long to trace.
 
     Returns:
-      `True` if the operands are exchanged, the dimension numbers, and the transposition of the result, or `None` for none. If
-      one operand is summed by itself, or has an axis of size 1 that broadcasts, it returns only `None`.
+      `True` if the operands are exchanged, the dimension numbers, and the transposition of the
+      result, or `None` for none. If one operand is summed by itself, or has an axis of size 1 that
+      broadcasts, it returns only `None`.
     """
     sizes = dict(zip(b, b_shape, strict=True))
     if any(sizes.get(label, n) != n for label, n in zip(a, a_shape, strict=True)) or any(
         label not in out for label in set(a) ^ set(b)
     ):
         return None
-    summed, batch = [label for label in a if label not in out], [label for label in out if label in a and label in b]
+    summed, batch = (
+        [label for label in a if label not in out],
+        [label for label in out if label in a and label in b],
+    )
 
     def without_pairs(labels: Labels) -> list[Label]:
         return [label for label in labels if label not in batch and label not in summed]
@@ -82,9 +105,15 @@ def _plan(
     is_turned = (*batch, *without_pairs(a), *without_pairs(b)) != out
     first, second = (b, a) if is_turned else (a, b)
     found = [*batch, *without_pairs(first), *without_pairs(second)]
-    contract, together = ([tuple(map(side.index, labels)) for side in (first, second)] for labels in (summed, batch))
+    contract, together = (
+        [tuple(map(side.index, labels)) for side in (first, second)] for labels in (summed, batch)
+    )
     order = tuple(map(found.index, out))
-    return is_turned, (tuple(contract), tuple(together)), None if order == tuple(range(len(order))) else order
+    return (
+        is_turned,
+        (tuple(contract), tuple(together)),
+        None if order == tuple(range(len(order))) else order,
+    )
 
 
 def _expand(data: Any, labels: Labels, to: Labels) -> Any:
@@ -98,13 +127,15 @@ def _expand(data: Any, labels: Labels, to: Labels) -> Any:
 def _softmax(scores: Any) -> Any:
     """Compute the softmax over the last axis, with zeros for rows in which all scores are minus infinity.
 
-    XLA fuses everything before the division into one loop, as it does without empty rows. The maximum starts at the least
-    finite number, so that no later selection is needed. The divisor is at least one, because the largest score contributes
-    one.
+    XLA fuses everything before the division into one loop, as it does without empty rows. The
+    maximum starts at the least finite number, so that no later selection is needed. The divisor is
+    at least one, because the largest score contributes one.
     """
     least = np.asarray(jnp.finfo(scores.dtype).min, scores.dtype)
     last = scores.ndim - 1
-    terms = lax.exp(lax.sub(scores, lax.expand_dims(lax.reduce(scores, least, lax.max, (last,)), (last,))))
+    terms = lax.exp(
+        lax.sub(scores, lax.expand_dims(lax.reduce(scores, least, lax.max, (last,)), (last,)))
+    )
     return lax.div(terms, lax.max(_row_sum(terms), terms.dtype.type(1)))
 
 
@@ -136,7 +167,9 @@ def _column(rows: Any) -> Any:
 
 def _finite(largest: Any) -> Any:
     """Replace minus infinity in the largest scores, for rows without scores, by zero."""
-    return lax.select(lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest)
+    return lax.select(
+        lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest
+    )
 
 
 def _not_zero(total: Any) -> Any:
@@ -159,7 +192,9 @@ def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
     first = len(shape) - data.ndim
     kept = [i for i, n in enumerate(data.shape) if n == shape[first + i]]
     lacking = [i for i, n in enumerate(data.shape) if n != shape[first + i]]
-    return lax.broadcast_in_dim(lax.squeeze(data, lacking) if lacking else data, shape, [first + i for i in kept])
+    return lax.broadcast_in_dim(
+        lax.squeeze(data, lacking) if lacking else data, shape, [first + i for i in kept]
+    )
 
 
 def _both(a: Any, b: Any) -> Any:
@@ -167,7 +202,9 @@ def _both(a: Any, b: Any) -> Any:
 
 
 def _position(number: Any) -> Any:
-    return np.int32(number) if isinstance(number, int) else lax.convert_element_type(number, np.int32)
+    return (
+        np.int32(number) if isinstance(number, int) else lax.convert_element_type(number, np.int32)
+    )
 
 
 def _reach(window: tuple[int, int]) -> tuple[np.int32, np.int32]:
@@ -188,8 +225,8 @@ class BlockAttention:
       key_place: the mesh axes of the key positions.
       feature_axes: the mesh axes of the features.
       carried_axes: the mesh axes of `carried`.
-      variance: the mesh axes over which the scores vary. Query and key also vary over `feature_axes`, and the value over
-        `carried_axes`.
+      variance: the mesh axes over which the scores vary. Query and key also vary over
+        `feature_axes`, and the value over `carried_axes`.
       moving: the bias or mask with the same key positions as the key.
       whole: the bias or mask with all key positions, although the key is sharded.
       scale: the factor of the scores.
@@ -258,7 +295,9 @@ class BlockAttention:
         """Compute attention on the blocks of this device, with the labels `result`."""
         if self.steps == 1:
             return self._directly(arrays)
-        floats = {which: data for which, data in arrays.items() if jnp.issubdtype(data.dtype, jnp.inexact)}
+        floats = {
+            which: data for which, data in arrays.items() if jnp.issubdtype(data.dtype, jnp.inexact)
+        }
         others = {which: data for which, data in arrays.items() if which not in floats}
 
         @jax.custom_vjp
@@ -271,7 +310,10 @@ class BlockAttention:
 
         def backward(saved: Any, cotangent: Any) -> tuple[Arrays, None]:
             floats, others, result, normaliser = saved
-            return self._ring_backwards(floats | others, tuple(floats), result, normaliser, cotangent), None
+            return (
+                self._ring_backwards(floats | others, tuple(floats), result, normaliser, cotangent),
+                None,
+            )
 
         attend.defvjp(forward, backward)
         return attend(floats, others)
@@ -292,7 +334,9 @@ class BlockAttention:
 
     def _among_all(self, source: Any) -> Any:
         """Convert the number of a block in the ring to its number among the blocks of all keys."""
-        coordinates: dict[str, Any] = {axis: _position(comm.block_index((axis,))) for axis in self.rest}
+        coordinates: dict[str, Any] = {
+            axis: _position(comm.block_index((axis,))) for axis in self.rest
+        }
         for axis in reversed(self.ring):
             size = np.int32(lax.axis_size(axis))
             coordinates[axis], source = lax.rem(source, size), lax.div(source, size)
@@ -320,24 +364,38 @@ class BlockAttention:
         shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
         if self.keys is not None or self.is_causal or self.window is not None:
-            queries, keys = self._positions(first_query, QUERY, shape), self._positions(first_key, KEY, shape)
+            queries, keys = (
+                self._positions(first_query, QUERY, shape),
+                self._positions(first_key, KEY, shape),
+            )
             if self.keys is not None:
                 conditions.append(lax.lt(keys, np.int32(self.keys)))
             if self.is_causal:
                 conditions.append(lax.le(keys, queries))
             if self.window is not None:
                 left, right = _reach(self.window)
-                conditions += [lax.le(queries, lax.add(keys, left)), lax.ge(queries, lax.sub(keys, right))]
-        for which, label, first in (("query_lengths", QUERY, first_query), ("key_lengths", KEY, first_key)):
+                conditions += [
+                    lax.le(queries, lax.add(keys, left)),
+                    lax.ge(queries, lax.sub(keys, right)),
+                ]
+        for which, label, first in (
+            ("query_lengths", QUERY, first_query),
+            ("key_lengths", KEY, first_key),
+        ):
             if which in arrays:
                 one = (self.sizes[QUERY], 1) if label is QUERY else (1, self.sizes[KEY])
                 lengths = _expand(arrays[which], self.labels[which], self.scores)
                 conditions.append(self._positions(first, label, one) < lengths)
         if "key_segments" in arrays:
-            mine, theirs = (_expand(arrays[w], self.labels[w], self.scores) for w in ("query_segments", "key_segments"))
+            mine, theirs = (
+                _expand(arrays[w], self.labels[w], self.scores)
+                for w in ("query_segments", "key_segments")
+            )
             conditions.append((mine == theirs) & (theirs >= 0))
         if "mask" in arrays:
-            conditions.append(_expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores))
+            conditions.append(
+                _expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores)
+            )
         return functools.reduce(_both, conditions) if conditions else None
 
     def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
@@ -358,7 +416,10 @@ class BlockAttention:
         if "bias" in arrays:
             bias = self._of_keys("bias", arrays, first_key)
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
-        allowed, shape = self._allowed(arrays, first_key), tuple(self.sizes[label] for label in self.scores)
+        allowed, shape = (
+            self._allowed(arrays, first_key),
+            tuple(self.sizes[label] for label in self.scores),
+        )
         scores = _broadcast(scores, shape)
         if allowed is not None:
             scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
@@ -366,7 +427,14 @@ class BlockAttention:
 
     def _weigh(self, weights: Any, value: Any) -> Any:
         """Compute the weighted sum of values."""
-        return _einsum(weights.astype(self.dtype), self.scores, value, self.labels["value"], self.result, self.wide)
+        return _einsum(
+            weights.astype(self.dtype),
+            self.scores,
+            value,
+            self.labels["value"],
+            self.result,
+            self.wide,
+        )
 
     def _with_rows(self, operate: Callable[[Any, Any], Any], result: Any, rows: Any) -> Any:
         """Apply `operate` to the result and to numbers per row of scores."""
@@ -378,7 +446,8 @@ class BlockAttention:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
             return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
-        # Every device has different keys: combine the largest scores, then the sums relative to them.
+        # Every device has different keys: combine the largest scores, then the sums relative to
+        # them.
         largest = comm.pmax(_largest(scores), self.rest)
         terms, total, _ = _terms(scores, largest)
         result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)
@@ -395,17 +464,27 @@ class BlockAttention:
     def _split(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """Split the arrays into arrays that go around the ring and arrays that remain."""
         moves = {"key", "value", *self.moving}
-        return {w: a for w, a in arrays.items() if w in moves}, {w: a for w, a in arrays.items() if w not in moves}
+        return {w: a for w, a in arrays.items() if w in moves}, {
+            w: a for w, a in arrays.items() if w not in moves
+        }
 
     def _pass_on(self, tree: Any) -> Any:
         pairs = [(i, (i + 1) % self.steps) for i in range(self.steps)]
         return jax.tree.map(lambda data: comm.ppermute(data, self.ring, pairs), tree)
 
-    def _unless_masked(self, arrays: Arrays, first_key: Any, compute: Callable[[Any], Any], state: Any) -> Any:
+    def _unless_masked(
+        self, arrays: Arrays, first_key: Any, compute: Callable[[Any], Any], state: Any
+    ) -> Any:
         """Return `compute(state)`, or `state` if causality, the window or the segments mask the complete block."""
         packed = "key_segments" in arrays
-        if not (self.is_causal or self.window is not None or packed) or self.feature_axes or self.carried_axes:
-            return compute(state)  # no device may skip a block: the others would wait in a collective
+        if (
+            not (self.is_causal or self.window is not None or packed)
+            or self.feature_axes
+            or self.carried_axes
+        ):
+            return compute(
+                state
+            )  # no device may skip a block: the others would wait in a collective
         first_query = self._query_offset()
         last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
         conditions = []
@@ -414,12 +493,17 @@ class BlockAttention:
         if self.window is not None:
             left, right = _reach(self.window)
             last_key = lax.add(first_key, np.int32(self.sizes[KEY] - 1))
-            conditions += [lax.le(first_query, lax.add(last_key, left)), lax.ge(last_query, lax.sub(first_key, right))]
+            conditions += [
+                lax.le(first_query, lax.add(last_key, left)),
+                lax.ge(last_query, lax.sub(first_key, right)),
+            ]
         if packed:
             mine, theirs = arrays["query_segments"], arrays["key_segments"]
             first = jnp.min(theirs, where=theirs >= 0, initial=jnp.iinfo(theirs.dtype).max)
             conditions += [jnp.max(mine) >= first, jnp.min(mine) <= jnp.max(theirs)]
-        return lax.cond(functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state)
+        return lax.cond(
+            functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state
+        )
 
     def _full(self, labels: Iterable[Label], more: Axes = (), fill: float = 0.0) -> Any:
         data = lax.full([self.sizes[label] for label in labels], fill, self.wide)
@@ -438,29 +522,42 @@ class BlockAttention:
                 new = lax.max(largest, _largest(scores))
                 terms, here, finite = _terms(scores, new)
                 shrink = lax.exp(lax.sub(largest, finite))
-                result = lax.add(self._with_rows(lax.mul, result, shrink), self._weigh(terms, moving["value"]))
+                result = lax.add(
+                    self._with_rows(lax.mul, result, shrink), self._weigh(terms, moving["value"])
+                )
                 return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
 
             return self._unless_masked(moving | staying, first_key, compute, state)
 
         def step(carry: Any, number: Any) -> tuple[Any, None]:
             moving, state = carry
-            return (self._pass_on(moving), visit(state, moving, number)), None  # sent during the computation
+            return (
+                self._pass_on(moving),
+                visit(state, moving, number),
+            ), None  # sent during the computation
 
         rows = (*self.batch, QUERY)
-        state = (self._full(rows, fill=-np.inf), self._full(rows), self._full(self.result, self.carried_axes))
+        state = (
+            self._full(rows, fill=-np.inf),
+            self._full(rows),
+            self._full(self.result, self.carried_axes),
+        )
         (moving, state), _ = lax.scan(step, (moving, state), lax.iota(np.int32, self.steps - 1))
         largest, total, result = visit(state, moving, self.steps - 1)
         if self.rest:
             finite = _finite(comm.pmax(largest, self.rest))
             shrink = lax.exp(lax.sub(largest, finite))
-            result, total = self._psum_both(self._with_rows(lax.mul, result, shrink), lax.mul(total, shrink))
+            result, total = self._psum_both(
+                self._with_rows(lax.mul, result, shrink), lax.mul(total, shrink)
+            )
         else:
             finite = _finite(largest)
         total = _not_zero(total)
         return self._quotient(result, total), lax.add(finite, lax.log(total))
 
-    def _ring_backwards(self, arrays: Arrays, wanted: tuple[str, ...], result: Any, normaliser: Any, cotangent: Any) -> Arrays:
+    def _ring_backwards(
+        self, arrays: Arrays, wanted: tuple[str, ...], result: Any, normaliser: Any, cotangent: Any
+    ) -> Arrays:
         """Compute the gradients of `wanted`; gradients of moving arrays travel one step behind them and return to their device."""
         moving, staying = self._split(arrays)
         labels = self.labels
@@ -479,22 +576,43 @@ class BlockAttention:
                 held, _ = state
                 here = moving | staying
                 weights = lax.exp(lax.sub(self._scores(here, first_key), normaliser))
-                of_value = _einsum(weights.astype(self.dtype), self.scores, cotangent, self.result, labels["value"], self.wide)
-                of_weights = _einsum(cotangent, self.result, here["value"], labels["value"], self.scores, self.wide)
+                of_value = _einsum(
+                    weights.astype(self.dtype),
+                    self.scores,
+                    cotangent,
+                    self.result,
+                    labels["value"],
+                    self.wide,
+                )
+                of_weights = _einsum(
+                    cotangent, self.result, here["value"], labels["value"], self.scores, self.wide
+                )
                 if self.carried_axes:
                     of_weights = comm.psum(of_weights, self.carried_axes)
                 of_scores = lax.mul(weights, lax.sub(of_weights, mean))
                 scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide)).astype(self.dtype)
-                of_query = _einsum(scaled, self.scores, here["key"], labels["key"], labels["query"], self.wide)
-                of_key = _einsum(scaled, self.scores, here["query"], labels["query"], labels["key"], self.wide)
-                held, added = {"query": lax.add(held["query"], of_query)}, {"key": of_key, "value": of_value}
+                of_query = _einsum(
+                    scaled, self.scores, here["key"], labels["key"], labels["query"], self.wide
+                )
+                of_key = _einsum(
+                    scaled, self.scores, here["query"], labels["query"], labels["key"], self.wide
+                )
+                held, added = (
+                    {"query": lax.add(held["query"], of_query)},
+                    {
+                        "key": of_key,
+                        "value": of_value,
+                    },
+                )
                 if "bias" in here:
                     of_bias = self._of_bias(of_scores)
                     if "bias" in self.moving:
                         added["bias"] = of_bias
                     elif "bias" in self.whole:  # every block is visited once
                         dim = labels["bias"].index(KEY)
-                        held["bias"] = lax.dynamic_update_slice_in_dim(state[0]["bias"], of_bias, first_key, dim)
+                        held["bias"] = lax.dynamic_update_slice_in_dim(
+                            state[0]["bias"], of_bias, first_key, dim
+                        )
                     else:
                         held["bias"] = state[0]["bias"] + of_bias
                 return held, added
@@ -521,7 +639,11 @@ class BlockAttention:
         return {which: gradients[which].astype(arrays[which].dtype) for which in wanted}
 
     def _zeros_like(self, arrays: Arrays, wanted: Iterable[str]) -> Arrays:
-        return {which: lax.full_like(data, 0, self.wide) for which, data in arrays.items() if which in wanted}
+        return {
+            which: lax.full_like(data, 0, self.wide)
+            for which, data in arrays.items()
+            if which in wanted
+        }
 
     def _of_bias(self, of_scores: Any) -> Any:
         own = self.labels["bias"]

@@ -38,28 +38,45 @@ class Names(Record):
     key_heads: Hashable | None
 
     @classmethod
-    def of(cls, axis: Any, features: Any, key_axis: Any, heads: Any, key_heads: Any, query: Any, key: Any) -> Names:
+    def of(
+        cls,
+        axis: Any,
+        features: Any,
+        key_axis: Any,
+        heads: Any,
+        key_heads: Any,
+        query: Any,
+        key: Any,
+    ) -> Names:
         """Read the names from the arguments of `dot_product_attention`; raise if one is not an axis name or two collide."""
         if features is None:
             raise AxisNotFoundError(
-                f"{OPERATION}: axis={format_value(axis)} requires features=, the axis name over which query and key are contracted."
+                f"{OPERATION}: axis={format_value(axis)} requires features=, the axis name over"
+                " which query and key are contracted."
             )
         for parameter, name in (("axis", axis), ("features", features), ("key_axis", key_axis)):
             if name is not None and not is_name(name):
                 raise AxisNameError(
-                    f"{OPERATION}: {parameter}={format_value(name)} is not an axis name. Name the positional axes first (nx.named), or leave out "
-                    "axis=, for attention over positional axes."
+                    f"{OPERATION}: {parameter}={format_value(name)} is not an axis name. Name the"
+                    " positional axes first (nx.named), or leave out axis=, for attention over"
+                    " positional axes."
                 )
         if (heads is None) != (key_heads is None):
             raise AxisNameError(
-                f"{OPERATION}: heads={format_value(heads)} and key_heads={format_value(key_heads)} must be passed together. Pass both, or neither."
+                f"{OPERATION}: heads={format_value(heads)} and key_heads={format_value(key_heads)}"
+                " must be passed together. Pass both, or neither."
             )
         if heads == key_heads:
             heads = key_heads = None  # an axis that all arrays have is a batch axis
         own = axis
         if axis not in dims_of(key):
             if key_axis is None or key_axis not in dims_of(key):
-                lacks("key", axis if key_axis is None else key_axis, key, "Pass the axis name of its positions as key_axis=.")
+                lacks(
+                    "key",
+                    axis if key_axis is None else key_axis,
+                    key,
+                    "Pass the axis name of its positions as key_axis=.",
+                )
             own = key_axis
         elif key_axis is not None and key_axis in dims_of(key):
             raise AxisNameError(
@@ -69,14 +86,19 @@ class Names(Record):
             )
         if key_axis is None:
             key_axis = f"key_{axis}" if isinstance(axis, str) else ("key", axis)
-        distinct = [name for name in (axis, features, key_axis, heads, key_heads) if name is not None]
+        distinct = [
+            name for name in (axis, features, key_axis, heads, key_heads) if name is not None
+        ]
         for i, name in enumerate(distinct):
             if name in distinct[:i]:
-                raise AxisNameError(f"{OPERATION}: {name!r} names two of axis, key_axis, features, heads and key_heads.")
+                raise AxisNameError(
+                    f"{OPERATION}: {name!r} names two of axis, key_axis, features, heads and"
+                    " key_heads."
+                )
         if key_axis in dims_of(query):
             raise AxisNameError(
-                f"{OPERATION}: query, {type_text(query)}, has the axis {key_axis!r}, which is the name of the key positions. Rename one of them, or "
-                "choose another key_axis=."
+                f"{OPERATION}: query, {type_text(query)}, has the axis {key_axis!r}, which is the"
+                " name of the key positions. Rename one of them, or choose another key_axis=."
             )
         return cls(axis, own, key_axis, features, heads, key_heads)
 
@@ -104,4 +126,10 @@ class Names(Record):
 
 def lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
     """Raise an error because an operand lacks an axis."""
-    return raise_not_found(OPERATION, name, f"{which}, {type_text(array)}", [d for d in dims_of(array) if d is not None], extra)
+    return raise_not_found(
+        OPERATION,
+        name,
+        f"{which}, {type_text(array)}",
+        [d for d in dims_of(array) if d is not None],
+        extra,
+    )

@@ -1,14 +1,15 @@
 """Initializers for parameters with named axes: `jax.nn.initializers`, with `named_shape` and axis names.
 
-An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`. It returns the values of
-JAX's initializer for the array with the named axes in front, in the given order, followed by the positional axes. So the
-values depend neither on the mesh nor on `axis_resources`. In a mapped body every device computes the complete array and keeps
-its block (for constants it computes the block only); there is no communication. A key with named axes creates one parameter
-per instance, such as one per layer.
+An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`.
+It returns the values of JAX's initializer for the array with the named axes in front, in the given
+order, followed by the positional axes. So the values depend neither on the mesh nor on
+`axis_resources`. In a mapped body every device computes the complete array and keeps its block (for
+constants it computes the block only); there is no communication. A key with named axes creates one
+parameter per instance, such as one per layer.
 
-Axes (`in_axis`, `out_axis`, `batch_axis`, `column_axis`) are names, positional axes, or tuples of both. As in JAX, all other
-axes count as receptive field, and contribute to both fans. The last two axes of the array are the matrix of
-`delta_orthogonal`.
+Axes (`in_axis`, `out_axis`, `batch_axis`, `column_axis`) are names, positional axes, or tuples of
+both. As in JAX, all other axes count as receptive field, and contribute to both fans. The last two
+axes of the array are the matrix of `delta_orthogonal`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,13 @@ from namedax.core.array import NamedArray
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisNotFoundError, PositionalAxisError, did_you_mean, format_value, show_names
+from namedax.errors import (
+    AxisNotFoundError,
+    PositionalAxisError,
+    did_you_mean,
+    format_value,
+    show_names,
+)
 from namedax.operands.broadcasting import make_result
 from namedax.operands.sizes import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
@@ -55,7 +62,9 @@ class NamedInitializer:
     arguments: Mapping[str, Any]
 
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
+        return (
+            f"{self.name}({', '.join(f'{key}={value!r}' for key, value in self.arguments.items())})"
+        )
 
     def __call__(
         self,
@@ -73,7 +82,8 @@ class NamedInitializer:
           shape: the positional shape, by default `()`.
           dtype: the dtype; by default the dtype given to the initializer, or the default float.
           out_sharding: as in JAX, for arrays without named axes; by default `None`.
-          named_shape: the global sizes of the named axes, by default none. Their order affects the values.
+          named_shape: the global sizes of the named axes, by default none. Their order affects the
+            values.
 
         Raises:
           AxisNotFoundError: an axis is a name that `named_shape` lacks.
@@ -91,21 +101,31 @@ class NamedInitializer:
             )
         if out_sharding is not None:
             raise PositionalAxisError(
-                f"{self.name}: out_sharding is only for arrays without named axes. Shard named arrays with axis_resources."
+                f"{self.name}: out_sharding is only for arrays without named axes. Shard named"
+                " arrays with axis_resources."
             )
         of_key = [dim for dim in key.dims if dim is not None] if isinstance(key, NamedArray) else []
         names = [name for name in sizes if name not in of_key]
         init = self._positional(names, len(shape))
         given = () if dtype is None else (dtype,)
-        if not of_key and (self.name in _DIRECT or (self.name == "constant" and np.ndim(self.arguments["value"]) == 0)):
+        if not of_key and (
+            self.name in _DIRECT
+            or (self.name == "constant" and np.ndim(self.arguments["value"]) == 0)
+        ):
             region = ambient()
             if region is not None and region.resources:
                 region.check_placement(self.name, names)
             blocks = tuple(
-                sizes[name] if region is None else region.block_size(name, sizes[name], self.name, supports_padding=True)
+                (
+                    sizes[name]
+                    if region is None
+                    else region.block_size(name, sizes[name], self.name, supports_padding=True)
+                )
                 for name in names
             )
-            return make_result(init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape)))
+            return make_result(
+                init(key, (*blocks, *shape), *given), (*names, *(None,) * len(shape))
+            )
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 
     def _positional(self, names: list[Hashable], rank: int) -> Any:
@@ -118,7 +138,9 @@ class NamedInitializer:
             if argument in arguments:
                 axis = arguments[argument]
                 if isinstance(axis, (tuple, list)):
-                    arguments[argument] = tuple(self._position(argument, entry, names, rank) for entry in axis)
+                    arguments[argument] = tuple(
+                        self._position(argument, entry, names, rank) for entry in axis
+                    )
                 else:
                     arguments[argument] = self._position(argument, axis, names, rank)
         return function(**arguments)
@@ -127,24 +149,29 @@ class NamedInitializer:
         if is_name(axis):
             if axis not in names:
                 raise AxisNotFoundError(
-                    f"{self.name}: {argument} is {format_value(axis)}, which is not an axis of the parameter; named_shape has "
-                    f"{show_names(names)}.{did_you_mean(axis, names)}"
+                    f"{self.name}: {argument} is {format_value(axis)}, which is not an axis of the"
+                    f" parameter; named_shape has {show_names(names)}.{did_you_mean(axis, names)}"
                 )
             return self._checked(argument, axis, names.index(axis) - len(names) - rank)
         if not names:
             return int(axis)  # JAX raises its own error
-        if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)) or not -rank <= axis < rank:
+        if (
+            isinstance(axis, bool)
+            or not isinstance(axis, (int, np.integer))
+            or not -rank <= axis < rank
+        ):
             raise PositionalAxisError(
-                f"{self.name}: {argument} is {format_value(axis)}, but the parameter has {rank} positional axes, which count without the named axes "
-                f"{show_names(names)}. Pass a name as {argument}=."
+                f"{self.name}: {argument} is {format_value(axis)}, but the parameter has {rank}"
+                f" positional axes, which count without the named axes {show_names(names)}. Pass a"
+                f" name as {argument}=."
             )
         return self._checked(argument, axis, int(axis) % rank - rank)
 
     def _checked(self, argument: str, axis: Any, position: int) -> int:
         if self.name == "delta_orthogonal" and position < -2:
             raise PositionalAxisError(
-                f"delta_orthogonal: {argument} is {format_value(axis)}, which is not one of the last two axes; these are the matrix, and "
-                "the others are taps."
+                f"delta_orthogonal: {argument} is {format_value(axis)}, which is not one of the"
+                " last two axes; these are the matrix, and the others are taps."
             )
         return position
 

@@ -1,11 +1,13 @@
 """Cross-entropy over named axes, also over sharded classes such as the vocabulary of a language model, in `nx.nn`.
 
-No device ever has the logits of all classes; each computes with its own. The communication is one number per token for the
-maximum, and two for sums: of the exponentials, and of the logit of the label, which one device contributes. (If the loss is
-then averaged, the latter is one number in total.) The gradient is `softmax - target` on every device for its own classes, and
-needs no further communication.
+No device ever has the logits of all classes; each computes with its own. The communication is one
+number per token for the maximum, and two for sums: of the exponentials, and of the logit of the
+label, which one device contributes. (If the loss is then averaged, the latter is one number in
+total.) The gradient is `softmax - target` on every device for its own classes, and needs no further
+communication.
 
-Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019, section 3.
+Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
+Parallelism", 2019, section 3.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, format_value
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+)
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align_ranks, to_local
@@ -42,7 +51,13 @@ _OP = "softmax_cross_entropy"
 
 @operation()
 def softmax_cross_entropy(
-    logits: Any, labels: Any, axis: Any = -1, *, z_loss: float = 0.0, label_smoothing: float = 0.0, where: Any = None
+    logits: Any,
+    labels: Any,
+    axis: Any = -1,
+    *,
+    z_loss: float = 0.0,
+    label_smoothing: float = 0.0,
+    where: Any = None,
 ) -> Array:
     """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
 
@@ -50,32 +65,35 @@ def softmax_cross_entropy(
 
     Args:
       logits: an array, named or not.
-      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or not below the size of the
-        axis, is not a class: the loss of its token is NaN, and so is its gradient (unless `where` excludes the token). In
-        particular -1 is not the last class.
+      labels: integers, named or not, without `axis`; they broadcast by name. A label below zero, or
+        not below the size of the axis, is not a class: the loss of its token is NaN, and so is its
+        gradient (unless `where` excludes the token). In particular -1 is not the last class.
       axis: the axis of the classes, named or positional; by default -1.
-      z_loss: a number z, by default 0; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022, "PaLM", section 5).
-      label_smoothing: a number s, at least 0 (default) and below 1. The target is `1 - s` for the label, plus `s` divided
-        over all classes (Szegedy et al. 2016, "Rethinking the Inception Architecture").
-      where: a boolean array that broadcasts by name, by default `None`. Without `axis` it selects tokens; with it, it selects
-        classes (and can exclude the padding of a vocabulary). If no class is selected, the loss and the gradient are zero for
-        any logits and labels.
+      z_loss: a number z, by default 0; adds `z * logsumexp(logits)**2` (Chowdhery et al. 2022,
+        "PaLM", section 5).
+      label_smoothing: a number s, at least 0 (default) and below 1. The target is `1 - s` for the
+        label, plus `s` divided over all classes (Szegedy et al. 2016, "Rethinking the Inception
+        Architecture").
+      where: a boolean array that broadcasts by name, by default `None`. Without `axis` it selects
+        tokens; with it, it selects classes (and can exclude the padding of a vocabulary). If no
+        class is selected, the loss and the gradient are zero for any logits and labels.
 
     Returns:
-      An array with the axes of `logits` except `axis`, and the additional axes of `labels` and `where`. It has the dtype of
-      the logits, or float32 for 16-bit logits: the loss is computed in at least 32 bits. The gradient has the dtype of the
-      logits.
+      An array with the axes of `logits` except `axis`, and the additional axes of `labels` and
+      `where`. It has the dtype of the logits, or float32 for 16-bit logits: the loss is computed in
+      at least 32 bits. The gradient has the dtype of the logits.
 
-    Communication: over a sharded axis, two all-reduces, with one number per token for the maximum and two for the sums. With
-    `where` over the classes the sums take three numbers; for their mean over tokens, one. The gradient adds none, and the
-    logits are not moved. With a `SerialLoop` on the axis, logits that the body computes exist for some of the classes at a
-    time.
+    Communication: over a sharded axis, two all-reduces, with one number per token for the maximum
+    and two for the sums. With `where` over the classes the sums take three numbers; for their mean
+    over tokens, one. The gradient adds none, and the logits are not moved. With a `SerialLoop` on
+    the axis, logits that the body computes exist for some of the classes at a time.
 
     Raises:
       AxisNotFoundError: `logits` lacks the axis.
       AxisNameError: `labels` have the axis of the classes.
       AxisSizeError: an axis has two sizes, or there are no classes.
-      PlacementConflictError: `labels` have another axis that is sharded over the mesh axis of `axis`.
+      PlacementConflictError: `labels` have another axis that is sharded over the mesh axis of
+        `axis`.
       ArgumentTypeError: the labels are not integers, or `where` is not boolean.
       ArgumentError: `z_loss` or `label_smoothing` is out of range.
 
@@ -89,12 +107,15 @@ def softmax_cross_entropy(
     if isinstance(axis, tuple):
         if len(axis) != 1:
             raise PositionalAxisError(
-                f"{_OP}: axis={format_value(axis)} must be one positional or named axis, since a label is one number. "
-                f"If the tuple is the name, write axis=({format_value(axis)},)."
+                f"{_OP}: axis={format_value(axis)} must be one positional or named axis, since a"
+                " label is one number. If the tuple is the name, write"
+                f" axis=({format_value(axis)},)."
             )
         (axis,) = axis
     z = _number("z_loss", z_loss, lambda z: z >= 0, "at least 0")
-    smoothing = _number("label_smoothing", label_smoothing, lambda s: 0 <= s < 1, "at least 0 and below 1")
+    smoothing = _number(
+        "label_smoothing", label_smoothing, lambda s: 0 <= s < 1, "at least 0 and below 1"
+    )
     operands = (logits, labels) if where is None else (logits, labels, where)
     with explain_type_errors:
         return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
@@ -108,20 +129,33 @@ def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) 
     return float(value)
 
 
-def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any, labels: Any, mask: Any = None) -> Any:
+def _by_name(
+    op: str,
+    axes: tuple[Any],
+    z: float,
+    smoothing: float,
+    logits: Any,
+    labels: Any,
+    mask: Any = None,
+) -> Any:
     region = ambient()
     (axis,) = axes
     logits, labels = (_array(to_local(array, _OP, region)) for array in (logits, labels))
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(
-            f"{_OP}: the labels must be integers (indices of classes), got {type_text(labels)}. For a distribution over "
-            f"classes write -nx.sum(target * nx.nn.log_softmax(logits, {format_value(axis)}), {format_value(axis)})."
+            f"{_OP}: the labels must be integers (indices of classes), got {type_text(labels)}. For"
+            " a distribution over classes write -nx.sum(target * nx.nn.log_softmax(logits,"
+            f" {format_value(axis)}), {format_value(axis)})."
         )
     mask = None if mask is None else _array(to_local(mask, _OP, region))
     if mask is not None and mask.dtype != jnp.bool_:
-        raise ArgumentTypeError(f"{_OP}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0.")
+        raise ArgumentTypeError(
+            f"{_OP}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0."
+        )
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
-        raise ArgumentTypeError(f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order.")
+        raise ArgumentTypeError(
+            f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order."
+        )
     (place,) = resolve_axis(_OP, logits, axis)
     if not is_name(axis):
         # From here on counted from the right, as positional axes align.
@@ -130,17 +164,21 @@ def _by_name(op: str, axes: tuple[Any], z: float, smoothing: float, logits: Any,
         labels = _with_axis(labels, axis)
     elif axis in dims_of(labels):
         raise AxisNameError(
-            f"{_OP}: the labels {type_text(labels)} have the axis {format_value(axis)}, the axis of the classes; a label is one integer per token. "
-            f"If they are one-hot, write nx.argmax(labels, {format_value(axis)})."
+            f"{_OP}: the labels {type_text(labels)} have the axis {format_value(axis)}, the axis of"
+            " the classes; a label is one integer per token. If they are one-hot, write"
+            f" nx.argmax(labels, {format_value(axis)})."
         )
     by_class = mask is not None and (not is_name(axis) or axis in dims_of(mask))
-    (data, label, *masks), dims, shape = align_ranks(_OP, logits, labels, *(() if mask is None else (mask,)))
+    (data, label, *masks), dims, shape = align_ranks(
+        _OP, logits, labels, *(() if mask is None else (mask,))
+    )
     data = _whole(data, shape)
     site = reduction_site(_OP, make_in_region(data, dims), axis, supports_padding=True)
     (dim,) = site.axes
     if not data.shape[dim]:
         raise AxisSizeError(
-            f"{_OP}: axis {format_value(axis)} of {type_text(logits)} has size 0; without classes there is no loss."
+            f"{_OP}: axis {format_value(axis)} of {type_text(logits)} has size 0; without classes"
+            " there is no loss."
         )
     # Labels and a mask of tokens are constant along the classes.
     tokens = (*shape[:dim], 1, *shape[dim + 1 :])
@@ -168,14 +206,18 @@ def _with_axis(labels: Any, axis: int) -> Any:
         return labels  # it broadcasts there without a new axis
     at = len(dims) if behind == 0 else places[len(places) - behind]
     data = lax.expand_dims(labels._data if isinstance(labels, NamedArray) else labels, (at,))
-    return make_in_region(data, (*dims[:at], None, *dims[at:])) if isinstance(labels, NamedArray) else data
+    return (
+        make_in_region(data, (*dims[:at], None, *dims[at:]))
+        if isinstance(labels, NamedArray)
+        else data
+    )
 
 
 class _CrossEntropy(Record):
     """The loss on blocks.
 
-    Labels and masks may vary over the mesh axes of the classes or not. The loss does not: they enter before the sums over
-    these.
+    Labels and masks may vary over the mesh axes of the classes or not. The loss does not: they
+    enter before the sums over these.
 
     Attributes:
       dim: the dimension of the classes.
@@ -204,7 +246,9 @@ class _CrossEntropy(Record):
         shift = lax.select(lax.is_finite(shift), shift, lax.full_like(shift, 0))
         number = label.dtype.type
         first: Any = np.bool_(True)
-        wrong = answers = lax.bitwise_or(lax.lt(label, number(0)), lax.ge(label, number(self.count)))
+        wrong = answers = lax.bitwise_or(
+            lax.lt(label, number(0)), lax.ge(label, number(self.count))
+        )
         if self.mesh_axes:
             device, own = comm.block_index(self.mesh_axes), data.shape[self.dim]
             place, first = (
@@ -212,26 +256,35 @@ class _CrossEntropy(Record):
                 lax.eq(device, device.dtype.type(0)),
             )
             here = lax.bitwise_and(lax.ge(place, number(0)), lax.lt(place, number(own)))
-            label, taken = lax.select(here, place, lax.full_like(place, -1)), lax.select(here, shift, lax.full_like(shift, 0))
+            label, taken = (
+                lax.select(here, place, lax.full_like(place, -1)),
+                lax.select(here, shift, lax.full_like(shift, 0)),
+            )
             # A label that is not a class belongs to no device; the first device sets its loss.
             answers = lax.bitwise_and(wrong, first)
         else:
             taken = shift
         picked = lax.sub(self._pick(data, label, wrong), taken)
         picked = lax.select(answers, lax.full_like(picked, jnp.nan), picked)
-        # Sum each array separately: XLA combines sums that run at the same time. The sum of the picked logits enters the loss
-        # linearly, so it can be postponed until they are averaged over tokens.
+        # Sum each array separately: XLA combines sums that run at the same time. The sum of the
+        # picked logits enters the loss linearly, so it can be postponed until they are averaged
+        # over tokens.
         shifted = lax.sub(data, shift)
         every = self._sum(self._over_classes(lax.exp(shifted)), mask, first)
         loss = lax.log(every)
         if self.z:
             loss = loss + self.z * jnp.square(loss + shift)
-        count = self._sum(self._over_classes(mask.astype(data.dtype)), mask) if self.by_class else self.count
+        count = (
+            self._sum(self._over_classes(mask.astype(data.dtype)), mask)
+            if self.by_class
+            else self.count
+        )
         if self.smoothing:
             shifted = shifted if real is None else jnp.where(real, shifted, 0)
             total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
             picked = (1 - self.smoothing) * picked
-            # With a constant weight, the logits of all classes join the sum that the label needs in any case.
+            # With a constant weight, the logits of all classes join the sum that the label needs in
+            # any case.
             if not self.by_class:
                 picked = picked + self.smoothing / self.count * total
         loss = lax.sub(loss, self._sum(picked, mask))
@@ -245,7 +298,8 @@ class _CrossEntropy(Record):
     def _sum(self, data: Any, mask: Any, otherwise: Any = False) -> Any:
         """Sum one number per token over all devices, with `otherwise` for tokens that do not count.
 
-        With 1 for the exponentials, and 0 for everything else, these tokens act as if they had one class with logit 0.
+        With 1 for the exponentials, and 0 for everything else, these tokens act as if they had one
+        class with logit 0.
         """
         if mask is not None and not self.by_class:
             data = jnp.where(mask, data, jnp.asarray(otherwise, data.dtype))
@@ -259,7 +313,9 @@ class _CrossEntropy(Record):
 
         @jax.custom_jvp
         def pick(data: Any, place: Any, wrong: Any) -> Any:
-            taken = lax.gather(data, lax.expand_dims(place, (place.ndim,)), numbers, (1,) * data.ndim, mode="clip")
+            taken = lax.gather(
+                data, lax.expand_dims(place, (place.ndim,)), numbers, (1,) * data.ndim, mode="clip"
+            )
             return lax.select(lax.lt(place, place.dtype.type(0)), lax.full_like(taken, 0), taken)
 
         @pick.defjvp
@@ -267,7 +323,9 @@ class _CrossEntropy(Record):
             data, place, wrong = primals
             hit = lax.eq(lax.broadcasted_iota(place.dtype, data.shape, dim), place)
             factor = hit.astype(data.dtype)
-            factor = lax.select(jnp.broadcast_to(wrong, hit.shape), lax.full_like(factor, jnp.nan), factor)
+            factor = lax.select(
+                jnp.broadcast_to(wrong, hit.shape), lax.full_like(factor, jnp.nan), factor
+            )
             return pick(*primals), self._over_classes(lax.mul(factor, tangents[0]))
 
         return pick(data, place, wrong)

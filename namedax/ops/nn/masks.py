@@ -1,10 +1,11 @@
 """Masks and biases of attention over named axes, which define the keys that each query sees, in `nx.nn`.
 
-All are computed from the indices along two axes, which every device has for its own block. So there is no communication, and
-a mask with sharded axes is never complete on one device. `dot_product_attention(is_causal=True)` needs none of them.
+All are computed from the indices along two axes, which every device has for its own block. So there
+is no communication, and a mask with sharded axes is never complete on one device.
+`dot_product_attention(is_causal=True)` needs none of them.
 
-Sources: Raffel et al., "Exploring the Limits of Transfer Learning", 2020, section 3.2.1 (the prefix); Press, Smith & Lewis, "Train Short,
-Test Long: Attention with Linear Biases", 2022 (ALiBi).
+Sources: Raffel et al., "Exploring the Limits of Transfer Learning", 2020, section 3.2.1 (the
+prefix); Press, Smith & Lewis, "Train Short, Test Long: Attention with Linear Biases", 2022 (ALiBi).
 """
 
 from __future__ import annotations
@@ -29,37 +30,49 @@ __all__ = ["FUNCTIONS", "alibi_bias", "causal_mask", "prefix_mask"]
 _Shape = Mapping[Hashable, int | None]
 
 
-def _indices(op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]) -> list[Any]:
+def _indices(
+    op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]
+) -> list[Any]:
     """Return the indices along the axes, in the order of `axis`; the order of a dict does not define roles.
 
     Raises:
-      ArgumentError: `axis` does not have each name of `named_shape` exactly once, or not as many as `what`.
+      ArgumentError: `axis` does not have each name of `named_shape` exactly once, or not as many as
+        `what`.
     """
     sizes = named_sizes(op, named_shape)
     names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     if set(names) != set(sizes) or len({*names}) != len(what) or len(names) != len(what):
-        some = tuple(sizes) if len(sizes) == len(what) else tuple(f"the name of the {role}" for role in what)
+        some = (
+            tuple(sizes)
+            if len(sizes) == len(what)
+            else tuple(f"the name of the {role}" for role in what)
+        )
         raise ArgumentError(
-            f"{op}: named_shape={format_value(dict(named_shape))} and axis={format_value(names)} must have the same "
-            f"{len(what)} names. The order of axis= "
-            f"defines their roles: {', '.join(what)}; a dict has no order. Write axis={format_value(some)}, or another order. Other "
-            "axes are added by broadcasting."
+            f"{op}: named_shape={format_value(dict(named_shape))} and axis={format_value(names)}"
+            f" must have the same {len(what)} names. The order of axis= defines their roles:"
+            f" {', '.join(what)}; a dict has no order. Write axis={format_value(some)}, or another"
+            " order. Other axes are added by broadcasting."
         )
     return [global_index(op, name, sizes[name]) for name in names]
 
 
 @checks_signature
 def causal_mask(
-    named_shape: _Shape, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0, window: int | None = None
+    named_shape: _Shape,
+    *,
+    axis: Sequence[Hashable] = ("query", "key"),
+    offset: Any = 0,
+    window: int | None = None,
 ) -> Array:
     """Build the mask for queries that only look back: true if `key <= query + offset`.
 
     Args:
-      named_shape: the sizes of the query and key axes by name; `None` takes the size in the mapped function.
-      axis: the names of the query axis and of the key axis, as in `nx.tril`; by default `("query", "key")`. Required for
-        other names.
-      offset: the number of keys before the first query, as in decoding with a cache. An integer, or a named array of them; by
-        default 0.
+      named_shape: the sizes of the query and key axes by name; `None` takes the size in the mapped
+        function.
+      axis: the names of the query axis and of the key axis, as in `nx.tril`; by default `("query",
+        "key")`. Required for other names.
+      offset: the number of keys before the first query, as in decoding with a cache. An integer, or
+        a named array of them; by default 0.
       window: the number of keys that a query sees at most, including its own; by default all.
 
     Returns:
@@ -82,13 +95,20 @@ def causal_mask(
 
 
 @checks_signature
-def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = ("query", "key"), offset: Any = 0) -> Array:
+def prefix_mask(
+    named_shape: _Shape,
+    prefix: Any,
+    *,
+    axis: Sequence[Hashable] = ("query", "key"),
+    offset: Any = 0,
+) -> Array:
     """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
 
     Args:
       named_shape: as in `causal_mask`.
       axis: as in `causal_mask`.
-      prefix: the length of the prefix. An integer, or a named array of them, one for every element of a batch.
+      prefix: the length of the prefix. An integer, or a named array of them, one for every element
+        of a batch.
       offset: as in `causal_mask`; by default 0.
 
     Returns:
@@ -110,21 +130,27 @@ def prefix_mask(named_shape: _Shape, prefix: Any, *, axis: Sequence[Hashable] = 
 
 @checks_signature
 def alibi_bias(
-    named_shape: _Shape, *, axis: Sequence[Hashable] = ("head", "query", "key"), offset: Any = 0, dtype: Any = None
+    named_shape: _Shape,
+    *,
+    axis: Sequence[Hashable] = ("head", "query", "key"),
+    offset: Any = 0,
+    dtype: Any = None,
 ) -> Array:
     """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
 
     Args:
-      named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the mapped function.
-      axis: the names of the head, query and key axes, in this order; by default `("head", "query", "key")`. Required for
-        other names.
+      named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the
+        mapped function.
+      axis: the names of the head, query and key axes, in this order; by default `("head", "query",
+        "key")`. Required for other names.
       offset: as in `causal_mask`; by default 0.
       dtype: the dtype; by default the default float.
 
     Returns:
-      An array with the three axes, `-slope[head] * |query + offset - key|`. For a power of two as the number of heads, the
-      slopes are the powers of two from `2**(-8 / heads)` to `2**-8`. For other numbers, they are the slopes of the next
-      smaller power, followed by every second slope of the next larger one.
+      An array with the three axes, `-slope[head] * |query + offset - key|`. For a power of two as
+      the number of heads, the slopes are the powers of two from `2**(-8 / heads)` to `2**-8`. For
+      other numbers, they are the slopes of the next smaller power, followed by every second slope
+      of the next larger one.
 
     Communication: none.
 
@@ -156,4 +182,6 @@ def _slopes(heads: int) -> np.ndarray:
     return np.concatenate([slopes, between])[:heads]
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (alibi_bias, causal_mask, prefix_mask)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (alibi_bias, causal_mask, prefix_mask)
+}

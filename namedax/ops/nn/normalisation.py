@@ -1,20 +1,23 @@
 """Normalization over named axes: `layer_norm`, `rms_norm`, `standardize`, `batch_norm`, `moments` and `dropout`, in `nx.nn`.
 
-`axis` is a positional axis, an axis name, or a tuple of both, and selects the axes of the statistics. So the norms differ
-mainly in these axes: `layer_norm(x, "embed")` and `batch_norm(x, "batch")`. A group norm is the layer norm of an array with
-split channels, over `each` and the other axes of a group: `nx.rearrange(x, "{channels=(groups each)} -> {groups each}")`.
-`scale` and `bias` broadcast by name.
+`axis` is a positional axis, an axis name, or a tuple of both, and selects the axes of the
+statistics. So the norms differ mainly in these axes: `layer_norm(x, "embed")` and `batch_norm(x,
+"batch")`. A group norm is the layer norm of an array with split channels, over `each` and the other
+axes of a group: `nx.rearrange(x, "{channels=(groups each)} -> {groups each}")`. `scale` and `bias`
+broadcast by name.
 
-Statistics are computed in float32 (or float64) for every dtype of the values. The variance is the mean of squared deviations,
-not a difference of large numbers (except in `standardize`, which has JAX's default).
+Statistics are computed in float32 (or float64) for every dtype of the values. The variance is the
+mean of squared deviations, not a difference of large numbers (except in `standardize`, which has
+JAX's default).
 
-**Communication** over a sharded axis consists of all-reduces of the size of the statistics. `rms_norm` and
-`standardize(algorithm="fast")` need one. `layer_norm`, `batch_norm` and `moments` need two, since the deviations depend on
-the mean. The gradient of each norm adds one, which combines both sums that it needs; the gradient of `moments` adds none.
-This is less than automatic differentiation would need. The deviations sum to zero, so the derivative of `y = (x - mean) /
-deviation` is `(t - mean(t) - y * mean(t * y)) / deviation`. Sources: Ba et al. 2016, "Layer Normalization"; Ioffe & Szegedy
-2015, "Batch Normalization"; Zhang & Sennrich 2019, "Root Mean Square Layer Normalization". An axis that is not sharded costs
-nothing.
+**Communication** over a sharded axis consists of all-reduces of the size of the statistics.
+`rms_norm` and `standardize(algorithm="fast")` need one. `layer_norm`, `batch_norm` and `moments`
+need two, since the deviations depend on the mean. The gradient of each norm adds one, which
+combines both sums that it needs; the gradient of `moments` adds none. This is less than automatic
+differentiation would need. The deviations sum to zero, so the derivative of `y = (x - mean) /
+deviation` is `(t - mean(t) - y * mean(t * y)) / deviation`. Sources: Ba et al. 2016, "Layer
+Normalization"; Ioffe & Szegedy 2015, "Batch Normalization"; Zhang & Sennrich 2019, "Root Mean
+Square Layer Normalization". An axis that is not sharded costs nothing.
 """
 
 from __future__ import annotations
@@ -84,7 +87,9 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[ReductionPlan, Any]:
     """Return the plan for the statistics, with the values in a wide dtype, and the dtype of the result."""
     site = reduction_site(op, x, axis, False, where, supports_padding=True).of_real()
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
-        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex. Normalize its real and imaginary parts.")
+        raise ArgumentTypeError(
+            f"{op}: {type_text(x)} is complex. Normalize its real and imaginary parts."
+        )
     data = as_inexact(site.data)
     return site.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
@@ -157,7 +162,10 @@ def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> t
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         result, mean, var, factor, count = parts(*primals)
         tangent, mask = tangents[0], primals[1]
-        local = [jnp.sum(data, site.axes, keepdims=True, where=mask) / count for data in (tangent, tangent * result)]
+        local = [
+            jnp.sum(data, site.axes, keepdims=True, where=mask) / count
+            for data in (tangent, tangent * result)
+        ]
         both = comm.psum(jnp.stack(local), site.mesh_axes)
         # Cast both together, so that both sums of the transpose are one all-reduce.
         of_mean, of_product = cast_data(both, varying(result))
@@ -203,21 +211,42 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
     return make_result(jnp.broadcast_to(data, shape).astype(dtype), dims)
 
 
-def _run(op: str, compute: Callable[..., Any], x: Any, axis: Any, scale: Any, bias: Any, where: Any, *static: Hashable) -> Any:
+def _run(
+    op: str,
+    compute: Callable[..., Any],
+    x: Any,
+    axis: Any,
+    scale: Any,
+    bias: Any,
+    where: Any,
+    *static: Hashable,
+) -> Any:
     """Run one norm, with `compute(site, *static)` applied to the plan of the reduction."""
     _check_names(op, x, scale=scale, bias=bias)
-    given = tuple(name for name, value in (("scale", scale), ("bias", bias), ("where", where)) if value is not None)
+    given = tuple(
+        name
+        for name, value in (("scale", scale), ("bias", bias), ("where", where))
+        if value is not None
+    )
     operands = (x, *(v for v in (scale, bias, where) if v is not None))
     with explain_type_errors:
         return kernels.run(op, _norm, axis_key(op, axis), (compute, given, static), *operands)
 
 
 def _norm(
-    op: str, axis: Any, compute: Callable[..., Any], given: tuple[str, ...], static: tuple[Any, ...], x: Any, *more: Any
+    op: str,
+    axis: Any,
+    compute: Callable[..., Any],
+    given: tuple[str, ...],
+    static: tuple[Any, ...],
+    x: Any,
+    *more: Any,
 ) -> Any:
     known = dict(zip(given, more, strict=True))
     site, dtype = _site(op, x, axis, known.get("where"))
-    return _affine(op, site.finish_whole(compute(site, *static)), known.get("scale"), known.get("bias"), dtype)
+    return _affine(
+        op, site.finish_whole(compute(site, *static)), known.get("scale"), known.get("bias"), dtype
+    )
 
 
 def _check_names(op: str, x: Any, **arrays: Any) -> None:
@@ -236,8 +265,9 @@ def _check_names(op: str, x: Any, **arrays: Any) -> None:
         hint = next(filter(None, (did_you_mean(name, missing) for name in foreign)), "")
         if hint or len(foreign) == len(array._dims):
             raise AxisNotFoundError(
-                f"{op}: {what}, {type_text(array)}, has the axis {format_value(foreign[0])}, which {type_text(x)} lacks.{hint} Rename it, or, for "
-                f"every combination of the two axes, apply {what} outside of {op}."
+                f"{op}: {what}, {type_text(array)}, has the axis {format_value(foreign[0])}, which"
+                f" {type_text(x)} lacks.{hint} Rename it, or, for every combination of the two"
+                f" axes, apply {what} outside of {op}."
             )
 
 
@@ -252,7 +282,13 @@ def _epsilon(op: str, epsilon: Any) -> float:
 
 @operation(explicit=Explicit.KEPT)
 def layer_norm(
-    x: Any, axis: Any, *, scale: Any = None, bias: Any = None, epsilon: float = 1e-5, where: Any = None
+    x: Any,
+    axis: Any,
+    *,
+    scale: Any = None,
+    bias: Any = None,
+    epsilon: float = 1e-5,
+    where: Any = None,
 ) -> LikeArguments:
     """Normalize to mean 0 and variance 1 over `axis`, then multiply by `scale` and add `bias`.
 
@@ -262,17 +298,19 @@ def layer_norm(
       scale: an array that broadcasts by name, by default `None`; it may have the normalized axes.
       bias: an array that broadcasts by name, by default `None`.
       epsilon: the number added to the variance, by default 1e-5.
-      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics, but
-        are normalized too.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the statistics, but are normalized too.
 
     Returns:
-      An array with the dtype and the axes of `x`, and the additional axes of `scale`, `bias` and `where`.
+      An array with the dtype and the axes of `x`, and the additional axes of `scale`, `bias` and
+      `where`.
 
-    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
+    one.
 
     Raises:
-      AxisNotFoundError: `x` lacks the axis. Also if `scale` or `bias` is probably misspelled: it has no axis of `x`, or a
-        name close to an axis of `x` that it lacks.
+      AxisNotFoundError: `x` lacks the axis. Also if `scale` or `bias` is probably misspelled: it
+        has no axis of `x`, or a name close to an axis of `x` that it lacks.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 3.0], [10.0, 30.0]]), ["batch", "embed"])
@@ -284,17 +322,22 @@ def layer_norm(
     return _run("layer_norm", _normalised, x, axis, scale, bias, where, _two_passes, epsilon)
 
 
-def _normalised(site: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float) -> Any:
+def _normalised(
+    site: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float
+) -> Any:
     return _normalise(site, passes(site), epsilon)[0]
 
 
 @operation(explicit=Explicit.KEPT)
-def rms_norm(x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None) -> LikeArguments:
+def rms_norm(
+    x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None
+) -> LikeArguments:
     """Divide by the root mean square over `axis`, then multiply by `scale`.
 
     Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
 
-    Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds one.
+    Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
+    one.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([3.0, -3.0, 3.0]), ["embed"])
@@ -324,15 +367,18 @@ def standardize(
       mean: the mean to use instead of the mean of `x`, by default `None`; it broadcasts by name.
       variance: the variance to use instead of the variance of `x`, by default `None`.
       epsilon: the number added to the variance, by default 1e-5.
-      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the statistics.
-      algorithm: `"fast"` (default) computes the variance as the mean square minus the squared mean, as in JAX by default.
-        `"stable"` computes it as the mean of squared deviations, as in `layer_norm`, and needs one more all-reduce.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the statistics.
+      algorithm: `"fast"` (default) computes the variance as the mean square minus the squared mean,
+        as in JAX by default. `"stable"` computes it as the mean of squared deviations, as in
+        `layer_norm`, and needs one more all-reduce.
 
     Returns:
-      An array with the dtype of `x`. Unlike JAX, it keeps statistics of 16-bit values in float32 throughout.
+      An array with the dtype of `x`. Unlike JAX, it keeps statistics of 16-bit values in float32
+      throughout.
 
-    Communication: over a sharded axis, one all-reduce (`"stable"`: two); the gradient adds one. None if mean and variance are
-    given.
+    Communication: over a sharded axis, one all-reduce (`"stable"`: two); the gradient adds one.
+    None if mean and variance are given.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 3.0]), ["embed"])
@@ -340,14 +386,18 @@ def standardize(
     Array([-1.,  1.], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
-        raise ArgumentError(f"standardize: algorithm must be 'fast' or 'stable', got {format_value(algorithm)}.")
+        raise ArgumentError(
+            f"standardize: algorithm must be 'fast' or 'stable', got {format_value(algorithm)}."
+        )
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
     return _run("standardize", _normalised, x, axis, None, None, where, passes, float(epsilon))
 
 
-def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str) -> Any:
+def _standardize_by(
+    x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str
+) -> Any:
     """Standardize with some of the statistics given."""
     _check_names("standardize", x, mean=mean, variance=variance)
     dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
@@ -360,10 +410,14 @@ def _standardize_by(x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, w
     if mean is None:
         mean = average(x)
     if variance is None and algorithm == "stable":
-        variance = average(apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean))
+        variance = average(
+            apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean)
+        )
     elif variance is None:
         squares = average(apply_elementwise("standardize", jnp.square, x))
-        variance = apply_elementwise("standardize", lambda s, m: jnp.maximum(s - jnp.square(m), 0), squares, mean)
+        variance = apply_elementwise(
+            "standardize", lambda s, m: jnp.maximum(s - jnp.square(m), 0), squares, mean
+        )
 
     def compute(x: Any, mean: Any, variance: Any, epsilon: Any) -> Any:
         return ((x - mean) * lax.rsqrt(jnp.asarray(variance + epsilon, wide))).astype(dtype)
@@ -385,28 +439,32 @@ def batch_norm(
 ) -> tuple[Array, Moments]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
-    In training the moments are computed from `x`, over the complete axis even if it is sharded. You keep a moving average of
-    them (`update_moments`). In inference you pass that average. The function has no state.
+    In training the moments are computed from `x`, over the complete axis even if it is sharded. You
+    keep a moving average of them (`update_moments`). In inference you pass that average. The
+    function has no state.
 
     Args:
       x: an array, named or not.
-      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both, such as `("batch", "row",
-        "column")`.
+      axis: the axes to normalize over: a positional axis, an axis name, or a tuple of both, such as
+        `("batch", "row", "column")`.
       scale: an array that broadcasts by name, applied after the normalization; by default `None`.
       bias: an array that broadcasts by name, by default `None`.
       mean: the mean to use instead of the mean of `x`, with `var`; by default `None`.
       var: the variance to use instead of the variance of `x`, with `mean`; by default `None`.
       epsilon: the number added to the variance, by default 1e-5.
-      where: a boolean array, named or not, by default `None`; elements where it is false do not count in the moments.
+      where: a boolean array, named or not, by default `None`; elements where it is false do not
+        count in the moments.
 
     Returns:
-      The normalized values, with the dtype of `x`, and the `Moments` used, without `axis` and in float32 (or float64).
+      The normalized values, with the dtype of `x`, and the `Moments` used, without `axis` and in
+      float32 (or float64).
 
-    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds one. None if the moments
-    are given.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
+    one. None if the moments are given.
 
     Raises:
-      AxisNotFoundError: `x` lacks the axis; or `scale`, `bias`, `mean` or `var` is probably misspelled, as for `layer_norm`.
+      AxisNotFoundError: `x` lacks the axis; or `scale`, `bias`, `mean` or `var` is probably
+        misspelled, as for `layer_norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 10.0], [3.0, 30.0]]), ["batch", "k"])
@@ -420,13 +478,18 @@ def batch_norm(
     """
     op, epsilon = "batch_norm", _epsilon("batch_norm", epsilon)
     if (mean is None) != (var is None):
-        raise ArgumentError(f"{op}: mean= and var= must be passed together. Pass both (inference) or neither (training).")
+        raise ArgumentError(
+            f"{op}: mean= and var= must be passed together. Pass both (inference) or neither"
+            " (training)."
+        )
     _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
     if mean is not None:
         reduction_site(op, x, axis, supports_padding=True)  # raises for a missing axis
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         values = _standardize_by(
-            apply_elementwise(op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x),
+            apply_elementwise(
+                op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x
+            ),
             axis,
             mean,
             var,
@@ -446,7 +509,8 @@ def batch_norm(
 def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
 
-    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds none.
+    Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
+    none.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.nn.moments(nx.named(jnp.array([1.0, 3.0]), ["batch"]), "batch")
@@ -483,7 +547,10 @@ def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Momen
 
     def one(old: Any, new: Any) -> Any:
         return apply_elementwise(
-            "update_moments", lambda old, new: lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new)), old, new
+            "update_moments",
+            lambda old, new: lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new)),
+            old,
+            new,
         )
 
     return Moments(*(one(old, current) for old, current in zip(average, new, strict=True)))
@@ -493,26 +560,31 @@ def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Momen
 
 
 @operation("shared", explicit=Explicit.AS_JAX, scope=True)
-def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> LikeArguments:
+def dropout(
+    x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False
+) -> LikeArguments:
     """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
 
     Args:
       x: an array, named or not.
       key: a random key, or a named array of keys: one for each instance along its names.
-      rate: the probability of a zero, at least 0 and less than 1; a number, or an array that broadcasts by name.
-      shared: an axis name, a positional axis, or a tuple of both, along which elements are kept or dropped together; by
-        default none.
+      rate: the probability of a zero, at least 0 and less than 1; a number, or an array that
+        broadcasts by name.
+      shared: an axis name, a positional axis, or a tuple of both, along which elements are kept or
+        dropped together; by default none.
       deterministic: if `True`, return `x` unchanged, as in inference; by default `False`.
 
     Returns:
-      An array with the dtype and the axes of `x`. The choice of zeros is the same for every `axis_resources` and every
-      physical order of `x`. The kept elements are the true elements of `nx.random.bernoulli(key, jnp.float32(1 - rate),
-      x.shape, named_shape=...)`. Its named axes are the axes of `x` without the axes of `key` and the shared axes, in
-      alphabetical order. Shared positional axes have size 1.
+      An array with the dtype and the axes of `x`. The choice of zeros is the same for every
+      `axis_resources` and every physical order of `x`. The kept elements are the true elements of
+      `nx.random.bernoulli(key, jnp.float32(1 - rate), x.shape, named_shape=...)`. Its named axes
+      are the axes of `x` without the axes of `key` and the shared axes, in alphabetical order.
+      Shared positional axes have size 1.
 
-    Communication: none. In a mapped body every device draws for the complete array and keeps its block (see `nx.random`). To
-    avoid this cost, pass one key for each instance of a mapped axis, `nx.random.split(key, named_shape={"batch": 128})`. Then
-    a device draws for its own instances only.
+    Communication: none. In a mapped body every device draws for the complete array and keeps its
+    block (see `nx.random`). To avoid this cost, pass one key for each instance of a mapped axis,
+    `nx.random.split(key, named_shape={"batch": 128})`. Then a device draws for its own instances
+    only.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis of `shared`.
@@ -527,22 +599,29 @@ def dropout(x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: boo
     if not isinstance(x, NamedArray):
         x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
-        raise ArgumentTypeError(f"{op}: x must be floating-point, got {type_text(x)}. Convert it first with x.astype.")
+        raise ArgumentTypeError(
+            f"{op}: x must be floating-point, got {type_text(x)}. Convert it first with x.astype."
+        )
     fixed = isinstance(rate, numbers.Real)
     if fixed and not 0 <= rate < 1:
         raise ArgumentError(
-            f"{op}: rate, the probability of a zero, must be at least 0 and less than 1, got {format_value(rate)}."
+            f"{op}: rate, the probability of a zero, must be at least 0 and less than 1, got"
+            f" {format_value(rate)}."
         )
     if deterministic or (fixed and rate == 0):
         return x
     x = to_local(x, op, ambient())
     drawn, shape = _drawn(op, x, key, shared)
     with explain_type_errors:
-        noise = draw(op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape)
+        noise = draw(
+            op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape
+        )
 
         def compute(x: Any, noise: Any, rate: Any) -> Any:
             keep = 1 - jnp.asarray(rate, common_type(x.dtype, jnp.float32))
-            return jnp.where(noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype))
+            return jnp.where(
+                noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype)
+            )
 
         return apply_elementwise(op, compute, x, noise, rate)
 
@@ -555,7 +634,8 @@ def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int],
         if isinstance(entry, (int, np.integer)):
             if not -len(shape) <= entry < len(shape):
                 raise PositionalAxisError(
-                    f"{op}: shared has the positional axis {entry}, which is out of range for {type_text(x)}. Write the name if it has one."
+                    f"{op}: shared has the positional axis {entry}, which is out of range for"
+                    f" {type_text(x)}. Write the name if it has one."
                 )
             shape[entry] = 1
         elif not is_name(entry) or entry not in sizes:
@@ -563,7 +643,9 @@ def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int],
         else:
             del sizes[entry]
     own = set(dims_of(key)) if isinstance(key, NamedArray) else set()
-    names = sorted((name for name in sizes if name not in own), key=lambda name: (str(name), repr(name)))
+    names = sorted(
+        (name for name in sizes if name not in own), key=lambda name: (str(name), repr(name))
+    )
     return {name: sizes[name] for name in names}, shape
 
 

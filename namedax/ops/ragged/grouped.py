@@ -1,11 +1,12 @@
 """Contraction by group: every token is contracted with the weights of its own group, as in experts without capacity.
 
-On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each contiguous stretch with the weights of its
-group. No weights are repeated per token, no token is dropped, and there are no slots. A device counts its own tokens of each
-group, so that a block of sharded tokens may begin anywhere within a group.
+On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each contiguous
+stretch with the weights of its group. No weights are repeated per token, no token is dropped, and
+there are no slots. A device counts its own tokens of each group, so that a block of sharded tokens
+may begin anywhere within a group.
 
-The communication depends on the sharding of the groups; see `grouped_dot`. `token_moves` sends tokens to the devices that
-have their weights.
+The communication depends on the sharding of the groups; see `grouped_dot`. `token_moves` sends
+tokens to the devices that have their weights.
 """
 
 from __future__ import annotations
@@ -26,7 +27,14 @@ from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, PositionalAxisError, format_value, raise_not_found
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+    raise_not_found,
+)
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import operation
 from namedax.operands.pytree_leaves import wide_index
@@ -48,15 +56,16 @@ Axes = tuple[str, ...]
 def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> Array:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
-    Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every token.
+    Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
+    token.
 
     Args:
       x: a named array: the tokens, with the axes of `groups` and with `axis`.
-      w: a named array: the weights, with `group` and with `axis`. Its other axes are axes of the result; an axis that `x` has
-        too (heads) is a batch axis.
+      w: a named array: the weights, with `group` and with `axis`. Its other axes are axes of the
+        result; an axis that `x` has too (heads) is a batch axis.
       axis: the contracted axis names, one or a tuple.
-      groups: integers, with axes of `x`: the group of every token. A number out of range belongs to no group: the result is
-        zero there, and so is the gradient.
+      groups: integers, with axes of `x`: the group of every token. A number out of range belongs to
+        no group: the result is zero there, and so is the gradient.
       group: the axis name of the groups in `w`.
 
     Returns:
@@ -64,13 +73,17 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> A
 
     Communication, by the mesh axes of the groups:
 
-    - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the weights' gradient.
+    - No mesh axes, for any sharding of tokens: none, and in the gradient one reduction of the
+      weights' gradient.
     - Mesh axes along which the tokens are replicated: one all-reduce of the result.
-    - Mesh axes of the tokens: the cheaper of two ways. Either the weights of all groups are gathered, and their gradient is
-      reduce-scattered. Or all tokens are gathered, and their results are reduce-scattered. On GPUs and TPUs, tokens are
-      instead sent by `jax.lax.ragged_all_to_all`, each only to the device of its group; CPUs have no such collective.
+    - Mesh axes of the tokens: the cheaper of two ways. Either the weights of all groups are
+      gathered, and their gradient is reduce-scattered. Or all tokens are gathered, and their
+      results are reduce-scattered. On GPUs and TPUs, tokens are instead sent by
+      `jax.lax.ragged_all_to_all`, each only to the device of its group; CPUs have no such
+      collective.
 
-    A sharded contracted axis costs one all-reduce of the result. There is no forward mode; reverse mode is of any order.
+    A sharded contracted axis costs one all-reduce of the result. There is no forward mode; reverse
+    mode is of any order.
 
     Raises:
       AxisNotFoundError: an array lacks an axis.
@@ -91,7 +104,9 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> A
     return contract_by_group(x, w, axis, groups, group, False)
 
 
-def contract_by_group(x: Any, w: Any, axis: Any, groups: Any, group: Hashable, is_sorted: bool) -> Any:
+def contract_by_group(
+    x: Any, w: Any, axis: Any, groups: Any, group: Hashable, is_sorted: bool
+) -> Any:
     """Apply `grouped_dot`; `is_sorted` marks groups that are in order and in range along their one axis, which saves the sort."""
     region = ambient()
     x, w, groups = (as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups))
@@ -114,26 +129,34 @@ class _Names(Record):
         for what, array in (("x", x), ("w", w), ("groups", groups)):
             if None in dims_of(array):
                 raise PositionalAxisError(
-                    f"{_OP}: {what}, {type_text(array)}, must have named axes only. Name the others with nx.named."
+                    f"{_OP}: {what}, {type_text(array)}, must have named axes only. Name the others"
+                    " with nx.named."
                 )
         if not jnp.issubdtype(groups.dtype, jnp.integer):
-            raise ArgumentTypeError(f"{_OP}: groups must contain integers, got {type_text(groups)}.")
+            raise ArgumentTypeError(
+                f"{_OP}: groups must contain integers, got {type_text(groups)}."
+            )
         of_x, of_w, of_groups = dims_of(x), dims_of(w), dims_of(groups)
         contracted = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-        for what, array, wanted in (("x", x, contracted), ("w", w, (*contracted, group)), ("x", x, of_groups)):
+        for what, array, wanted in (
+            ("x", x, contracted),
+            ("w", w, (*contracted, group)),
+            ("x", x, of_groups),
+        ):
             for name in wanted:
                 if name not in dims_of(array) or name is None:
                     raise_not_found(_OP, name, f"{what}, {type_text(array)}", [*dims_of(array)])
         if not is_name(group) or group in of_x:
             raise AxisNameError(
-                f"{_OP}: group={format_value(group)} names the groups of the weights, but x, {type_text(x)}, also has this axis. "
-                "The group of each token is in "
-                "groups=; rename the axis of x."
+                f"{_OP}: group={format_value(group)} names the groups of the weights, but x,"
+                f" {type_text(x)}, also has this axis. The group of each token is in groups=;"
+                " rename the axis of x."
             )
         for name in contracted:
             if name in of_groups:
                 raise AxisNameError(
-                    f"{_OP}: groups, {type_text(groups)}, has the contracted axis {name!r}, but a token has one group. Rename it."
+                    f"{_OP}: groups, {type_text(groups)}, has the contracted axis {name!r}, but a"
+                    " token has one group. Rename it."
                 )
         batch = tuple(name for name in of_x if name in of_w and name not in contracted)
         tokens = tuple(name for name in of_x if name not in of_w)
@@ -148,7 +171,8 @@ class _Names(Record):
                 size, first = known.setdefault(name, (n, array))
                 if size != n:
                     raise AxisSizeError(
-                        f"{_OP}: axis {name!r} has size {size} in {type_text(first)} and {n} in {type_text(array)}; a name has one size."
+                        f"{_OP}: axis {name!r} has size {size} in {type_text(first)} and {n} in"
+                        f" {type_text(array)}; a name has one size."
                     )
 
 
@@ -164,10 +188,15 @@ class _Contraction:
         self.of_groups = self.place((n.group,))
         self.of_tokens = self.place(n.tokens)
         self.of_contracted = self.place(n.contracted)
-        self.is_sorted = is_sorted and not self.of_groups and len(n.tokens) == 1 and n.tokens == dims_of(groups)
+        self.is_sorted = (
+            is_sorted and not self.of_groups and len(n.tokens) == 1 and n.tokens == dims_of(groups)
+        )
         everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
         common = frozenset(everywhere).union(*(varying(_data(a)) for a in (x, w, groups)))
-        x_data, w_data = self.real(cast(x, common), dims_of(x)), self.real(cast(w, common), dims_of(w))
+        x_data, w_data = (
+            self.real(cast(x, common), dims_of(x)),
+            self.real(cast(w, common), dims_of(w)),
+        )
         ids = cast_data(_data(groups), common)
         dtype = jnp.result_type(x_data, w_data)
         self.dims = dims_of(x)
@@ -185,16 +214,21 @@ class _Contraction:
         self.w = in_order.reshape(batch, here, width, math.prod(self.out_shape)).astype(dtype)
         own = [name for name in (*n.batch, *n.tokens) if name in dims_of(groups)]
         ids = _ordered(ids, dims_of(groups), own)
-        ids = lax.expand_dims(ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own])
+        ids = lax.expand_dims(
+            ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own]
+        )
         ids = wide_index(jnp.broadcast_to(ids, rows).reshape(batch, tokens))
-        # A number after all groups (including padding), so at least the number of groups on all devices.
+        # A number after all groups (including padding), so at least the number of groups on all
+        # devices.
         self.none = here * (1 if region is None else region.mesh_axis_size(self.of_groups))
         self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.none).astype(jnp.int32)
 
     def place(self, names: tuple[Hashable, ...]) -> Axes:
         """Return the mesh axes over which these axes are sharded; padding of tokens acts as tokens with zero cotangents."""
         region = self.region
-        return () if region is None else tuple(axis for name in names for axis in region.place(name))
+        return (
+            () if region is None else tuple(axis for name in names for axis in region.place(name))
+        )
 
     def real(self, data: Any, dims: Any) -> Any:
         """Fill the padding of contracted axes of an operand with zeros."""
@@ -209,12 +243,16 @@ class _Contraction:
         own = tuple(axis for axis in self.of_groups if axis not in self.of_tokens)
         if not shared:
             result = self.multiply(self.x, self.w, self._among_own(self.ids), self.is_sorted)
-        elif not own and (self._weights_are_less(shared) or any(isinstance(axis, LoopAxis) for axis in shared)):
+        elif not own and (
+            self._weights_are_less(shared) or any(isinstance(axis, LoopAxis) for axis in shared)
+        ):
             whole = comm.all_gather(self.w, 1, self.of_groups, "varying")
             result = self.multiply(self.x, whole, self.ids, False)
         else:
             result = self._where_the_weights_are(shared)
-        result = comm.psum(result, (*own, *self.of_contracted)) if own or self.of_contracted else result
+        result = (
+            comm.psum(result, (*own, *self.of_contracted)) if own or self.of_contracted else result
+        )
         n = self.names
         have = (*n.batch, *n.tokens, *n.out)
         data = result.reshape(*self.row_shape, *self.out_shape)
@@ -230,7 +268,11 @@ class _Contraction:
     def _where_the_weights_are(self, shared: Axes) -> Any:
         """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
-        if shared == self.of_groups and self.x.shape[0] == 1 and token_moves.can_be_ragged(self.region, shared):
+        if (
+            shared == self.of_groups
+            and self.x.shape[0] == 1
+            and token_moves.can_be_ragged(self.region, shared)
+        ):
 
             def multiply(rows: Any, ids: Any) -> Any:
                 return self.multiply(rows[None], self.w, ids[None], False)[0]
@@ -255,7 +297,11 @@ class _Contraction:
         here, out = w.shape[1], w.shape[3]
         first = here * lax.broadcasted_iota(ids.dtype, ids.shape, 0)
         numbers = jnp.where(ids < here, ids + first, batch * here)
-        flat = x.reshape(batch * tokens, width), w.reshape(batch * here, width, out), numbers.reshape(-1)
+        flat = (
+            x.reshape(batch * tokens, width),
+            w.reshape(batch * here, width, out),
+            numbers.reshape(-1),
+        )
         return multiply_groups(*flat, is_sorted and batch == 1).reshape(batch, tokens, out)
 
 
@@ -275,9 +321,12 @@ def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
     if not is_sorted:
         order = jnp.argsort(ids, stable=True)
         x, ids = (jnp.take(a, order, axis=0, mode="clip", unique_indices=True) for a in (x, ids))
-    bounds = search(ids, cast_data(jnp.arange(count + 1, dtype=ids.dtype), varying(ids)), "left").astype(jnp.int32)
+    bounds = search(
+        ids, cast_data(jnp.arange(count + 1, dtype=ids.dtype), varying(ids)), "left"
+    ).astype(jnp.int32)
     is_real = (jnp.arange(tokens, dtype=bounds.dtype) < bounds[count])[:, None]
-    # After the last group a backend may compute anything: masked before, for the weights' gradient, and afterwards.
+    # After the last group a backend may compute anything: masked before, for the weights' gradient,
+    # and afterwards.
     x = jnp.where(is_real, x, jnp.zeros((), x.dtype))
     result = jnp.where(is_real, _ragged_dot(x, w, jnp.diff(bounds)), jnp.zeros((), x.dtype))
     return result if is_sorted else token_moves.in_their_places(result, order)
@@ -296,17 +345,22 @@ def _with_batches(numbers: Any) -> Callable[..., Any]:
     def run(x: Any, y: Any, sizes: Any) -> Any:
         if AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
             return lax.ragged_dot_general(x, y, sizes, numbers)
-        spec = PartitionSpec(*[None] * (3 if numbers is _OUTER else 2))  # JAX does not infer the sharding of the result
+        spec = PartitionSpec(
+            *[None] * (3 if numbers is _OUTER else 2)
+        )  # JAX does not infer the sharding of the result
         x, y, sizes = map(replicated, (x, y, sizes))
         return lax.ragged_dot_general(x, y, sizes, numbers, out_sharding=spec)
 
     @run.def_vmap
     def of_batches(n: int, batched: Any, *operands: Any) -> Any:
         x, y, sizes = (
-            a if is_batched else jnp.broadcast_to(a, (n, *a.shape)) for a, is_batched in zip(operands, batched, strict=True)
+            a if is_batched else jnp.broadcast_to(a, (n, *a.shape))
+            for a, is_batched in zip(operands, batched, strict=True)
         )
         # The rows after the groups of one batch form a group, too.
-        sizes = jnp.concatenate([sizes, x.shape[1] - jnp.sum(sizes, 1, keepdims=True, dtype=sizes.dtype)], 1)
+        sizes = jnp.concatenate(
+            [sizes, x.shape[1] - jnp.sum(sizes, 1, keepdims=True, dtype=sizes.dtype)], 1
+        )
         if numbers is _FORWARDS:
             y = jnp.concatenate([y, jnp.zeros_like(y[:, :1])], 1)
         x, y = (a.reshape(-1, *a.shape[2:]) for a in (x, y))
@@ -343,7 +397,11 @@ def _of_dot(saved: Any, cotangent: Any) -> Any:
 
 def _of_outer(saved: Any, cotangent: Any) -> Any:
     x, y, sizes = saved
-    return _ragged_dot(y, jnp.swapaxes(cotangent, 1, 2), sizes), _ragged_dot(x, cotangent, sizes), None
+    return (
+        _ragged_dot(y, jnp.swapaxes(cotangent, 1, 2), sizes),
+        _ragged_dot(x, cotangent, sizes),
+        None,
+    )
 
 
 _ragged_dot.defvjp(_save(_ragged_dot), _of_dot)

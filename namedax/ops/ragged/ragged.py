@@ -1,7 +1,8 @@
 """`Ragged`: rows of different lengths, concatenated without padding.
 
-Names make this simple: tokens are one axis, rows are another, and an integer array over the tokens contains the row of each
-token. Computations per token need no new operation, and computations per row are segment reductions. Both support sharding.
+Names make this simple: tokens are one axis, rows are another, and an integer array over the tokens
+contains the row of each token. Computations per token need no new operation, and computations per
+row are segment reductions. Both support sharding.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import numpy as np
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    format_value,
+    raise_not_found,
+)
 from namedax.operands.broadcasting import to_local
 from namedax.operands.operation import operation
 from namedax.ops.contraction.einsum import dot
@@ -27,47 +35,71 @@ from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
 from namedax.ops.ragged.checks import check, checked_lengths, filled, uncut
 from namedax.ops.ragged.grouped import contract_by_group
-from namedax.ops.ragged.rows import at_rows, ends_of, every, known, reduce_rows, segments_of, spoiled, spread, whole
+from namedax.ops.ragged.rows import (
+    at_rows,
+    ends_of,
+    every,
+    known,
+    reduce_rows,
+    segments_of,
+    spoiled,
+    spread,
+    whole,
+)
 from namedax.ops.shape.rename import rename
 from namedax.resources.communication import sum_type
 
 __all__ = ["Ragged"]
 
-_exp, _log, _sqrt, _where, _isfinite, _square = (ELEMENTWISE[f] for f in ("exp", "log", "sqrt", "where", "isfinite", "square"))
+_exp, _log, _sqrt, _where, _isfinite, _square = (
+    ELEMENTWISE[f] for f in ("exp", "log", "sqrt", "where", "isfinite", "square")
+)
 _maximum, _minimum = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"]
 
 
 def _said(function: Callable[..., Any]) -> Callable[..., Any]:
     """Register a method as an operation, so that its name appears in programs."""
-    return operation(lambda self, *_, **__: (self.tokens, self.rows), name=f"Ragged.{function.__name__}", scope=True)(function)
+    return operation(
+        lambda self, *_, **__: (self.tokens, self.rows),
+        name=f"Ragged.{function.__name__}",
+        scope=True,
+    )(function)
 
 
 class _Type(type):
     # Errors of JAX about invalid arguments show the type of the argument.
     def __repr__(cls) -> str:
-        return f"<class 'namedax.{cls.__name__}', which functions of arrays do not accept: {_REMEDY}>"
+        return (
+            f"<class 'namedax.{cls.__name__}', which functions of arrays do not accept: {_REMEDY}>"
+        )
 
 
-_REMEDY = "call a function of single tokens with r.map(function), and reduce by row with a method, such as r.sum()"
+_REMEDY = (
+    "call a function of single tokens with r.map(function), and reduce by row with a method, such"
+    " as r.sum()"
+)
 
 
 @jax.tree_util.register_pytree_with_keys_class
 class Ragged(metaclass=_Type):
     """Rows of different lengths, concatenated in one array without padding: an immutable pytree.
 
-    Two axis names define the structure: `tokens`, the axis of the tokens of all rows, and `rows`. Any other axis of `values`
-    belongs to every token (`embed`), and further axes of `lengths` are batches with separate rows.
+    Two axis names define the structure: `tokens`, the axis of the tokens of all rows, and `rows`.
+    Any other axis of `values` belongs to every token (`embed`), and further axes of `lengths` are
+    batches with separate rows.
 
-    `values` is an ordinary named array, so all functions of one token (`nx.dot(r.values, w, "embed")`) apply to it.
-    `axis_resources` determines the sharding of tokens. Every operation would have to search offsets. Instead, an array of
-    segments has the sharding of the tokens and is read in place. So a row may cross devices. The object stores the names of
-    rows and tokens, so an operand with `rows` aligns with every token of its row: `r - r.mean()`.
+    `values` is an ordinary named array, so all functions of one token (`nx.dot(r.values, w,
+    "embed")`) apply to it. `axis_resources` determines the sharding of tokens. Every operation
+    would have to search offsets. Instead, an array of segments has the sharding of the tokens and
+    is read in place. So a row may cross devices. The object stores the names of rows and tokens, so
+    an operand with `rows` aligns with every token of its row: `r - r.mean()`.
 
-    **Unused tokens.** The buffer may be longer than all rows in total, so that programs are compiled once. The tokens after
-    the last row belong to no row: `segments` is negative there. They are copies of the last real token, never zeros. So a
-    function of tokens and its derivative are finite there if they are finite for real tokens. No reduction, softmax,
-    attention or contraction by row counts them, and their gradient is zero. A reduction of `r.values` over `tokens` does
-    count them: mask it with `r.is_token`, or use `r.sum()`.
+    **Unused tokens.** The buffer may be longer than all rows in total, so that programs are
+    compiled once. The tokens after the last row belong to no row: `segments` is negative there.
+    They are copies of the last real token, never zeros. So a function of tokens and its derivative
+    are finite there if they are finite for real tokens. No reduction, softmax, attention or
+    contraction by row counts them, and their gradient is zero. A reduction of `r.values` over
+    `tokens` does count them: mask it with `r.is_token`, or use `r.sum()`.
 
     Args:
       values: a named array with `tokens`.
@@ -75,20 +107,23 @@ class Ragged(metaclass=_Type):
       tokens: the axis name of all tokens.
       rows: the axis name of the rows.
 
-    Communication: along sharded `tokens`, one token, which fills the unused end; over sharded `rows`, an all-gather of the
-    lengths.
+    Communication: along sharded `tokens`, one token, which fills the unused end; over sharded
+    `rows`, an all-gather of the lengths.
 
-    Rows that exceed the buffer in total are an error if the lengths are known. Under a trace rows are truncated instead, and
-    `is_cut` is true. Then all values, all reductions by row and their gradients are NaN, also for rows that are lost
-    completely. The same holds for the results of `replace` or `map` on integers (an embedding of words). Only integers and
-    booleans themselves have no NaN: check `is_cut`. A negative length counts as 0 under a trace.
+    Rows that exceed the buffer in total are an error if the lengths are known. Under a trace rows
+    are truncated instead, and `is_cut` is true. Then all values, all reductions by row and their
+    gradients are NaN, also for rows that are lost completely. The same holds for the results of
+    `replace` or `map` on integers (an embedding of words). Only integers and booleans themselves
+    have no NaN: check `is_cut`. A negative length counts as 0 under a trace.
 
-    `jax.jit`, `jax.lax.scan`, `nx.xmap` and optax accept it like any pytree. Lengths and segments are integers, so
-    differentiate with respect to the values, `jax.grad(lambda v: loss(r.replace(v)))(r.values)`, or use `allow_int=True`.
+    `jax.jit`, `jax.lax.scan`, `nx.xmap` and optax accept it like any pytree. Lengths and segments
+    are integers, so differentiate with respect to the values, `jax.grad(lambda v:
+    loss(r.replace(v)))(r.values)`, or use `allow_int=True`.
 
     Raises:
       AxisNameError: the names are not two different axis names, or `values` has `rows`.
-      AxisNotFoundError: `values` has no `tokens`, or `lengths` has no `rows`, or `values` lacks a batch axis.
+      AxisNotFoundError: `values` has no `tokens`, or `lengths` has no `rows`, or `values` lacks a
+        batch axis.
       AxisSizeError: the rows exceed the buffer, or there is no row, or no token.
       ArgumentError: a length is negative.
       ArgumentTypeError: the lengths are not integers.
@@ -126,26 +161,52 @@ class Ragged(metaclass=_Type):
             values, lengths, is_cut = filled(values, lengths, segments, tokens, rows, size)
         self._set(values, lengths, segments, is_cut, tokens, rows)
 
-    def _set(self, values: Any, lengths: Any, segments: Any, is_cut: Any, tokens: Hashable, rows: Hashable) -> None:
-        parts = {"values": values, "lengths": lengths, "segments": segments, "is_cut": is_cut, "tokens": tokens, "rows": rows}
+    def _set(
+        self,
+        values: Any,
+        lengths: Any,
+        segments: Any,
+        is_cut: Any,
+        tokens: Hashable,
+        rows: Hashable,
+    ) -> None:
+        parts = {
+            "values": values,
+            "lengths": lengths,
+            "segments": segments,
+            "is_cut": is_cut,
+            "tokens": tokens,
+            "rows": rows,
+        }
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     def _made(cls, values: Any, like: Ragged, is_cut: Any = None) -> Ragged:
         made = object.__new__(cls)
-        made._set(values, like.lengths, like.segments, like.is_cut if is_cut is None else is_cut, like.tokens, like.rows)
+        made._set(
+            values,
+            like.lengths,
+            like.segments,
+            like.is_cut if is_cut is None else is_cut,
+            like.tokens,
+            like.rows,
+        )
         return made
 
     def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError(f"Ragged is immutable: {name!r} cannot be set. Make a new one with r.replace(values).")
+        raise AttributeError(
+            f"Ragged is immutable: {name!r} cannot be set. Make a new one with r.replace(values)."
+        )
 
     # --- a pytree ---------------------------------------------------------------------------------------------------------
 
     def tree_flatten_with_keys(self) -> Any:
         """Return the arrays, and the names."""
         key = jax.tree_util.GetAttrKey
-        children = tuple((key(name), getattr(self, name)) for name in ("values", "lengths", "segments", "is_cut"))
+        children = tuple(
+            (key(name), getattr(self, name)) for name in ("values", "lengths", "segments", "is_cut")
+        )
         return children, (self.tokens, self.rows)
 
     @classmethod
@@ -161,17 +222,24 @@ class Ragged(metaclass=_Type):
         return self.tokens, self.rows
 
     def __reduce__(self) -> Any:
-        return Ragged.tree_unflatten, ((self.tokens, self.rows), (self.values, self.lengths, self.segments, self.is_cut))
+        return Ragged.tree_unflatten, (
+            (self.tokens, self.rows),
+            (self.values, self.lengths, self.segments, self.is_cut),
+        )
 
     def __repr__(self) -> str:
         try:
-            return f"Ragged({type_text(self.values)}, {self.lengths.named_shape[self.rows]} rows {self.rows!r})"
+            return (
+                f"Ragged({type_text(self.values)}, {self.lengths.named_shape[self.rows]} rows"
+                f" {self.rows!r})"
+            )
         except Exception:  # the leaves of a pytree may be anything
             return f"Ragged({self.values!r}, {self.lengths!r}, {self.segments!r}, {self.is_cut!r})"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise ArgumentTypeError(
-            f"Ragged: {self!r} is not an array; {_REMEDY}. Its arrays are r.values, r.lengths and r.segments."
+            f"Ragged: {self!r} is not an array; {_REMEDY}. Its arrays are r.values, r.lengths and"
+            " r.segments."
         )
 
     # --- conversions ------------------------------------------------------------------------------------------------------
@@ -189,11 +257,14 @@ class Ragged(metaclass=_Type):
         """Build a `Ragged` from a list of rows: lists, NumPy or JAX arrays, with the tokens along their first axis.
 
         Args:
-          arrays: the rows. They differ in the size of the first axis only; an empty list is an empty row.
+          arrays: the rows. They differ in the size of the first axis only; an empty list is an
+            empty row.
           rows: the axis name of the rows.
           tokens: the axis name of the tokens.
-          axes: the names of the axes after the first, `None` for positional ones; by default all are positional.
-          size: the number of tokens in the buffer; by default the number of tokens in the rows, and at least one.
+          axes: the names of the axes after the first, `None` for positional ones; by default all
+            are positional.
+          size: the number of tokens in the buffer; by default the number of tokens in the rows, and
+            at least one.
 
         Raises:
           AxisSizeError: the rows have more tokens than `size`, or there is no row.
@@ -221,22 +292,24 @@ class Ragged(metaclass=_Type):
           rows: the axis name of the rows.
           column: the axis name of the positions within a row, which the result lacks.
           tokens: the axis name of the tokens.
-          lengths: integers, with the axis `rows`: the number of tokens at the beginning of each row; by default `None`. Under
-            a trace a length is limited to the number of columns.
-          mask: alternatively booleans, with the axes `rows` and `column`, that mark the tokens; by default `None`. Tokens
-            keep their order.
-          size: the number of tokens in the buffer. By default the number of tokens if lengths are known, and the number of
-            elements of `x` under a trace.
+          lengths: integers, with the axis `rows`: the number of tokens at the beginning of each
+            row; by default `None`. Under a trace a length is limited to the number of columns.
+          mask: alternatively booleans, with the axes `rows` and `column`, that mark the tokens; by
+            default `None`. Tokens keep their order.
+          size: the number of tokens in the buffer. By default the number of tokens if lengths are
+            known, and the number of elements of `x` under a trace.
 
-        Communication: over sharded rows, one all-reduce of the tokens, or one reduce-scatter if the tokens are sharded over
-        the mesh axis of the rows. Over a sharded `column`, `x` is gathered.
+        Communication: over sharded rows, one all-reduce of the tokens, or one reduce-scatter if the
+        tokens are sharded over the mesh axis of the rows. Over a sharded `column`, `x` is gathered.
 
         Raises:
           AxisNotFoundError: an array lacks an axis.
           ArgumentError: both lengths and a mask are given, or neither.
           AxisSizeError: there are more tokens than `size`.
         """
-        values, lengths = packing.from_padded("Ragged.from_padded", x, rows, column, tokens, lengths, mask, size)
+        values, lengths = packing.from_padded(
+            "Ragged.from_padded", x, rows, column, tokens, lengths, mask, size
+        )
         return cls(values, lengths, tokens=tokens, rows=rows)
 
     @_said
@@ -245,12 +318,12 @@ class Ragged(metaclass=_Type):
 
         Args:
           column: the axis name of the positions within a row.
-          size: the number of positions; by default the length of the longest row, if it is known. Tokens beyond it are
-            dropped.
+          size: the number of positions; by default the length of the longest row, if it is known.
+            Tokens beyond it are dropped.
           fill: the padding value, by default 0.
 
-        Communication: over sharded tokens, one all-reduce of the result, or one reduce-scatter if the rows are sharded over
-        their mesh axis.
+        Communication: over sharded tokens, one all-reduce of the result, or one reduce-scatter if
+        the rows are sharded over their mesh axis.
 
         Raises:
           AxisNameError: `column` is not an axis name, or is an axis of this `Ragged`.
@@ -286,7 +359,9 @@ class Ragged(metaclass=_Type):
     @property
     def starts(self) -> Any:
         """Return the number of each row's first token; over sharded rows, one all-gather of the lengths."""
-        return rename(ends_of(self.lengths, self.rows), {every(self.rows): self.rows}) - self.lengths
+        return (
+            rename(ends_of(self.lengths, self.rows), {every(self.rows): self.rows}) - self.lengths
+        )
 
     @property
     def positions(self) -> Any:
@@ -297,14 +372,18 @@ class Ragged(metaclass=_Type):
 
     @_said
     def spread(self, x: Any) -> Any:
-        """Repeat `x` for each row over the tokens of the row: `rows` becomes `tokens`. Over sharded rows, one all-gather of `x`.
+        """Repeat `x` for each row over the tokens of the row: `rows` becomes `tokens`.
+
+        Over sharded rows, one all-gather of `x`.
 
         Raises:
           AxisNotFoundError: `x` lacks `rows`.
         """
         self._check_operand("Ragged.spread", x)
         if self.rows not in dims_of(x):
-            raise_not_found("Ragged.spread", self.rows, type_text(x), [d for d in dims_of(x) if d is not None])
+            raise_not_found(
+                "Ragged.spread", self.rows, type_text(x), [d for d in dims_of(x) if d is not None]
+            )
         return spread(x, self.segments, self.rows)
 
     # --- token by token --------------------------------------------------------------------------------------------------
@@ -319,16 +398,23 @@ class Ragged(metaclass=_Type):
         op = "Ragged.replace"
         if isinstance(values, Ragged):
             raise ArgumentTypeError(
-                f"{op}: the values must be an array, got {format_value(values)}. Pass its values: r.replace(other.values)."
+                f"{op}: the values must be an array, got {format_value(values)}. Pass its values:"
+                " r.replace(other.values)."
             )
         if self.tokens not in dims_of(values):
-            raise_not_found(op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None])
+            raise_not_found(
+                op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None]
+            )
         size, given = self.segments.named_shape[self.tokens], values.named_shape[self.tokens]
         if size != given:
-            raise AxisSizeError(f"{op}: axis {self.tokens!r} has size {given} in {type_text(values)}, but {size} in {self!r}.")
+            raise AxisSizeError(
+                f"{op}: axis {self.tokens!r} has size {given} in {type_text(values)}, but {size} in"
+                f" {self!r}."
+            )
         if self.rows in dims_of(values):
             raise AxisNameError(
-                f"{op}: the values {type_text(values)} also have the axis {self.rows!r} of the rows. Rename it."
+                f"{op}: the values {type_text(values)} also have the axis {self.rows!r} of the"
+                " rows. Rename it."
             )
         # Integers, such as words, cannot be NaN for truncated rows; floats computed from them can.
         is_first = not jnp.issubdtype(self.values.dtype, jnp.inexact)
@@ -338,15 +424,17 @@ class Ragged(metaclass=_Type):
         """Apply `function` to the values and to other arrays; an array with `rows` aligns with every token of its row.
 
         Args:
-          function: a function of named arrays that acts on every token independently, such as `r.map(nx.nn.gelu)` or
-            `r.map(lambda v: nx.dot(v, w, "embed"))`.
+          function: a function of named arrays that acts on every token independently, such as
+            `r.map(nx.nn.gelu)` or `r.map(lambda v: nx.dot(v, w, "embed"))`.
           others: a `Ragged` with the same rows, or arrays.
 
         Raises:
           ArgumentError: another `Ragged` may have other rows.
           AxisNotFoundError: the result lacks `tokens`.
         """
-        return self.replace(function(self.values, *(self._operand("Ragged.map", other) for other in others)))
+        return self.replace(
+            function(self.values, *(self._operand("Ragged.map", other) for other in others))
+        )
 
     def astype(self, dtype: Any) -> Ragged:
         """Convert the values to another dtype."""
@@ -355,7 +443,8 @@ class Ragged(metaclass=_Type):
     def _check_operand(self, op: str, x: Any) -> None:
         if self.rows in dims_of(x) and self.tokens in dims_of(x):
             raise AxisNameError(
-                f"{op}: {type_text(x)} has both axes {self.rows!r} and {self.tokens!r}, but a token belongs to one row. Rename one of them."
+                f"{op}: {type_text(x)} has both axes {self.rows!r} and {self.tokens!r}, but a token"
+                " belongs to one row. Rename one of them."
             )
 
     def _operand(self, op: str, other: Any) -> Any:
@@ -370,19 +459,24 @@ class Ragged(metaclass=_Type):
         names = [(r.tokens, r.rows) for r in (self, other)]
         if names[0] != names[1]:
             raise AxisNameError(
-                f"{op}: {self!r} has tokens {self.tokens!r} and rows {self.rows!r}, but {other!r} has tokens {other.tokens!r} and rows "
-                f"{other.rows!r}. Rename the axes of one of them."
+                f"{op}: {self!r} has tokens {self.tokens!r} and rows {self.rows!r}, but {other!r}"
+                f" has tokens {other.tokens!r} and rows {other.rows!r}. Rename the axes of one of"
+                " them."
             )
         if self.segments.data is other.segments.data:
             return
         mine, others = known(self.segments), known(other.segments)
         if mine is None or others is None:
             raise ArgumentError(
-                f"{op}: {self!r} and {other!r} have separate lengths, which cannot be compared during tracing. If their "
-                "rows have the same lengths, write r.replace(other.values)."
+                f"{op}: {self!r} and {other!r} have separate lengths, which cannot be compared"
+                " during tracing. If their rows have the same lengths, write"
+                " r.replace(other.values)."
             )
         if self.segments.dims != other.segments.dims or not np.array_equal(mine, others):
-            raise ArgumentError(f"{op}: {self!r} and {other!r} have rows of different lengths, so their tokens do not align.")
+            raise ArgumentError(
+                f"{op}: {self!r} and {other!r} have rows of different lengths, so their tokens do"
+                " not align."
+            )
 
     # --- row by row ------------------------------------------------------------------------------------------------------
 
@@ -393,7 +487,9 @@ class Ragged(metaclass=_Type):
             dtype = jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
             wide = sum_type(dtype)
         rows = self.rows if rows is None else rows
-        reduced = reduce_rows(kind, values.astype(wide), self.segments, rows, self.tokens, self.count).astype(dtype)
+        reduced = reduce_rows(
+            kind, values.astype(wide), self.segments, rows, self.tokens, self.count
+        ).astype(dtype)
         return spoiled(reduced, self.is_cut)
 
     def _numbers(self) -> Any:
@@ -406,8 +502,9 @@ class Ragged(metaclass=_Type):
     def sum(self) -> Any:
         """Sum each row; 0 for an empty one.
 
-        Communication over sharded tokens: one all-reduce of one number per row, or one reduce-scatter if the rows are sharded
-        over the same mesh axis. The same holds for the other reductions.
+        Communication over sharded tokens: one all-reduce of one number per row, or one
+        reduce-scatter if the rows are sharded over the same mesh axis. The same holds for the other
+        reductions.
         """
         return self._reduce("sum", self.values)
 
@@ -425,7 +522,11 @@ class Ragged(metaclass=_Type):
         lengths = whole(self.lengths, self.rows).astype(values.dtype)
         mean = self._reduce("sum", values, every_row) / _maximum(lengths, 1)
         deviation = values - take(mean, at_rows(self.segments), every_row, mode="clip")
-        square = _square(ELEMENTWISE["abs"](deviation)) if jnp.iscomplexobj(deviation.data) else _square(deviation)
+        square = (
+            _square(ELEMENTWISE["abs"](deviation))
+            if jnp.iscomplexobj(deviation.data)
+            else _square(deviation)
+        )
         return self._reduce("sum", square) / self.lengths.astype(square.dtype)
 
     @_said
@@ -445,7 +546,10 @@ class Ragged(metaclass=_Type):
 
     @_said
     def prod(self) -> Any:
-        """Multiply the values of each row; 1 for an empty one. As for `nx.segment_prod`, there is no gradient."""
+        """Multiply the values of each row; 1 for an empty one.
+
+        As for `nx.segment_prod`, there is no gradient.
+        """
         return self._reduce("prod", self.values)
 
     @_said
@@ -461,7 +565,9 @@ class Ragged(metaclass=_Type):
     def _shifted(self, values: Any) -> tuple[Any, Any]:
         """Subtract the maximum of every row, and return it too (0 if it is not finite), for `every` row."""
         every_row = every(self.rows)
-        largest = jax.lax.stop_gradient(self._reduce("max", jax.lax.stop_gradient(values), every_row))
+        largest = jax.lax.stop_gradient(
+            self._reduce("max", jax.lax.stop_gradient(values), every_row)
+        )
         largest = _where(_isfinite(largest), largest, jnp.zeros((), values.dtype))
         return values - take(largest, at_rows(self.segments), every_row, mode="clip"), largest
 
@@ -480,7 +586,9 @@ class Ragged(metaclass=_Type):
         shifted, _ = self._shifted(self._numbers())
         terms = _exp(shifted)
         every_row = every(self.rows)
-        total = take(self._reduce("sum", terms, every_row), at_rows(self.segments), every_row, mode="clip")
+        total = take(
+            self._reduce("sum", terms, every_row), at_rows(self.segments), every_row, mode="clip"
+        )
         return self.replace(terms / total)
 
     @_said
@@ -490,7 +598,9 @@ class Ragged(metaclass=_Type):
         every_row = every(self.rows)
         total = self._reduce("sum", _exp(shifted), every_row)
         total = _where(total == 0, 1, total)  # for rows that no token reads
-        return self.replace(shifted - take(_log(total), at_rows(self.segments), every_row, mode="clip"))
+        return self.replace(
+            shifted - take(_log(total), at_rows(self.segments), every_row, mode="clip")
+        )
 
     # --- networks --------------------------------------------------------------------------------------------------------
 
@@ -498,7 +608,8 @@ class Ragged(metaclass=_Type):
     def dot(self, w: Any, axis: Any) -> Ragged:
         """Contract every token with `w` over names; if `w` has the rows, with the weights of its row.
 
-        The latter applies experts without capacity if rows are experts. For the communication see `nx.nn.grouped_dot`.
+        The latter applies experts without capacity if rows are experts. For the communication see
+        `nx.nn.grouped_dot`.
 
         Args:
           w: a named array.
@@ -510,7 +621,9 @@ class Ragged(metaclass=_Type):
         return self.replace(result)
 
     @_said
-    def attention(self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any) -> Ragged:
+    def attention(
+        self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any
+    ) -> Ragged:
         """Compute attention within each row: a token attends to the tokens of its own row.
 
         Args:
@@ -518,17 +631,20 @@ class Ragged(metaclass=_Type):
           key: the same, for the keys.
           value: an array with the tokens.
           features: the axis name over which queries and keys are contracted.
-          **options: options of `nx.nn.dot_product_attention`: `is_causal=True`, heads, a bias, a window.
+          **options: options of `nx.nn.dot_product_attention`: `is_causal=True`, heads, a bias, a
+            window.
 
         Returns:
           A `Ragged` of these rows.
 
-        Communication: over sharded tokens, a ring in which the row numbers travel with the keys. Blocks without a row in
-        common are not computed.
+        Communication: over sharded tokens, a ring in which the row numbers travel with the keys.
+        Blocks without a row in common are not computed.
         """
         segments = {"segments": at_rows(self.segments), "key_segments": self.segments}
         return self.replace(
-            dot_product_attention(query, key, value, axis=self.tokens, features=features, **segments, **options)
+            dot_product_attention(
+                query, key, value, axis=self.tokens, features=features, **segments, **options
+            )
         )
 
     # --- reading ---------------------------------------------------------------------------------------------------------
@@ -538,11 +654,12 @@ class Ragged(metaclass=_Type):
         """Read one token of each row: `r.pick(0)` the first, `r.pick(-1)` the last.
 
         Args:
-          position: an integer, or integers by row, within the row; negative ones count from its end.
+          position: an integer, or integers by row, within the row; negative ones count from its
+            end.
           fill_value: the value for a row without such a token; by default NaN, as in `nx.take`.
 
-        Communication: over sharded tokens, one all-reduce of a token for each row, or one reduce-scatter if the rows are
-        sharded over their mesh axis.
+        Communication: over sharded tokens, one all-reduce of a token for each row, or one
+        reduce-scatter if the rows are sharded over their mesh axis.
         """
         return packing.pick("Ragged.pick", self, position, fill_value)
 
@@ -551,11 +668,13 @@ class Ragged(metaclass=_Type):
         """Select some of the rows, in any order, possibly repeated.
 
         Args:
-          index: the numbers of the rows: integers with one positional or named axis. A named axis becomes the axis of the
-            rows in the result. Negative numbers count from the end; a number out of range gives an empty row.
+          index: the numbers of the rows: integers with one positional or named axis. A named axis
+            becomes the axis of the rows in the result. Negative numbers count from the end; a
+            number out of range gives an empty row.
           size: the number of tokens in the result; by default the number of tokens in this one.
 
-        Communication: over sharded tokens, one all-gather of integers, and one reduce-scatter of all tokens.
+        Communication: over sharded tokens, one all-gather of integers, and one reduce-scatter of
+        all tokens.
 
         Raises:
           AxisSizeError: the rows have more tokens than `size`.
@@ -577,7 +696,9 @@ def _binary(name: str, reflected: bool) -> Callable[..., Any]:
     function = getattr(operator, name)
 
     def method(self: Ragged, other: Any) -> Any:
-        if not isinstance(other, (Ragged, NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)):
+        if not isinstance(
+            other, (Ragged, NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
+        ):
             return NotImplemented
         met = self._operand(f"Ragged {name.strip('_')}", other)
         return self.replace(function(met, self.values) if reflected else function(self.values, met))

@@ -1,8 +1,8 @@
 """The relation of tokens and rows: the row of each token, reductions by row, and values of rows repeated for tokens.
 
-Rows may be sharded over the mesh axis of the tokens, and two names of one mesh axis cannot be in one array. So all data that
-tokens read from their rows uses the separate name `every(rows)`, which is never mapped. It holds the numbers of all rows,
-which are few, and never the tokens.
+Rows may be sharded over the mesh axis of the tokens, and two names of one mesh axis cannot be in
+one array. So all data that tokens read from their rows uses the separate name `every(rows)`, which
+is never mapped. It holds the numbers of all rows, which are few, and never the tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,18 @@ from namedax.ops.reduction.segments import FUNCTIONS as SEGMENTS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.searching import searchsorted
 
-__all__ = ["at_rows", "clash", "ends_of", "every", "known", "reduce_rows", "segments_of", "spoiled", "spread", "whole"]
+__all__ = [
+    "at_rows",
+    "clash",
+    "ends_of",
+    "every",
+    "known",
+    "reduce_rows",
+    "segments_of",
+    "spoiled",
+    "spread",
+    "whole",
+]
 
 _where, _minimum = ELEMENTWISE["where"], ELEMENTWISE["minimum"]
 
@@ -70,7 +81,9 @@ def segments_of(op: str, lengths: Any, rows: Hashable, tokens: Hashable, size: i
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
     index = global_index(op, tokens, size)
-    row = searchsorted(ends, _minimum(index, total - 1), "right", axis=every(rows)).astype(jnp.int32)
+    row = searchsorted(ends, _minimum(index, total - 1), "right", axis=every(rows)).astype(
+        jnp.int32
+    )
     return _where(index < total, row, ~row)
 
 
@@ -84,10 +97,14 @@ def spread(x: Any, segments: Any, rows: Hashable) -> Any:
     return take(whole(x, rows), at_rows(segments), every(rows), mode="clip")
 
 
-def reduce_rows(kind: str, values: Any, segments: Any, rows: Hashable, tokens: Hashable, count: int) -> Any:
+def reduce_rows(
+    kind: str, values: Any, segments: Any, rows: Hashable, tokens: Hashable, count: int
+) -> Any:
     """Reduce segments to the axis `rows`, or to `every` row; tokens without a row are excluded and have zero gradients."""
     numbers = _where(segments < 0, count, segments)  # in order
-    return SEGMENTS[f"segment_{kind}"](values, numbers, count, axis=tokens, out_axis=rows, indices_are_sorted=True)
+    return SEGMENTS[f"segment_{kind}"](
+        values, numbers, count, axis=tokens, out_axis=rows, indices_are_sorted=True
+    )
 
 
 def spoiled(x: Any, is_cut: Any) -> Any:
@@ -101,4 +118,6 @@ def spoiled(x: Any, is_cut: Any) -> Any:
 def clash(first: Hashable, second: Hashable) -> bool:
     """Return True if two names are sharded over one mesh axis here."""
     region = ambient()
-    return region is not None and bool(set(region.resources.get(first, ())) & set(region.resources.get(second, ())))
+    return region is not None and bool(
+        set(region.resources.get(first, ())) & set(region.resources.get(second, ()))
+    )

@@ -1,8 +1,8 @@
 """Transfer of tokens to the devices with the weights of their groups, and of results back, by `jax.lax.ragged_all_to_all`.
 
-That collective requires four offsets and sizes for each other device. They all follow from one small gathered table: the
-number of tokens that each device has for each other one. GPUs and TPUs support the collective; elsewhere tokens are gathered,
-and results reduce-scattered (`grouped`).
+That collective requires four offsets and sizes for each other device. They all follow from one
+small gathered table: the number of tokens that each device has for each other one. GPUs and TPUs
+support the collective; elsewhere tokens are gathered, and results reduce-scattered (`grouped`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, 
       ids: the number of each token's group, among all groups; the number of all groups for none.
       here: the number of groups on a device.
       axes: the single mesh axis of groups and tokens.
-      multiply: a function of tokens and the numbers of their groups among the groups of the device, `here` for none.
+      multiply: a function of tokens and the numbers of their groups among the groups of the device,
+        `here` for none.
     """
     devices = lax.axis_size(axes[0])
     order = jnp.argsort(ids, stable=True)
@@ -71,7 +72,9 @@ def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, 
 def in_their_places(rows: Any, order: Any) -> Any:
     """Reverse the permutation of rows that were taken in `order`."""
     numbers = cast_data(jnp.arange(order.size, dtype=order.dtype), varying(order))
-    place = jnp.zeros_like(order).at[order].set(numbers, unique_indices=True, mode="promise_in_bounds")
+    place = (
+        jnp.zeros_like(order).at[order].set(numbers, unique_indices=True, mode="promise_in_bounds")
+    )
     return jnp.take(rows, place, axis=0, mode="clip", unique_indices=True)
 
 
@@ -115,5 +118,9 @@ def _both_ways(rows: Any, size: int, way: Any, other: Any, axes: Axes) -> Any:
 
 
 def _exchange(rows: Any, size: int, way: Any, axes: Axes) -> Any:
-    buffer = cast_data(jnp.zeros((size, *rows.shape[1:]), rows.dtype), varying(rows).union(*map(varying, way)))
-    return lax.ragged_all_to_all(cast_data(rows, varying(buffer)), buffer, *way, axis_name=comm.own(axes)[0])
+    buffer = cast_data(
+        jnp.zeros((size, *rows.shape[1:]), rows.dtype), varying(rows).union(*map(varying, way))
+    )
+    return lax.ragged_all_to_all(
+        cast_data(rows, varying(buffer)), buffer, *way, axis_name=comm.own(axes)[0]
+    )

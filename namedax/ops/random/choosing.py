@@ -65,21 +65,23 @@ def categorical(
       key: a key, or a named array of keys.
       logits: unnormalized log probabilities, named or not.
       axis: the axis of the categories, named or positional; by default -1.
-      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with the shape of `logits` without
-        `axis`; by default that shape.
+      shape: as in `jax.random.categorical`: the positional shape of the result, which ends with the
+        shape of `logits` without `axis`; by default that shape.
       replace: if `True` (default), one instance can draw a category several times.
       mode: as in `jax.random.categorical`; by default `None`.
       named_shape: the sizes of additional axes to draw along; by default none.
-      out_sharding: as in `jax.random.categorical`, for arrays without named axes; by default `None`.
+      out_sharding: as in `jax.random.categorical`, for arrays without named axes; by default
+        `None`.
 
     Returns:
-      Integers with the axes of `named_shape` and of `logits`. The numbers equal `jax.random.categorical` for an array with
-      the named axes in front and, if `axis` is a name, the categories last. The names of `named_shape` come first in the
-      given order, then the others, sorted.
+      Integers with the axes of `named_shape` and of `logits`. The numbers equal
+      `jax.random.categorical` for an array with the named axes in front and, if `axis` is a name,
+      the categories last. The names of `named_shape` come first in the given order, then the
+      others, sorted.
 
-    Communication: every device adds its block of the noise to its block of the logits, and offers its best category. Over
-    sharded categories this costs two all-reduces of the result, otherwise nothing. Without replacement the logits are
-    gathered.
+    Communication: every device adds its block of the noise to its block of the logits, and offers
+    its best category. Over sharded categories this costs two all-reduces of the result, otherwise
+    nothing. Without replacement the logits are gathered.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -90,7 +92,9 @@ def categorical(
     refuse_names("categorical", logits)
     sizes = sizes_of("categorical", named_shape)
     if not sizes and not isinstance(key, NamedArray) and not isinstance(logits, NamedArray):
-        return jax.random.categorical(key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding))
+        return jax.random.categorical(
+            key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding)
+        )
     refuse_sharding("categorical", out_sharding)
     logits = as_array(logits, "categorical")
     axis = unwrap_single(axis, dims_of(logits))
@@ -104,17 +108,23 @@ def categorical(
     else:
         if not -len(positional) <= axis < len(positional):
             raise PositionalAxisError(
-                f"categorical: axis {axis} is out of range for {type_text(logits)}. Write the name of the axis if it has one."
+                f"categorical: axis {axis} is out of range for {type_text(logits)}. Write the name"
+                " of the axis if it has one."
             )
         axis = axis % len(positional) - len(positional)
         count, batch = positional[axis], tuple(np.delete(positional, axis))
     full = batch if shape is None else tuple(int(n) for n in shape)
-    if full[len(full) - len(batch) :] != np.broadcast_shapes(full[len(full) - len(batch) :], batch) or len(full) < len(batch):
+    if full[len(full) - len(batch) :] != np.broadcast_shapes(
+        full[len(full) - len(batch) :], batch
+    ) or len(full) < len(batch):
         raise PositionalAxisError(
-            f"categorical: shape {full} does not end with {batch}, the positional shape of the logits without the categories."
+            f"categorical: shape {full} does not end with {batch}, the positional shape of the"
+            " logits without the categories."
         )
     if not replace:
-        return _categorical_without_replacement(key, logits, axis if by_name else None, axis, full, batch, mode, sizes)
+        return _categorical_without_replacement(
+            key, logits, axis if by_name else None, axis, full, batch, mode, sizes
+        )
     names = with_names_of(sizes, logits, key, axis if by_name else None)
     at = len(full) if by_name else len(full) + 1 + axis
     noise = draw(
@@ -146,21 +156,31 @@ def _categorical_without_replacement(
 
     def call(key: Any, shape: Any, logits: Any) -> Any:
         whole = tuple(n for i, n in enumerate(logits.shape) if i != logits.ndim - 1)
-        return jax.random.categorical(key, logits, -1, (*(sizes[n] for n in samples), *prefix, *whole), False, mode)
+        return jax.random.categorical(
+            key, logits, -1, (*(sizes[n] for n in samples), *prefix, *whole), False, mode
+        )
 
     # Transpose the dimensions: names of the logits, their positional axes, the categories.
     if name is not None:
-        logits = make_in_region(*gather_last(logits, name)) if isinstance(logits, NamedArray) else logits
+        logits = (
+            make_in_region(*gather_last(logits, name)) if isinstance(logits, NamedArray) else logits
+        )
     else:
         logits = nmap(lambda x: jnp.moveaxis(x, axis, -1))(logits)
     wanted = with_names_of({}, logits, key)
-    spread = spread_parameter(logits, op, of_key, list(wanted), len(batch) + 1) if isinstance(logits, NamedArray) else logits
+    spread = (
+        spread_parameter(logits, op, of_key, list(wanted), len(batch) + 1)
+        if isinstance(logits, NamedArray)
+        else logits
+    )
 
     def one(key: Any, logits: Any) -> Any:
         return call(key, None, logits)
 
     result = nmap(one)(key, spread)
-    data, front = (result._data, names_of(result)) if isinstance(result, NamedArray) else (result, [])
+    data, front = (
+        (result._data, names_of(result)) if isinstance(result, NamedArray) else (result, [])
+    )
     dims = [*front, *samples, *(None,) * len(prefix), *wanted]
     dims += [None] * (data.ndim - len(dims))
     region = ambient()
@@ -170,23 +190,28 @@ def _categorical_without_replacement(
 
 
 @operation(scope=True)
-def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
+def permutation(
+    key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None
+) -> Any:
     """Permute `x` randomly along an axis.
 
     Args:
       key: a key, or a named array of keys: one permutation for each.
       x: an array, named or not, or an integer `n` for the numbers below `n`.
-      axis: a positional or named axis, by default 0. For an integer `x`, a name becomes the axis of the result.
-      independent: if `True`, every slice along `axis` is permuted independently, as in `jax.random.permutation`. The permuted
-        array then has the named axes in front, sorted. By default `False`.
-      out_sharding: as in `jax.random.permutation`, for arrays without named axes; by default `None`.
+      axis: a positional or named axis, by default 0. For an integer `x`, a name becomes the axis of
+        the result.
+      independent: if `True`, every slice along `axis` is permuted independently, as in
+        `jax.random.permutation`. The permuted array then has the named axes in front, sorted. By
+        default `False`.
+      out_sharding: as in `jax.random.permutation`, for arrays without named axes; by default
+        `None`.
 
     Returns:
-      An array of the same type. Unless `independent`, all instances have the same permutation, `jax.random.permutation(key,
-      size)`.
+      An array of the same type. Unless `independent`, all instances have the same permutation,
+      `jax.random.permutation(key, size)`.
 
-    Communication: along a sharded axis the permutation is not known at compile time, so it costs one reduce-scatter of the
-    complete axis. With `independent` the array is gathered.
+    Communication: along a sharded axis the permutation is not known at compile time, so it costs
+    one reduce-scatter of the complete axis. With `independent` the array is gathered.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -212,7 +237,8 @@ def permutation(key: Any, x: Any, axis: Any = 0, independent: bool = False, *, o
         raise_not_found(op, axis, type_text(x), list(sizes))
     if axis in names_of(key):
         raise AxisNotFoundError(
-            f"{op}: the key has the axis {format_value(axis)}, the permuted axis; a permutation needs one key for the complete axis."
+            f"{op}: the key has the axis {format_value(axis)}, the permuted axis; a permutation"
+            " needs one key for the complete axis."
         )
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
@@ -230,12 +256,21 @@ def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
         raise_not_found(op, axis, type_text(x), names)
     if not is_name(axis) and not -rank <= axis < rank:
         raise PositionalAxisError(
-            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if it has one."
+            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if"
+            " it has one."
         )
     at = names.index(axis) if is_name(axis) else len(names) + axis % rank
     if not isinstance(x, NamedArray):
         return draw(op, lambda key, shape: jax.random.permutation(key, x, at, True), key, {}, ())
-    return draw(op, lambda key, shape, x: jax.random.permutation(key, x, at, True), key, {}, (), {"x": x}, rank=rank)
+    return draw(
+        op,
+        lambda key, shape, x: jax.random.permutation(key, x, at, True),
+        key,
+        {},
+        (),
+        {"x": x},
+        rank=rank,
+    )
 
 
 @operation(scope=True)
@@ -255,20 +290,22 @@ def choice(
     Args:
       key: a key, or a named array of keys.
       a: an array, named or not, or an integer.
-      shape: the positional shape to draw, by default `()`. It replaces a positional `axis`, or precedes the positional axes
-        of `a` if `axis` is a name.
+      shape: the positional shape to draw, by default `()`. It replaces a positional `axis`, or
+        precedes the positional axes of `a` if `axis` is a name.
       replace: if `True` (default), an element can be drawn several times.
       p: probabilities along `axis`, with that name or one positional axis; by default all equal.
       axis: a positional or named axis, by default 0.
       mode: as in `jax.random.choice`; by default `None`.
-      named_shape: the sizes of the named axes to draw along, by default none. It may contain `axis`: a resampled axis.
+      named_shape: the sizes of the named axes to draw along, by default none. It may contain
+        `axis`: a resampled axis.
 
     Returns:
-      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Axes of `a` in `named_shape` are batch
-      axes.
+      `a` at the indices `jax.random.choice(key, size, sizes + shape, replace, p)`. Axes of `a` in
+      `named_shape` are batch axes.
 
-    Communication: along a sharded axis every device reads its own elements, and one all-reduce of the result combines them.
-    It is one reduce-scatter if `named_shape` contains the axis itself. `a` is not gathered, but `p` is.
+    Communication: along a sharded axis every device reads its own elements, and one all-reduce of
+    the result combines them. It is one reduce-scatter if `named_shape` contains the axis itself.
+    `a` is not gathered, but `p` is.
 
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
@@ -293,7 +330,8 @@ def choice(
         positional = tuple(a.shape) if isinstance(a, NamedArray) else np.shape(a)
         if not -len(positional) <= axis < len(positional):
             raise PositionalAxisError(
-                f"{op}: axis {axis} is out of range for {type_text(a)}. Write the name of the axis if it has one."
+                f"{op}: axis {axis} is out of range for {type_text(a)}. Write the name of the axis"
+                " if it has one."
             )
         count = positional[axis]
     if isinstance(p, NamedArray):
@@ -303,8 +341,9 @@ def choice(
         left = [name for name in names_of(p) if name not in names_of(key)]
         if left:
             raise NamedAxesLeftError(
-                f"{op}: the probabilities have the axes {show_names(left)}, which the key lacks. Pass a key for each "
-                "(random.split with named_shape), or use random.categorical(key, log(p), axis)."
+                f"{op}: the probabilities have the axes {show_names(left)}, which the key lacks."
+                " Pass a key for each (random.split with named_shape), or use"
+                " random.categorical(key, log(p), axis)."
             )
     parameters = {"p": p} if isinstance(p, NamedArray) else {}
     fixed = {} if parameters else {"p": p}

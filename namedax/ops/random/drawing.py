@@ -1,16 +1,18 @@
 """Draws of complete arrays from one key on every device, which keeps its block.
 
-**The numbers.** A draw is `jax.random.f(key, sizes + shape)`, with the sizes of `named_shape` in the given order. Names that
-only parameters have follow, sorted by their text. So the numbers depend neither on the mesh nor on `axis_resources`, nor on
-the physical order of any array. A key with named axes is one key per instance: each instance draws independently, as under
-`jax.vmap`, and the result has these axes.
+**The numbers.** A draw is `jax.random.f(key, sizes + shape)`, with the sizes of `named_shape` in
+the given order. Names that only parameters have follow, sorted by their text. So the numbers depend
+neither on the mesh nor on `axis_resources`, nor on the physical order of any array. A key with
+named axes is one key per instance: each instance draws independently, as under `jax.vmap`, and the
+result has these axes.
 
-**The cost.** The draw itself does not communicate. In a mapped body every device draws the complete array from the same key,
-and keeps its block. XLA does not restrict the generator to the block. On eight CPU devices, a draw of 16384 x 64 numbers
-takes 8.7 times the operations and ten times the memory of a block. For larger arrays, draw with one key per instance, so that
-every device has only its own keys: `normal(split(key, named_shape={"batch": 128}), shape)`. A *parameter* with a sharded axis
-is gathered for the draw (its gradient is a reduce-scatter), because some samplers depend on all parameters at once. The
-parameters of `bernoulli` and `categorical` are not gathered.
+**The cost.** The draw itself does not communicate. In a mapped body every device draws the complete
+array from the same key, and keeps its block. XLA does not restrict the generator to the block. On
+eight CPU devices, a draw of 16384 x 64 numbers takes 8.7 times the operations and ten times the
+memory of a block. For larger arrays, draw with one key per instance, so that every device has only
+its own keys: `normal(split(key, named_shape={"batch": 128}), shape)`. A *parameter* with a sharded
+axis is gathered for the draw (its gradient is a reduce-scatter), because some samplers depend on
+all parameters at once. The parameters of `bernoulli` and `categorical` are not gathered.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Size
 
 def names_of(value: Any) -> list[Hashable]:
     """Return the names of an array, in their physical order."""
-    return [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
+    return (
+        [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
+    )
 
 
 def global_sizes(op: str, value: Any) -> Sizes:
@@ -59,7 +63,9 @@ def global_sizes(op: str, value: Any) -> Sizes:
         return {}
     pairs = zip(block._dims, block._data.shape, strict=True)
     return {
-        dim: n if region is None or not region.manual else region.global_size(dim, n) for dim, n in pairs if dim is not None
+        dim: n if region is None or not region.manual else region.global_size(dim, n)
+        for dim, n in pairs
+        if dim is not None
     }
 
 
@@ -85,12 +91,14 @@ def draw(
 
     Args:
       op: the function, for messages.
-      call: `call(key, shape, **parameters)` draws a positional array with `shape` as its first dimensions.
+      call: `call(key, shape, **parameters)` draws a positional array with `shape` as its first
+        dimensions.
       key: a key, or a named array of keys: one draw for each.
       sizes: the global sizes of the names to draw, in the order that determines the numbers.
       shape: the positional shape to draw.
       parameters: named arrays; their names that neither the key nor `sizes` has follow, sorted.
-      events: the number of dimensions at the end of a parameter that belong to one draw; by default 0.
+      events: the number of dimensions at the end of a parameter that belong to one draw; by default
+        0.
       last: a name for the last dimension of the draw.
       rank: the rank of `shape` for parameters, if it differs from the rank of `shape`.
 
@@ -122,7 +130,10 @@ def _draw(
     extra = sorted(named - set(sizes) - set(of_key), key=lambda name: (str(name), repr(name)))
     wanted = [*(name for name in sizes if name not in of_key), *extra]
     if last in (*of_key, *wanted) and last is not None:
-        raise AxisSizeError(f"{op}: the axis {last!r} already occurs in named_shape or in the key. Choose another name there.")
+        raise AxisSizeError(
+            f"{op}: the axis {last!r} already occurs in named_shape or in the key. Choose another"
+            " name there."
+        )
     region = ambient()
     if region is not None and region.resources:
         region.check_placement(op, (*of_key, *wanted))
@@ -143,7 +154,11 @@ def _draw(
     result = nmap(one)(key, **whole)
     data = result._data if isinstance(result, NamedArray) else result
     front = [dim for dim in dims_of(result) if dim is not None]
-    dims: list[Hashable | None] = [*front, *wanted, *(None,) * (data.ndim - len(front) - len(wanted))]
+    dims: list[Hashable | None] = [
+        *front,
+        *wanted,
+        *(None,) * (data.ndim - len(front) - len(wanted)),
+    ]
     if last is not None:
         dims[-1] = last
     return wrap_drawn(data, dims, len(front))
@@ -156,9 +171,12 @@ def _checked_key(op: str, key: Any) -> Any:
       ArgumentTypeError: it is not a key.
     """
     key = to_local(key, op, ambient())
-    if not hasattr(key, "dtype") or not (jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32):
+    if not hasattr(key, "dtype") or not (
+        jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.dtype == jnp.uint32
+    ):
         raise ArgumentTypeError(
-            f"{op}: the key is {type_text(key)}, which is not a random key; make one with jax.random.key(seed)."
+            f"{op}: the key is {type_text(key)}, which is not a random key; make one with"
+            " jax.random.key(seed)."
         )
     return key
 
@@ -174,8 +192,8 @@ def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -
         for name, size in names.items():
             if known.setdefault(name, size) != size:
                 raise AxisSizeError(
-                    f"{op}: axis {name!r} has size {known[name]} in one argument and size {size} in another; a name has one size. Rename "
-                    "one of the two axes."
+                    f"{op}: axis {name!r} has size {known[name]} in one argument and size {size} in"
+                    " another; a name has one size. Rename one of the two axes."
                 )
     return known
 
@@ -189,7 +207,9 @@ def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
     return make_result(data, tuple(dims))
 
 
-def spread_parameter(parameter: Any, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int) -> Any:
+def spread_parameter(
+    parameter: Any, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int
+) -> Any:
     """Gather a parameter for a draw, with positional axes for the names to draw along."""
     region = ambient()
     block = to_local(parameter, op, region)
@@ -219,7 +239,9 @@ def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = Non
         for name, n in global_sizes("random", value).items()
         if name != but and name not in sizes and name not in names_of(key)
     }
-    return sizes | {name: own[name] for name in sorted(own, key=lambda name: (str(name), repr(name)))}
+    return sizes | {
+        name: own[name] for name in sorted(own, key=lambda name: (str(name), repr(name)))
+    }
 
 
 def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
@@ -232,7 +254,10 @@ def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
     return jnp.moveaxis(data, i, -1), (*dims[:i], *dims[i + 1 :], None)
 
 
-_SHARDED = "{op}: out_sharding is only for arrays without named axes. Shard named arrays with axis_resources."
+_SHARDED = (
+    "{op}: out_sharding is only for arrays without named axes. Shard named arrays with"
+    " axis_resources."
+)
 
 
 def refuse_sharding(op: str, out_sharding: Any) -> None:

@@ -23,13 +23,19 @@ from namedax.ops.random.drawing import Sizes, draw, refuse_sharding, sizes_of, w
 __all__ = ["key_impl", "named_version", "split"]
 
 # The number of dimensions at the end of a parameter that belong to one draw.
-_EVENT = {"multivariate_normal": {"mean": 1, "cov": 2}, "dirichlet": {"alpha": 1}, "multinomial": {"p": 1}}
+_EVENT = {
+    "multivariate_normal": {"mean": 1, "cov": 2},
+    "dirichlet": {"alpha": 1},
+    "multinomial": {"p": 1},
+}
 
 
 def named_version(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wrap a function of `jax.random` for named arrays: add `named_shape` to samplers, vectorize functions of keys or seeds."""
     parameters = inspect.signature(function).parameters
-    return _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
+    return (
+        _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
+    )
 
 
 def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,17 +45,25 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
     events = _EVENT.get(name, {})
 
     @functools.wraps(function)
-    def sampler(*args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any) -> Any:
+    def sampler(
+        *args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any
+    ) -> Any:
         bound = _bind(name, signature, args, kwargs, bool(named_shape))
         given = bound.arguments
         refuse_no_element_type(name, signature, given, True)
-        parameters = {p: v for p, v in given.items() if p not in ("key", "shape") and isinstance(v, NamedArray)}
+        parameters = {
+            p: v
+            for p, v in given.items()
+            if p not in ("key", "shape") and isinstance(v, NamedArray)
+        }
         check_shape(name, given.get("shape"))
         sizes = sizes_of(name, named_shape)
         if not sizes and not parameters and not isinstance(given["key"], NamedArray):
             return function(*args, **kwargs)
         refuse_sharding(name, given.get("out_sharding"))
-        fixed = {p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters}
+        fixed = {
+            p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters
+        }
         shape = _shape_of(name, signature, given, events)
         rank = len(shape) - (name == "multinomial")
         if name == "bernoulli" and "p" in parameters and given.get("mode", "low") == "low":
@@ -60,20 +74,26 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
         return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
 
-    has_parameters = len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
+    has_parameters = (
+        len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
+    )
     gathered = (
-        " A parameter with a sharded axis is gathered (one all-gather)." if has_parameters and name != "bernoulli" else ""
+        " A parameter with a sharded axis is gathered (one all-gather)."
+        if has_parameters and name != "bernoulli"
+        else ""
     )
     sampler.__doc__ = (
-        f"{inspect.getdoc(function)}\n\n"
-        "`named_shape` maps axis names to sizes, in addition to the positional axes of `shape`; `None` as a size takes the mapped function's. The\n"
-        f"numbers do not depend on the sharding.{gathered}"
+        f"{inspect.getdoc(function)}\n\n`named_shape` maps axis names to sizes, in addition to the"
+        " positional axes of `shape`; `None` as a size takes the mapped function's. The\nnumbers"
+        f" do not depend on the sharding.{gathered}"
     )
     presented: Callable[..., Any] = checks_signature(_present(sampler, signature, "named_shape"))
     return presented
 
 
-def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named: bool) -> inspect.BoundArguments:
+def _bind(
+    name: str, signature: inspect.Signature, args: Any, kwargs: Any, named: bool
+) -> inspect.BoundArguments:
     """Bind the arguments to parameters; a sampler with named sizes needs no shape.
 
     Raises:
@@ -86,49 +106,69 @@ def _bind(name: str, signature: inspect.Signature, args: Any, kwargs: Any, named
         return signature.bind(*args, **kwargs)
     except TypeError as error:
         raise ArgumentTypeError(
-            f"{name}: {error}. Write nx.random.{name}({', '.join(signature.parameters)}), and named_shape={{...}} by keyword."
+            f"{name}: {error}. Write nx.random.{name}({', '.join(signature.parameters)}), and"
+            " named_shape={...} by keyword."
         ) from None
 
 
-def _shape_of(op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]) -> tuple[int, ...]:
+def _shape_of(
+    op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]
+) -> tuple[int, ...]:
     """Return the positional shape of a draw: the given shape, or the common positional shape of the parameters."""
     shape = given.get("shape", signature.parameters["shape"].default)
     if shape is not None:
         return positional_shape(op, shape)
     shapes = []
     for name, value in given.items():
-        if name in ("key", "shape") or not (isinstance(value, NamedArray) or hasattr(value, "dtype")):
+        if name in ("key", "shape") or not (
+            isinstance(value, NamedArray) or hasattr(value, "dtype")
+        ):
             continue
         own = tuple(value.shape)
         shapes.append(own[: len(own) - events.get(name, 0)])
     batch = np.broadcast_shapes(*shapes)
     if "p" in events and "n" in given:  # the shape of a multinomial includes the categories
-        categories = np.shape(given["p"]) if not isinstance(given["p"], NamedArray) else given["p"].shape
+        categories = (
+            np.shape(given["p"]) if not isinstance(given["p"], NamedArray) else given["p"].shape
+        )
         if not categories:
             raise PositionalAxisError(
-                f"{op}: p={format_value(given['p'])} has no positional axis, but its last positional axis must be the categories. "
-                "Write nx.positional(p, [..., 'category'])."
+                f"{op}: p={format_value(given['p'])} has no positional axis, but its last"
+                " positional axis must be the categories. Write nx.positional(p, [...,"
+                " 'category'])."
             )
         return (*batch, categories[-1])
     return batch
 
 
 def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> Any:
-    # As in jax.random, except that the comparison is made on blocks, so that the probabilities are not moved.
+    # As in jax.random, except that the comparison is made on blocks, so that the probabilities are
+    # not moved.
     if not jnp.issubdtype(p.dtype, jnp.floating):
-        raise ArgumentTypeError(f"bernoulli: the probabilities must be floating-point, got {type_text(p)}.")
+        raise ArgumentTypeError(
+            f"bernoulli: the probabilities must be floating-point, got {type_text(p)}."
+        )
     sizes = with_names_of(sizes, p, key)
-    noise = draw("bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape)
+    noise = draw(
+        "bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape
+    )
     return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)
 
 
 def _present(function: Any, signature: inspect.Signature, extra: str | None = None) -> Any:
     if extra is not None:
         parameters = list(signature.parameters.values())
-        own = inspect.Parameter(extra, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Mapping[Hashable, int] | None")
+        own = inspect.Parameter(
+            extra,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation="Mapping[Hashable, int] | None",
+        )
         signature = signature.replace(parameters=[*parameters, own])
     function.__signature__ = signature
-    function.__module__ = "namedax.random"  # namedax owns it: `xmap` does not lift it again, and it pickles
+    function.__module__ = (  # namedax owns it: `xmap` does not lift it again, and it pickles
+        "namedax.random"
+    )
     function.__qualname__ = function.__name__
     return function
 
@@ -146,14 +186,20 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @checks_signature
-def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int] | None = None) -> Any:
+def split(
+    key: Any,
+    num: int | Sequence[int] | None = None,
+    *,
+    named_shape: Mapping[Hashable, int] | None = None,
+) -> Any:
     """Split one key into new keys, along positional or named axes.
 
     Args:
       key: a key, or a named array of keys: each is split.
-      num: the number of keys, or a positional shape of them; by default 2, or none if `named_shape` is given.
-      named_shape: the global sizes of new named axes, by default none. The keys are `jax.random.split(key, sizes + num)`,
-        with the sizes in the given order.
+      num: the number of keys, or a positional shape of them; by default 2, or none if `named_shape`
+        is given.
+      named_shape: the global sizes of new named axes, by default none. The keys are
+        `jax.random.split(key, sizes + num)`, with the sizes in the given order.
 
     Returns:
       An array of keys. In a mapped body every device keeps the keys of its block.

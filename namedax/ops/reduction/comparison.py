@@ -1,7 +1,7 @@
 """Equality of two arrays as one answer over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
 
-The functions of `nx.numpy` compare over the positional axes and give one answer for each element of the named axes. They
-reject arrays without positional axes.
+The functions of `nx.numpy` compare over the positional axes and give one answer for each element of
+the named axes. They reject arrays without positional axes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax, cummin, cumlogsumexp.
 
-Along a sharded axis every device scans its own block. One all-gather collects the totals of the blocks (one element per
-device and row), never the axis. Every device combines the totals of the preceding blocks, and combines the result with its
-block. The gradient adds one reduce-scatter of the same size.
+Along a sharded axis every device scans its own block. One all-gather collects the totals of the
+blocks (one element per device and row), never the axis. Every device combines the totals of the
+preceding blocks, and combines the result with its block. The gradient adds one reduce-scatter of
+the same size.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, only_real, real_blocks, real_entries
 
-__all__ = ["FUNCTIONS", "LAX_FUNCTIONS", "cumprod", "cumsum", "flatten_positional", "site_of_one_axis"]
+__all__ = [
+    "FUNCTIONS",
+    "LAX_FUNCTIONS",
+    "cumprod",
+    "cumsum",
+    "flatten_positional",
+    "site_of_one_axis",
+]
 
 
 def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False) -> ReductionPlan:
@@ -43,7 +51,9 @@ def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False)
     """
     site = reduction_site(op, x, axis, supports_padding=supports_padding)
     if axis is None or len(site.axes) != 1:
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be one positional or named axis.")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must be one positional or named axis."
+        )
     return site
 
 
@@ -75,7 +85,8 @@ def _cumlogsumexp(data: Any, axis: int, reverse: bool = False) -> Any:
     """Apply `lax.cumlogsumexp`, also to dtypes without infinity, for which its initial -inf is NaN; reject integers."""
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         raise ArgumentTypeError(
-            f"cumlogsumexp: the elements are {data.dtype}, not floats. Convert them first: x.astype(float)."
+            f"cumlogsumexp: the elements are {data.dtype}, not floats. Convert them first:"
+            " x.astype(float)."
         )
     if jnp.issubdtype(data.dtype, jnp.complexfloating) or has_infinity(data.dtype):
         return lax.cumlogsumexp(data, axis=axis, reverse=reverse)
@@ -99,7 +110,11 @@ def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: b
     n = local.shape[dim]
     if n == 0:
         return local
-    total = lax.slice_in_dim(local, 0, 1, axis=dim) if reverse else lax.slice_in_dim(local, n - 1, n, axis=dim)
+    total = (
+        lax.slice_in_dim(local, 0, 1, axis=dim)
+        if reverse
+        else lax.slice_in_dim(local, n - 1, n, axis=dim)
+    )
     totals = comm.all_gather(total, dim, site.mesh_axes, "varying")
     if reverse and site.uneven:  # without totals of padding only, where the scan would begin
         totals = lax.slice_in_dim(totals, 0, real_blocks(site.uneven[0][1], n), axis=dim)
@@ -108,17 +123,23 @@ def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: b
     before = comm.block_index(site.mesh_axes) + (1 if reverse else -1)
     exists = (before >= 0) & (before < devices)
     prefix = lax.dynamic_slice_in_dim(totals, jnp.clip(before, 0, devices - 1), 1, dim)
-    # The first block has no prefix. The identity keeps the unused branch finite, so that its derivative is not NaN.
+    # The first block has no prefix. The identity keeps the unused branch finite, so that its
+    # derivative is not NaN.
     prefix = jnp.where(exists, prefix, jnp.asarray(_identity(kind, local.dtype)))
-    return weak_as(jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local), local)
+    return weak_as(
+        jnp.where(exists, combine(jnp.broadcast_to(prefix, local.shape), local), local), local
+    )
 
 
-def _scan_with_padding(local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool) -> Any:
+def _scan_with_padding(
+    local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool
+) -> Any:
     """Scan an axis with padding in its last blocks; `local` scans one dimension of a block.
 
-    Padding follows the real elements. A scan from the beginning therefore never includes it in a real result, and padding
-    gets copies of the last one. A scan from the end would always include it: there each block is rotated so that its padding
-    comes first. (As the identity, padding would tie with a real infinity.)
+    Padding follows the real elements. A scan from the beginning therefore never includes it in a
+    real result, and padding gets copies of the last one. A scan from the end would always include
+    it: there each block is rotated so that its padding comes first. (As the identity, padding would
+    tie with a real infinity.)
     """
     ((dim, place),) = site.uneven
     block = site.data.shape[dim]
@@ -154,17 +175,25 @@ def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *sta
         return kernels.run(op, _scan, axis_key(op, axis), (kind, local, reverse, static), x)
 
 
-def _scan(op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any) -> Any:
+def _scan(
+    op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any
+) -> Any:
     if axis is None:
         x = flatten_positional(op, x)
-    site = site_of_one_axis(op, x, dims_of(x).count(None) - 1 if axis is None else axis, supports_padding=True)
+    site = site_of_one_axis(
+        op, x, dims_of(x).count(None) - 1 if axis is None else axis, supports_padding=True
+    )
     if site.uneven:
         return site.finish_whole(
-            _scan_with_padding(lambda data, dim: local(op, data, dim, reverse, *static), kind, site, reverse)
+            _scan_with_padding(
+                lambda data, dim: local(op, data, dim, reverse, *static), kind, site, reverse
+            )
         )
     # XLA's partitioner pads shards with zeros, which are not an identity of the maximum.
     whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
-    data = constrain_sharding(local(op, constrain_sharding(site.data, whole), site.axes[0], reverse, *static), whole)
+    data = constrain_sharding(
+        local(op, constrain_sharding(site.data, whole), site.axes[0], reverse, *static), whole
+    )
     if site.mesh_axes:
         data = _continue_over_blocks(kind, data, site, reverse)
     return site.finish_whole(data)
@@ -198,16 +227,17 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
 
     Args:
       x: an array, named or not.
-      axis: a positional or named axis; `None` (default) flattens the positional axes, as in `jnp.cumsum`. Required if every
-        axis is named.
+      axis: a positional or named axis; `None` (default) flattens the positional axes, as in
+        `jnp.cumsum`. Required if every axis is named.
       dtype: the dtype of the result, as in `jnp.cumsum`; by default `None`.
       reverse: if `True`, accumulate from the end of the axis; by default `False`.
 
     Returns:
       An array with the axes of `x`.
 
-    Communication: along a sharded axis, one all-gather of the sums of the blocks, one element per device and row. The
-    gradient, a cumulative sum from the other end, adds one reduce-scatter of the same size.
+    Communication: along a sharded axis, one all-gather of the sums of the blocks, one element per
+    device and row. The gradient, a cumulative sum from the other end, adds one reduce-scatter of
+    the same size.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -233,7 +263,9 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
-def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
+def nancumsum(
+    x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
+) -> LikeArguments:
     """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -244,7 +276,9 @@ def nancumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fa
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
-def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
+def nancumprod(
+    x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
+) -> LikeArguments:
     """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -254,32 +288,40 @@ def nancumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = F
     return _run_numpy("nancumprod", "cumprod", x, axis, dtype, reverse)
 
 
-def _run_cumulative(op: str, kind: str, x: Any, axis: Any, dtype: Any, include_initial: bool) -> Any:
+def _run_cumulative(
+    op: str, kind: str, x: Any, axis: Any, dtype: Any, include_initial: bool
+) -> Any:
     if axis is None:
         if dims_of(x).count(None) != 1:
             raise PositionalAxisError(
-                f"{op}: axis= is required unless there is exactly one positional axis, but {type_text(x)} has {dims_of(x).count(None)}. Pass a "
-                "positional or named axis."
+                f"{op}: axis= is required unless there is exactly one positional axis, but"
+                f" {type_text(x)} has {dims_of(x).count(None)}. Pass a positional or named axis."
             )
         axis = 0
     if include_initial and site_of_one_axis(op, x, axis).named:
         raise PositionalAxisError(
-            f"{op}: include_initial=True makes axis {format_value(axis)} longer by one, but a name has one size. "
-            "Leave it out, or use a positional axis."
+            f"{op}: include_initial=True makes axis {format_value(axis)} longer by one, but a name"
+            " has one size. Leave it out, or use a positional axis."
         )
     return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
 
 
-def _cumulative_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool) -> Any:
+def _cumulative_scan(
+    op: str, data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool
+) -> Any:
     return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
 
 
-def cumulative_sum(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
     """Compute the cumulative sum with an initial element on positional axes only; see `namespaces.extended_signatures` for names."""
     return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
 
 
-def cumulative_prod(x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
     """Compute the cumulative product, as `cumulative_sum`."""
     return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
 
@@ -299,11 +341,11 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
     Returns:
       An array with the axes of `operand`.
 
-    Communication: along a sharded axis, one all-gather of the maxima of the blocks, one element per device and row. The
-    gradient adds one reduce-scatter of the same size.
+    Communication: along a sharded axis, one all-gather of the maxima of the blocks, one element per
+    device and row. The gradient adds one reduce-scatter of the same size.
 
-    Equal maxima share the gradient. With more than two of them the shares follow the comparison tree, also in JAX, and that
-    tree depends on the blocks.
+    Equal maxima share the gradient. With more than two of them the shares follow the comparison
+    tree, also in JAX, and that tree depends on the blocks.
 
     Raises:
       AxisNotFoundError: `operand` has no axis of that name.

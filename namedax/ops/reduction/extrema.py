@@ -30,12 +30,14 @@ __all__ = ["WITH_INDEX", "argmax", "argmin", "max", "min"]
 
 
 @functools.lru_cache(maxsize=1024)
-def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]) -> Callable[..., Any]:
+def sharded_extremum(
+    largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]
+) -> Callable[..., Any]:
     """Build the maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`; ties share the gradient, as in `jnp`.
 
-    Its arguments are the data, with the least (or greatest) value in padding, and a mask of real elements or `None`. The mask
-    excludes padding from the ties. The forward pass is one all-reduce. The tangent adds two: for the number of ties, and for
-    the sum of the tangents.
+    Its arguments are the data, with the least (or greatest) value in padding, and a mask of real
+    elements or `None`. The mask excludes padding from the ties. The forward pass is one all-reduce.
+    The tangent adds two: for the number of ties, and for the sum of the tangents.
     """
     combine = comm.pmax if largest else comm.pmin
     reduce = functools.partial(cpu_workarounds.extremum, axes=axes, largest=largest)
@@ -57,10 +59,13 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
         hits = hits if real is None else hits & real
         count = jnp.sum(hits, axes, dtype=tangent.dtype, keepdims=True)
         if loops:
-            count, wins = among_steps(best, count, loops, lambda best: combine(best, devices), largest)
+            count, wins = among_steps(
+                best, count, loops, lambda best: combine(best, devices), largest
+            )
             hits = hits & (wins > 0)
         count = comm.psum(count, devices)
-        # If the extremum is NaN, no element equals it and each share is NaN: 0 / 0, as in `jnp`, which XLA may turn into 0.
+        # If the extremum is NaN, no element equals it and each share is NaN: 0 / 0, as in `jnp`,
+        # which XLA may turn into 0.
         others = jnp.where(count > 0, jnp.zeros((), count.dtype), jnp.asarray(jnp.nan, count.dtype))
         shares = jnp.where(hits, 1 / count, others)
         return result, comm.psum(jnp.sum(shares * tangent, axes, keepdims=True), mesh_axes)
@@ -68,7 +73,9 @@ def sharded_extremum(largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str,
     return extremum
 
 
-def among_steps(best: Any, count: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool) -> tuple[Any, Any]:
+def among_steps(
+    best: Any, count: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool
+) -> tuple[Any, Any]:
     """Return the number of ties in all steps that have the extremum, and 1 if this step is one of them, else 0.
 
     Args:
@@ -79,7 +86,9 @@ def among_steps(best: Any, count: Any, loops: tuple[str, ...], combine: Callable
       largest: `True` for a maximum.
     """
     offers = comm.of_all_steps(best, loops)
-    wins = (offers == combine((jnp.max if largest else jnp.min)(offers, 0, keepdims=True))).astype(count.dtype)
+    wins = (offers == combine((jnp.max if largest else jnp.min)(offers, 0, keepdims=True))).astype(
+        count.dtype
+    )
     return jnp.sum(wins * comm.of_all_steps(count, loops), 0), comm.of_this_step(wins, loops)
 
 
@@ -102,11 +111,14 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
     if initial is not None:
         initial = jnp.asarray(initial, data.dtype)
     if site.where is not None:
-        # Not `initial`, which may equal an element: masked elements would then share that element's gradient.
+        # Not `initial`, which may equal an element: masked elements would then share that element's
+        # gradient.
         data = jnp.where(site.where, data, extreme(data.dtype, largest))
     if initial is not None and data.size == 0:  # an empty array has no extremum, and no gradient
         shape = [1 if i in site.axes else n for i, n in enumerate(data.shape)]
-        result = cast_data(jnp.broadcast_to(initial, shape), varying(data).difference(site.mesh_axes))
+        result = cast_data(
+            jnp.broadcast_to(initial, shape), varying(data).difference(site.mesh_axes)
+        )
         return result if site.keepdims else lax.squeeze(result, site.axes)
     result = sharded_extremum(largest, site.axes, site.mesh_axes)(data, site.real())
     if initial is not None:
@@ -114,19 +126,25 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
     return result if site.keepdims else lax.squeeze(result, site.axes)
 
 
-def _run_extremum(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Any:
+def _run_extremum(
+    op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any
+) -> Any:
     if where is not None and initial is None:
         raise ArgumentError(
-            f"{op}: where= may exclude all elements, and the {op} of no elements is undefined. Pass initial=, which takes part in the {op}."
+            f"{op}: where= may exclude all elements, and the {op} of no elements is undefined. Pass"
+            f" initial=, which takes part in the {op}."
         )
     return run_reduction(op, _extremum, x, axis, keepdims, where, largest, initial=initial)
 
 
 def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
-    # NaN precedes all values, and the first of equal elements wins. Each device offers its winner and its index in the
-    # complete axis. One all-reduce finds the best value, one the least index of it. A NaN offers an index below zero.
+    # NaN precedes all values, and the first of equal elements wins. Each device offers its winner
+    # and its index in the complete axis. One all-reduce finds the best value, one the least index
+    # of it. A NaN offers an index below zero.
     if not site.mesh_axes and len(site.axes) == 1:
-        return (jnp.argmax if largest else jnp.argmin)(site.data, site.axes[0], keepdims=site.keepdims)
+        return (jnp.argmax if largest else jnp.argmin)(
+            site.data, site.axes[0], keepdims=site.keepdims
+        )
     value, winner = _local_winner(_without_padding(site, largest), largest)
     if site.mesh_axes:
         _, winner = _winner(value, winner, site, largest)
@@ -136,7 +154,11 @@ def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
 def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
     """Replace padding in the plan by the least (or greatest) value: it follows all elements, so an equal real one wins."""
     real = site.real()
-    return site if real is None else site.replace(data=jnp.where(real, site.data, extreme(site.data.dtype, largest)))
+    return (
+        site
+        if real is None
+        else site.replace(data=jnp.where(real, site.data, extreme(site.data.dtype, largest)))
+    )
 
 
 def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
@@ -147,7 +169,9 @@ def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
         index = find(site.data, axis, keepdims=True)
         value = jnp.take_along_axis(site.data, index, axis)
         if site.mesh_axes:
-            index = index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+            index = (
+                index + comm.block_index(site.mesh_axes).astype(index.dtype) * site.data.shape[axis]
+            )
         return value, index
     rest = [i for i in range(site.data.ndim) if i not in site.axes]
     flat = lax.transpose(site.data, (*rest, *site.axes))
@@ -172,10 +196,16 @@ def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 def _winner(value: Any, index: Any, site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     """Return the extremum of the offers of all devices, and its index."""
     devices, loops = comm.loops_among(site.mesh_axes)
-    values, indices = (comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index))
-    best = (comm.pmax if largest else comm.pmin)((jnp.max if largest else jnp.min)(values, 0, keepdims=True), devices)
+    values, indices = (
+        comm.of_all_steps(part, loops) if loops else part[None] for part in (value, index)
+    )
+    best = (comm.pmax if largest else comm.pmin)(
+        (jnp.max if largest else jnp.min)(values, 0, keepdims=True), devices
+    )
     # The first NaN has the most negative offer; if there is one, no value equals `best`.
-    offers = jnp.where(jnp.isnan(values), indices - site.count, jnp.where(values == best, indices, site.count))
+    offers = jnp.where(
+        jnp.isnan(values), indices - site.count, jnp.where(values == best, indices, site.count)
+    )
     winner = comm.pmin(cast_data(jnp.min(offers, 0), devices), devices)
     return lax.squeeze(best, (0,)), jnp.where(winner < 0, winner + site.count, winner)
 
@@ -194,24 +224,30 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
             best, winner, _, index = primals
             return best, comm.psum(jnp.where(index == winner, tangents[2], 0), mesh_axes)
 
-        # For JAX the extremum is a function of the offered values, without the collectives that found it.
+        # For JAX the extremum is a function of the offered values, without the collectives that
+        # found it.
         best, winner = _winner(lax.stop_gradient(value), index, site, largest)
         value, index = attach(lax.stop_gradient(best), winner, value, index), winner
     return lax.squeeze(weak_as(value, site.data), site.axes), lax.squeeze(index, site.axes)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+def max(
+    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
     """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
     A NaN is the maximum.
 
     Args:
       x: an array, named or not.
-      axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`, all positional axes.
-      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+      axis: a positional axis, an axis name, or a tuple of both, as for `sum`; by default `None`,
+        all positional axes.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
       initial: a scalar that takes part in the maximum, by default `None`; required with `where`.
-      where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.max(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -221,7 +257,9 @@ def max(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+def min(
+    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
     """Take the minimum over positional and named axes; see `max`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -234,14 +272,22 @@ def min(x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = Non
 def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
     refuse_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} has no order for the index. Write a tuple.")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} has no order for the index. Write a tuple."
+        )
     if isinstance(axis, (tuple, list)) and not axis:
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must contain at least one positional or named axis.")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must contain at least one positional or named axis."
+        )
     if axis is not None:
         return run_reduction(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
     if rank != 1:
-        x = _flatten_positional(to_local(x, op, ambient())) if isinstance(x, NamedArray) else jnp.ravel(x)
+        x = (
+            _flatten_positional(to_local(x, op, ambient()))
+            if isinstance(x, NamedArray)
+            else jnp.ravel(x)
+        )
     result = run_reduction(op, _arg_extremum, x, 0, False, None, largest)
     return _append_positional(result, rank) if keepdims else result
 
@@ -264,8 +310,9 @@ def _append_positional(x: Any, count: int) -> Any:
 def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
-    Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a single axis, since named
-    axes have no order. Along a sharded axis the index refers to the complete axis, not to the block.
+    Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a
+    single axis, since named axes have no order. Along a sharded axis the index refers to the
+    complete axis, not to the block.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -294,8 +341,15 @@ class WithIndex(NamedTuple):
 
 def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
     several = axis is ... and isinstance(x, NamedArray) and len(x._dims) > 1
-    if axis is None or several or isinstance(axis, list) or (isinstance(axis, tuple) and len(axis) != 1):
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be one positional or named axis.")
+    if (
+        axis is None
+        or several
+        or isinstance(axis, list)
+        or (isinstance(axis, tuple) and len(axis) != 1)
+    ):
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must be one positional or named axis."
+        )
     with explain_type_errors:
         site = reduction_site(op, x, axis, supports_padding=True)
         values, indices = _extremum_with_index(site, largest)
@@ -311,10 +365,11 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
       axis: a positional or named axis.
 
     Returns:
-      `values` and `indices`, both without the axis. The gradient of a value goes to the element at the index; `nx.max`
-      divides it among equal elements.
+      `values` and `indices`, both without the axis. The gradient of a value goes to the element at
+      the index; `nx.max` divides it among equal elements.
 
-    Communication: over a sharded axis, two all-reduces of the result's size, as for `argmax` alone; the gradient adds none.
+    Communication: over a sharded axis, two all-reduces of the result's size, as for `argmax` alone;
+    the gradient adds none.
 
     Raises:
       PositionalAxisError: `axis` is not a single axis.
@@ -340,4 +395,6 @@ def min_with_index(x: Any, axis: Axis) -> WithIndex:
     return _run_with_index("min_with_index", False, x, axis)
 
 
-WITH_INDEX: dict[str, Callable[..., Any]] = {f.__name__: f for f in (max_with_index, min_with_index)}
+WITH_INDEX: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (max_with_index, min_with_index)
+}

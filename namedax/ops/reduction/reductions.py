@@ -1,13 +1,15 @@
 """Reductions over axes, named or positional: the local reduction, then one collective for sharded axes.
 
-`axis` is an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a dict). `None` selects all
-positional axes, as in JAX, so that named axes are batch axes; `...` selects all axes, named and positional. An array without
-positional axes requires an axis (`requires_axis`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. On
-one device, reductions call `jnp` directly.
+`axis` is an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a
+dict). `None` selects all positional axes, as in JAX, so that named axes are batch axes; `...`
+selects all axes, named and positional. An array without positional axes requires an axis
+(`requires_axis`), in `nx.sum` as in `nx.numpy.sum`. The result has the remaining axes. On one
+device, reductions call `jnp` directly.
 
-Communication over sharded axes: one all-reduce of the result's size for sum, mean, max, min, any, all; two for argmax,
-argmin, var, std and logsumexp. XLA has no all-reduce for prod, which gathers one partial product per device. The gradients
-add none, except for max and min: they count their ties with one more all-reduce.
+Communication over sharded axes: one all-reduce of the result's size for sum, mean, max, min, any,
+all; two for argmax, argmin, var, std and logsumexp. XLA has no all-reduce for prod, which gathers
+one partial product per device. The gradients add none, except for max and min: they count their
+ties with one more all-reduce.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ __all__ = ["REDUCTIONS", "sharded_maximum"]
 # --- sums -----------------------------------------------------------------------------------------------------------
 
 
-def _sum(site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
+def _sum(
+    site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None
+) -> Any:
     if not site.mesh_axes:
         return jnp.sum(
             site.data,
@@ -46,16 +50,30 @@ def _sum(site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, 
             initial=initial,
         )
     local = jnp.sum(
-        site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where, promote_integers=promote_integers
+        site.data,
+        site.axes,
+        dtype=dtype,
+        keepdims=site.keepdims,
+        where=site.where,
+        promote_integers=promote_integers,
     )
     total = comm.psum(local, site.mesh_axes)
     return total if initial is None else total + jnp.asarray(initial, total.dtype)
 
 
-def _prod(site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None) -> Any:
+def _prod(
+    site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None
+) -> Any:
     options = {"dtype": dtype, "promote_integers": promote_integers}
     if not site.mesh_axes:
-        return jnp.prod(site.data, site.axes, keepdims=site.keepdims, where=site.where, initial=initial, **options)
+        return jnp.prod(
+            site.data,
+            site.axes,
+            keepdims=site.keepdims,
+            where=site.where,
+            initial=initial,
+            **options,
+        )
     local = jnp.prod(site.data, site.axes, keepdims=site.keepdims, where=site.where, **options)
     total = jnp.prod(comm.all_gather(local[None], 0, site.mesh_axes, "invarying"), 0, **options)
     return total if initial is None else total * jnp.asarray(initial, total.dtype)
@@ -71,7 +89,9 @@ def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
 def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
     """Raise for the dtypes that `jnp` rejects, with its message, for every sharding."""
     if dtype is not None:
-        jax.eval_shape(functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype))
+        jax.eval_shape(
+            functools.partial(f, dtype=dtype), jax.ShapeDtypeStruct((1,), site.data.dtype)
+        )
 
 
 def _divided(total: Any, count: Any) -> Any:
@@ -82,8 +102,8 @@ def _divided(total: Any, count: Any) -> Any:
 def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, Any]:
     """Return the mean, and the number of elements in it, with one all-reduce for both.
 
-    The operand of the sum always has the same form, without the axes, because XLA merges equal all-reduces. So the mean and
-    the mean within a variance cost one all-reduce.
+    The operand of the sum always has the same form, without the axes, because XLA merges equal
+    all-reduces. So the mean and the mean within a variance cost one all-reduce.
     """
 
     def kept(data: Any) -> Any:
@@ -97,7 +117,9 @@ def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, A
         # Divided first: the sum of a narrow dtype might overflow, and is sent in that dtype.
         return kept(comm.psum((local / count).astype(result), site.mesh_axes)), count
     # In the same dtype, so that XLA combines both.
-    count = comm.psum(cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes)
+    count = comm.psum(
+        cast_data(jnp.sum(site.where, site.axes, dtype=wide), site.mesh_axes), site.mesh_axes
+    )
     return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
 
 
@@ -111,8 +133,8 @@ def _mean(site: ReductionPlan, dtype: Any = None) -> Any:
 def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     """Compute the variance by one all-reduce for the mean and one for the squares; the gradient adds none.
 
-    The derivative needs no derivative of the mean, since the deviations sum to zero. Automatic differentiation would send
-    these zeros.
+    The derivative needs no derivative of the mean, since the deviations sum to zero. Automatic
+    differentiation would send these zeros.
     """
     wide, result = _mean_dtypes(site.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
@@ -140,7 +162,9 @@ def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         centred, divisor = parts(*primals)
         mask = primals[1]
-        value, slope = (mean_product(centred, other, mask, divisor) for other in (centred, tangents[0]))
+        value, slope = (
+            mean_product(centred, other, mask, divisor) for other in (centred, tangents[0])
+        )
         return of_some(value, divisor, jnp.nan), of_some(2 * slope, divisor, 0.0)
 
     data = site.data.astype(wide)
@@ -155,14 +179,18 @@ def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
 
 def _var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
-        return jnp.var(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
+        return jnp.var(
+            site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where
+        )
     _as_taken(jnp.var, site, dtype)
     return _sharded_var(site, dtype, ddof)
 
 
 def _std(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     if not site.mesh_axes:
-        return jnp.std(site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where)
+        return jnp.std(
+            site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where
+        )
     _as_taken(jnp.std, site, dtype)
     return jnp.sqrt(_sharded_var(site, dtype, ddof))
 
@@ -171,15 +199,23 @@ def _std(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
 
 
 def _any(site: ReductionPlan) -> Any:
-    return comm.pmax(jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+    return comm.pmax(
+        jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
+    )
 
 
 def _all(site: ReductionPlan) -> Any:
-    return comm.pmin(jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes)
+    return comm.pmin(
+        jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
+    )
 
 
 def _count_nonzero(site: ReductionPlan) -> Any:
-    data = site.data if site.where is None else jnp.where(site.where, site.data, jnp.zeros((), site.data.dtype))
+    data = (
+        site.data
+        if site.where is None
+        else jnp.where(site.where, site.data, jnp.zeros((), site.data.dtype))
+    )
     return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
 
@@ -193,16 +229,21 @@ def sharded_maximum(site: ReductionPlan, data: Any) -> Any:
 
 def local_maximum(data: Any, axes: Any) -> Any:
     """Take the maximum of floats over `axes` (kept); for no elements it is the least value."""
-    return jnp.max(data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True))
+    return jnp.max(
+        data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True)
+    )
 
 
 def _logsumexp(site: ReductionPlan) -> Any:
     data = as_inexact(site.data)
-    # JAX's own function initializes its maximum with -inf, which is NaN in a dtype without infinity.
+    # JAX's own function initializes its maximum with -inf, which is NaN in a dtype without
+    # infinity.
     if not site.mesh_axes and has_infinity(jnp.finfo(data.dtype).dtype):
         return jax.nn.logsumexp(site.data, site.axes, keepdims=site.keepdims, where=site.where)
     if site.where is not None:
-        data = jnp.where(site.where, data, extreme(jnp.finfo(data.dtype).dtype, True).astype(data.dtype))
+        data = jnp.where(
+            site.where, data, extreme(jnp.finfo(data.dtype).dtype, True).astype(data.dtype)
+        )
     shift = sharded_maximum(site, data)
     shift = jnp.where(jnp.isfinite(shift), shift, jnp.zeros((), shift.dtype))
     terms = jnp.exp(data - shift)
@@ -228,12 +269,14 @@ def sum(
 
     Args:
       x: an array, named or not.
-      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None` (default) all positional ones.
-        Required if every axis is named.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
       dtype: the dtype of the result, as in `jnp.sum`; by default `None`.
-      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced named axes are removed.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`. Reduced
+        named axes are removed.
       initial: the initial value of the sum, by default `None`.
-      where: a boolean array, named or not, by default `None`; elements where it is false are excluded.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
       promote_integers: if `True` (default), narrow integers are summed as `int`, as in `jnp.sum`.
 
     Returns:
@@ -247,11 +290,15 @@ def sum(
     >>> nx.sum(z, axis=(0, "x", "y"))
     Array(40., dtype=float32)
     """
-    return run_reduction("sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
+    return run_reduction(
+        "sum", _sum, x, axis, keepdims, where, dtype, promote_integers, initial=initial
+    )
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def mean(
+    x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+) -> Array:
     """Average over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -262,13 +309,29 @@ def mean(x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False
 
 
 @operation(explicit=Explicit.AS_JAX)
-def var(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+def var(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Any:
     """Compute the variance; `mean` and `correction` are in the public form, in `namespaces.reduction_forms`."""
     return run_reduction("var", _var, x, axis, keepdims, where, dtype, ddof)
 
 
 @operation(explicit=Explicit.AS_JAX)
-def std(x: Any, axis: Axis = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+def std(
+    x: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Any:
     """Compute the standard deviation, as `var`."""
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
 
@@ -286,14 +349,16 @@ def prod(
 ) -> Array:
     """Multiply over positional and named axes; arguments as for `sum`.
 
-    Communication: over a sharded axis, one all-gather of the partial products, one per device, because XLA has no all-reduce
-    for products.
+    Communication: over a sharded axis, one all-gather of the partial products, one per device,
+    because XLA has no all-reduce for products.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.prod(nx.named(jnp.array([2.0, 3.0, 4.0]), ["k"]), "k"))
     24.0
     """
-    return run_reduction("prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial)
+    return run_reduction(
+        "prod", _prod, x, axis, keepdims, where, dtype, promote_integers, initial=initial
+    )
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
@@ -337,6 +402,20 @@ def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any =
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: without_axis_check(f)
-    for f in (sum, mean, var, std, prod, max, min, any, all, count_nonzero, logsumexp, argmax, argmin)
+    for f in (
+        sum,
+        mean,
+        var,
+        std,
+        prod,
+        max,
+        min,
+        any,
+        all,
+        count_nonzero,
+        logsumexp,
+        argmax,
+        argmin,
+    )
 }
 REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]

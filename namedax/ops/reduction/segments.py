@@ -1,8 +1,9 @@
 """Segment reductions: the elements of an axis, summed (or multiplied, or compared) by the number of their segment.
 
-Along a sharded axis every device reduces its own elements, and one collective combines the results. It is an all-reduce, or a
-reduce-scatter if the axis of the segments is sharded over the same mesh axis. If only the axis of the segments is sharded,
-there is no communication: each device takes the elements of its own segments. Padding of an axis is in no segment.
+Along a sharded axis every device reduces its own elements, and one collective combines the results.
+It is an all-reduce, or a reduce-scatter if the axis of the segments is sharded over the same mesh
+axis. If only the axis of the segments is sharded, there is no communication: each device takes the
+elements of its own segments. Padding of an axis is in no segment.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast, cast_data, varying
-from namedax.errors import AxisNotFoundError, AxisSizeError, PositionalAxisError, as_integer, format_value, raise_not_found
+from namedax.errors import (
+    AxisNotFoundError,
+    AxisSizeError,
+    PositionalAxisError,
+    as_integer,
+    format_value,
+    raise_not_found,
+)
 from namedax.operands import kernels
 from namedax.operands.axes import resolve_axis, unwrap_single
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
@@ -60,25 +68,30 @@ def segment_sum(
 
     Args:
       data: an array, named or not.
-      segment_ids: integers along `axis`; their other axes are batch axes, which the result has too. Numbers out of range,
-        including negative ones, are dropped.
-      num_segments: the size of the new axis. Optional for a named axis, which takes its size in the mapped function.
+      segment_ids: integers along `axis`; their other axes are batch axes, which the result has too.
+        Numbers out of range, including negative ones, are dropped.
+      num_segments: the size of the new axis. Optional for a named axis, which takes its size in the
+        mapped function.
       axis: the axis to sum over, a name or a positional axis; by default 0.
-      out_axis: the axis name of the segments. `None` (default) gives a positional axis, which replaces a positional `axis`,
-        and precedes the others if `axis` is a name.
+      out_axis: the axis name of the segments. `None` (default) gives a positional axis, which
+        replaces a positional `axis`, and precedes the others if `axis` is a name.
       indices_are_sorted: `True` if `segment_ids` is known to be sorted; by default `False`.
-      mode: `"drop"` (default), or `"clip"`, which assigns numbers out of range to the first or the last segment.
+      mode: `"drop"` (default), or `"clip"`, which assigns numbers out of range to the first or the
+        last segment.
 
     Returns:
       The axes of `data` and `segment_ids` without `axis`, and the axis of the segments.
 
-    Communication: along a sharded `axis`, one all-reduce of the result, or one reduce-scatter if `out_axis` is sharded over
-    the same mesh axis. A sharded `out_axis` alone costs nothing. The gradients are the same as in `jnp`.
+    Communication: along a sharded `axis`, one all-reduce of the result, or one reduce-scatter if
+    `out_axis` is sharded over the same mesh axis. A sharded `out_axis` alone costs nothing. The
+    gradients are the same as in `jnp`.
 
     Raises:
-      AxisNotFoundError: `data` or `segment_ids` lack the axis, or the number of segments is not known.
+      AxisNotFoundError: `data` or `segment_ids` lack the axis, or the number of segments is not
+        known.
       AxisSizeError: an axis has two sizes, or does not divide over its mesh axes.
-      PlacementConflictError: `out_axis` and another axis of the result are sharded over one mesh axis.
+      PlacementConflictError: `out_axis` and another axis of the result are sharded over one mesh
+        axis.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["token"])
@@ -86,7 +99,9 @@ def segment_sum(
     >>> nx.positional(segment_sum(x, ids, 2, axis="token", out_axis="segment"), ["segment"])
     Array([2., 4.], dtype=float32)
     """
-    return _segment("sum", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+    return _segment(
+        "sum", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode
+    )
 
 
 @operation()
@@ -100,12 +115,17 @@ def segment_prod(
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> Array:
-    """Multiply the elements along an axis that belong to the same segment; 1 for an empty one. See `segment_sum`.
+    """Multiply the elements along an axis that belong to the same segment; 1 for an empty one.
 
-    Communication: along a sharded axis, an all-gather of the partial products, one per device, since XLA has no all-reduce
-    for products. If `out_axis` is sharded over the same mesh axis, one all-to-all. As in JAX, there is no gradient.
+    See `segment_sum`.
+
+    Communication: along a sharded axis, an all-gather of the partial products, one per device,
+    since XLA has no all-reduce for products. If `out_axis` is sharded over the same mesh axis, one
+    all-to-all. As in JAX, there is no gradient.
     """
-    return _segment("prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+    return _segment(
+        "prod", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode
+    )
 
 
 @operation()
@@ -123,10 +143,13 @@ def segment_max(
 
     Ties share the gradient equally, as in `jnp`.
 
-    Communication: as for `segment_sum`, but if `out_axis` is sharded over the mesh axes of `axis`, one all-to-all replaces
-    the reduce-scatter. The gradient costs one more reduction, to count the ties.
+    Communication: as for `segment_sum`, but if `out_axis` is sharded over the mesh axes of `axis`,
+    one all-to-all replaces the reduce-scatter. The gradient costs one more reduction, to count the
+    ties.
     """
-    return _segment("max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+    return _segment(
+        "max", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode
+    )
 
 
 @operation()
@@ -141,11 +164,20 @@ def segment_min(
     mode: str | None = None,
 ) -> Array:
     """Take the minimum of the elements along an axis in each segment. See `segment_max`."""
-    return _segment("min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode)
+    return _segment(
+        "min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode
+    )
 
 
 def _segment(
-    kind: str, data: Any, ids: Any, num_segments: int | None, axis: Any, out_axis: Any, is_sorted: bool, mode: str | None
+    kind: str,
+    data: Any,
+    ids: Any,
+    num_segments: int | None,
+    axis: Any,
+    out_axis: Any,
+    is_sorted: bool,
+    mode: str | None,
 ) -> Any:
     op = f"segment_{kind}"
     if mode not in (None, "drop", "fill", "clip"):
@@ -160,52 +192,83 @@ def _segment(
     name = dims_of(data)[dim]
     id_axes = [d for d in dims_of(ids) if d is None or d == name]
     if name is not None and name not in dims_of(ids):
-        raise_not_found(op, name, f"the segment_ids {type_text(ids)}", [d for d in dims_of(ids) if d is not None])
+        raise_not_found(
+            op,
+            name,
+            f"the segment_ids {type_text(ids)}",
+            [d for d in dims_of(ids) if d is not None],
+        )
     if id_axes != [name]:
         raise PositionalAxisError(
-            f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes; they need "
-            f"{'exactly one, along the positional axis' if name is None else 'none, only the named axis'} {format_value(axis)}."
+            f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes;"
+            " they need"
+            f" {'exactly one, along the positional axis' if name is None else 'none, only the named axis'}"
+            f" {format_value(axis)}."
         )
     if out_axis is not None and not is_name(out_axis):
         raise PositionalAxisError(
-            f"{op}: out_axis={format_value(out_axis)} is not an axis name. Use None for a positional axis."
+            f"{op}: out_axis={format_value(out_axis)} is not an axis name. Use None for a"
+            " positional axis."
         )
     if out_axis is not None and out_axis != name and out_axis in (*dims_of(data), *dims_of(ids)):
-        raise AxisSizeError(f"{op}: the arguments already have the new axis {format_value(out_axis)}. Choose another name.")
+        raise AxisSizeError(
+            f"{op}: the arguments already have the new axis {format_value(out_axis)}. Choose"
+            " another name."
+        )
     known = None if region is None or out_axis is None else region.sizes.get(out_axis)
     if num_segments is None:
         num_segments = known
     if num_segments is None:
         raise AxisNotFoundError(
-            f"{op}: the number of segments is not known. Pass num_segments, or the size of out_axis in axis_sizes of xmap."
+            f"{op}: the number of segments is not known. Pass num_segments, or the size of out_axis"
+            " in axis_sizes of xmap."
         )
     if known is not None and known != num_segments:
         raise AxisSizeError(
-            f"{op}: num_segments is {num_segments}, but axis {format_value(out_axis)} has size {known} in this mapped function; a name "
-            "has one size. Choose another name for out_axis."
+            f"{op}: num_segments is {num_segments}, but axis {format_value(out_axis)} has size"
+            f" {known} in this mapped function; a name has one size. Choose another name for"
+            " out_axis."
         )
     count = as_integer(op, "num_segments", num_segments, 0)
     if region is not None and out_axis is not None:
         region.block_size(out_axis, count, op, supports_padding=True)
     position = axis % dims_of(data).count(None) if name is None else 0
 
-    return kernels.run(op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids)
+    return kernels.run(
+        op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids
+    )
 
 
 def _reduce(
-    op: str, axes: tuple[Any, Any], kind: str, count: int, position: int, is_sorted: bool, clip: bool, x: Any, ids: Any
+    op: str,
+    axes: tuple[Any, Any],
+    kind: str,
+    count: int,
+    position: int,
+    is_sorted: bool,
+    clip: bool,
+    x: Any,
+    ids: Any,
 ) -> Any:
     region = ambient()
     name, out_axis = axes
     dims, id_dims = dims_of(x), dims_of(ids)
-    dim = dims.index(name) if name is not None else [i for i, d in enumerate(dims) if d is None][position]
+    dim = (
+        dims.index(name)
+        if name is not None
+        else [i for i, d in enumerate(dims) if d is None][position]
+    )
     sizes: dict[Hashable, int] = {}
     for value in (x, ids):
-        for d, n in zip(dims_of(value), np.shape(value._data if isinstance(value, NamedArray) else value), strict=True):
+        for d, n in zip(
+            dims_of(value),
+            np.shape(value._data if isinstance(value, NamedArray) else value),
+            strict=True,
+        ):
             if d is not None and sizes.setdefault(d, n) != n:
                 raise AxisSizeError(
-                    f"{op}: axis {d!r} has two sizes, in {type_text(x)} and in the segment_ids {type_text(ids)}; a name has "
-                    f"one size."
+                    f"{op}: axis {d!r} has two sizes, in {type_text(x)} and in the segment_ids"
+                    f" {type_text(ids)}; a name has one size."
                 )
     batch = [d for d in id_dims if d is not None and d != name]
     shared = [d for d in batch if d in dims]
@@ -229,17 +292,27 @@ def _reduce(
     if region is not None and region.manual:
         union = varying(data) | varying(numbers) | frozenset(reduced) | frozenset(kept)
         data, numbers = cast(x, union), cast_data(numbers, union)
-    if kind != "sum":  # XLA's partitioner would combine partial results with an operation that drops NaN
+    if (
+        kind != "sum"
+    ):  # XLA's partitioner would combine partial results with an operation that drops NaN
         data = constrain_sharding(data, tuple(None if i == dim else d for i, d in enumerate(dims)))
-        numbers = constrain_sharding(numbers, tuple(None if d == name or d is None else d for d in id_dims))
+        numbers = constrain_sharding(
+            numbers, tuple(None if d == name or d is None else d for d in id_dims)
+        )
     order = [dims.index(d) for d in shared] + [dim] + rest
     id_order = [id_dims.index(d) for d in batch] + [id_dims.index(name)]
     data, numbers = lax.transpose(data, order), lax.transpose(numbers, id_order)
     numbers = jnp.clip(numbers, 0, count - 1) if clip else numbers
     if isinstance(reduced, Uneven) or isinstance(kept, Uneven):
         numbers = _of_real(numbers, count, reduced)
-    run = _Placed(kind, count, len(batch), tuple(d in shared for d in batch), plain(reduced), kept, is_sorted)
-    result = run.differentiable(data, numbers) if kind in ("max", "min") and run.placed else run(data, numbers)
+    run = _Placed(
+        kind, count, len(batch), tuple(d in shared for d in batch), plain(reduced), kept, is_sorted
+    )
+    result = (
+        run.differentiable(data, numbers)
+        if kind in ("max", "min") and run.placed
+        else run(data, numbers)
+    )
     # If both axes share mesh axes, the copies of the last segment are made before the sum.
     result = (constant_padding if run.common else refilled)(result, len(batch), kept)
 
@@ -268,8 +341,8 @@ def _of_real(numbers: Any, count: int, place: tuple[str, ...]) -> Any:
 class _Placed:
     """One reduction on blocks.
 
-    The dimensions of `data` are its batch axes, the reduced axis, and the rest; `ids` has all batch axes, and the reduced
-    axis.
+    The dimensions of `data` are its batch axes, the reduced axis, and the rest; `ids` has all batch
+    axes, and the reduced axis.
 
     Args:
       kind: sum, prod, max or min.
@@ -346,7 +419,9 @@ class _Placed:
         partial = partial.reshape(*before, *sizes, partial.shape[dim] // math.prod(sizes), *after)
         for n in reversed(range(len(self.kept))):
             if self.kept[n] not in self.common:
-                partial = lax.dynamic_index_in_dim(partial, comm.block_index((self.kept[n],)), dim + n, keepdims=False)
+                partial = lax.dynamic_index_in_dim(
+                    partial, comm.block_index((self.kept[n],)), dim + n, keepdims=False
+                )
         return as_one(partial, dim, partial.ndim - dim - len(after))
 
     def _scatter(self, kind: str, partial: Any, dim: int) -> Any:
@@ -356,14 +431,22 @@ class _Placed:
         shape = partial.shape
         blocks = partial.reshape(*shape[:dim], devices, shape[dim] // devices, *shape[dim + 1 :])
         blocks = comm.all_to_all(blocks, dim, dim, self.common)
-        return jnp.prod(blocks, dim) if kind == "prod" else lax.squeeze(extremum(blocks, (dim,), kind == "max"), (dim,))
+        return (
+            jnp.prod(blocks, dim)
+            if kind == "prod"
+            else lax.squeeze(extremum(blocks, (dim,), kind == "max"), (dim,))
+        )
 
     def differentiable(self, data: Any, ids: Any) -> Any:
         """Compute a maximum or minimum with the gradient of `jnp`, which ties share."""
         extremum = jax.custom_jvp(self)
         devices, loops = comm.loops_among(self.reduced)
-        kept = () if self.common else self.kept  # all segments in each step, and their block at the end
-        in_step = _Placed(self.kind, self.count, self.batch, self.in_data, devices, kept, self.is_sorted)
+        kept = (
+            () if self.common else self.kept
+        )  # all segments in each step, and their block at the end
+        in_step = _Placed(
+            self.kind, self.count, self.batch, self.in_data, devices, kept, self.is_sorted
+        )
 
         @extremum.defjvp
         def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -382,7 +465,9 @@ class _Placed:
 
             compare: Any = hit
             for present in reversed(self.in_data):
-                compare = jax.vmap(compare, in_axes=(0 if present else None, 0 if present else None, 0, 0))
+                compare = jax.vmap(
+                    compare, in_axes=(0 if present else None, 0 if present else None, 0, 0)
+                )
             shares, hits = compare(data, tangents[0], whole, at)
             every = (True,) * self.batch
             if not loops:
@@ -392,9 +477,15 @@ class _Placed:
             # `best` already includes the results of all devices.
             ties, wins = among_steps(best, count, loops, lambda best: best, self.kind == "max")
             shared = comm.psum(share * wins, loops) / jnp.maximum(ties, 1)
-            return result, comm.cut(self._padded(shared, self.batch), self.batch, plain(self.kept)) if self.common else shared
+            return result, (
+                comm.cut(self._padded(shared, self.batch), self.batch, plain(self.kept))
+                if self.common
+                else shared
+            )
 
         return extremum(data, ids)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (segment_sum, segment_prod, segment_max, segment_min)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (segment_sum, segment_prod, segment_max, segment_min)
+}

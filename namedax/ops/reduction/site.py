@@ -45,7 +45,8 @@ class ReductionPlan(Record):
       keepdims: if `True`, positional axes remain with size 1.
       where: a mask of the shape of `data`, or `None`.
       uneven: the reduced dimensions with padding in their last blocks, with their sharding.
-      is_counted: if `True`, `where` excludes more than padding, so that `count` is not the number of elements.
+      is_counted: if `True`, `where` excludes more than padding, so that `count` is not the number
+        of elements.
     """
 
     data: Any
@@ -93,7 +94,12 @@ class ReductionPlan(Record):
 
 
 def reduction_site(
-    op: str, x: Any, axis: Axis, keepdims: bool = False, where: Any = None, supports_padding: bool = False
+    op: str,
+    x: Any,
+    axis: Axis,
+    keepdims: bool = False,
+    where: Any = None,
+    supports_padding: bool = False,
 ) -> ReductionPlan:
     """Resolve the axes of a reduction and their sharding.
 
@@ -118,43 +124,67 @@ def reduction_site(
     else:
         mask = None
         x = to_local(x, op, region)
-        data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
+        data, dims = (
+            (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
+        )
     if comm.is_keys(data):
         raise ArgumentTypeError(
-            f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum. Reduce the numbers drawn with them, or "
-            "their words, nx.random.key_data(keys)."
+            f"{op}: {type_text(x)} is an array of random keys, which have no order and no sum."
+            " Reduce the numbers drawn with them, or their words, nx.random.key_data(keys)."
         )
     axes = resolve_axis(op, x, axis)
     named = tuple(i for i in axes if dims[i] is not None)
-    if region is None and named and isinstance(data, jax.core.Tracer) and (variance := varying(data)):
+    if (
+        region is None
+        and named
+        and isinstance(data, jax.core.Tracer)
+        and (variance := varying(data))
+    ):
         for i in named:
             check_region_lives(op, dims[i], variance)
     mesh_axes: tuple[str, ...] = ()
     uneven: tuple[tuple[int, Uneven], ...] = ()
     if region is not None and region.manual:
-        places = [(i, region.place(dims[i]) if supports_padding else region.placement(dims[i])) for i in named]
+        places = [
+            (i, region.place(dims[i]) if supports_padding else region.placement(dims[i]))
+            for i in named
+        ]
         mesh_axes = tuple(mesh_axis for _, place in places for mesh_axis in place)
         uneven = tuple((i, place) for i, place in places if isinstance(place, Uneven))
-    sizes = (data.shape[i] if region is None or dims[i] is None else region.global_size(dims[i], data.shape[i]) for i in axes)
+    sizes = (
+        (
+            data.shape[i]
+            if region is None or dims[i] is None
+            else region.global_size(dims[i], data.shape[i])
+        )
+        for i in axes
+    )
     count = math.prod(sizes)
     out = tuple(dim for i, dim in enumerate(dims) if i not in axes or (keepdims and dim is None))
-    return ReductionPlan(data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None)
+    return ReductionPlan(
+        data, axes, named, mesh_axes, count, dims, out, keepdims, mask, uneven, mask is not None
+    )
 
 
 def check_mask(op: str, x: Any, where: Any) -> None:
-    """Raise if a mask has positional axes that the array lacks: it would repeat the array. By name it broadcasts.
+    """Raise if a mask has positional axes that the array lacks: it would repeat the array.
+
+    By name it broadcasts.
 
     Raises:
       PositionalAxisError: the mask has such axes.
     """
     own, mask = (_positional_shape(value) for value in (x, where))
-    fits = len(mask) <= len(own) and all(n in (1, of_x) for n, of_x in zip(mask[::-1], own[::-1], strict=False))
+    fits = len(mask) <= len(own) and all(
+        n in (1, of_x) for n, of_x in zip(mask[::-1], own[::-1], strict=False)
+    )
     if fits:
         return
     names = _names_that_fit(x, mask)
     remedy = f" Name the mask: nx.named(mask, {format_value(names)})." if names else ""
     raise PositionalAxisError(
-        f"{op}: where= is {type_text(where)}, which does not broadcast to the positional axes of {type_text(x)}.{remedy}"
+        f"{op}: where= is {type_text(where)}, which does not broadcast to the positional axes of"
+        f" {type_text(x)}.{remedy}"
     )
 
 
@@ -187,8 +217,8 @@ def run_reduction(
 ) -> Any:
     """Run one reduction.
 
-    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the plan; it receives `initial` only if
-    the caller passed one.
+    `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the plan; it
+    receives `initial` only if the caller passed one.
     """
     try:
         hash((keepdims, static))
@@ -205,10 +235,18 @@ def run_reduction(
 
 
 def _reduce(
-    op: str, axis: Axis, reduce: Callable[..., Any], keepdims: bool, has_mask: bool, has_initial: bool, *more: Any
+    op: str,
+    axis: Axis,
+    reduce: Callable[..., Any],
+    keepdims: bool,
+    has_mask: bool,
+    has_initial: bool,
+    *more: Any,
 ) -> Any:
     """Run `reduce` on a plan; `more` has its further arguments, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]
-    site = reduction_site(op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True).of_real()
+    site = reduction_site(
+        op, x, axis, keepdims, others[0] if has_mask else None, supports_padding=True
+    ).of_real()
     return site.finish(reduce(site, *static, *others[has_mask:]))

@@ -66,26 +66,35 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
     return jax.tree.unflatten(structure, [function(*leaf) for leaf in leaves])
 
 
-def leaves_with_mappings(tree: Any, axes: Any, op: str) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
+def leaves_with_mappings(
+    tree: Any, axes: Any, op: str
+) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
     """Return the leaves of `tree` (named arrays are leaves) with mapping and path, and its structure; see `map_with_mappings`."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
         return [(leaf, None, path) for path, leaf in leaves], structure
     prefix = jax.tree.map(
-        lambda m: None if m is None else parse_mapping(m, op, axes), axes, is_leaf=lambda m: m is None or is_mapping(m)
+        lambda m: None if m is None else parse_mapping(m, op, axes),
+        axes,
+        is_leaf=lambda m: m is None or is_mapping(m),
     )
     try:
         full = jax.tree.broadcast(
-            jax.tree.map(_Box, prefix, is_leaf=_is_parsed), tree, is_leaf=lambda node: is_named(node) or isinstance(node, _Box)
+            jax.tree.map(_Box, prefix, is_leaf=_is_parsed),
+            tree,
+            is_leaf=lambda node: is_named(node) or isinstance(node, _Box),
         )
     except ValueError as error:
         raise AxisMappingError(
-            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure "
-            f"{jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and a dict with string keys are "
-            f"containers; each element corresponds to one value. ({error})"
+            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure"
+            f" {jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and"
+            " a dict with string keys are containers; each element corresponds to one value."
+            f" ({error})"
         ) from None
     boxes = jax.tree.leaves(full)
-    return [(leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)], structure
+    return [
+        (leaf, box.mapping, path) for (path, leaf), box in zip(leaves, boxes, strict=True)
+    ], structure
 
 
 def _is_parsed(node: Any) -> bool:
@@ -124,28 +133,40 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None
     if mapping.rank == len(dims):
         pairs = zip(dims, mapping.place(len(dims), op, what), strict=True)
         renamed = {dim: name for dim, name in pairs if None not in (dim, name) and dim != name}
-    remedy = f"Rename its axes with nx.rename(x, {renamed!r})." if renamed else "It already has these names."
+    remedy = (
+        f"Rename its axes with nx.rename(x, {renamed!r})."
+        if renamed
+        else "It already has these names."
+    )
     if op == "xmap":
-        remedy = "A named array needs no mapping: leave out in_axes, or write None for this argument."
+        remedy = (
+            "A named array needs no mapping: leave out in_axes, or write None for this argument."
+        )
         remedy += f" To rename its axes, call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has {free} positional axes, and the named axes "
-        f"{show_names(own)}. {remedy}"
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has"
+        f" {free} positional axes, and the named axes {show_names(own)}. {remedy}"
     )
 
 
 def detach_names(
-    array: Any, mapping: AxisMapping, op: str, what: What, carried: frozenset[Hashable] = frozenset()
+    array: Any,
+    mapping: AxisMapping,
+    op: str,
+    what: What,
+    carried: frozenset[Hashable] = frozenset(),
 ) -> tuple[Any, Dims]:
     """Transpose `array` to the order of the mapping; return its data and its dims, with `None` for positional axes.
 
-    A name that the mapping places and the array lacks is broadcast to its size in the mapped function. Names in `carried`
-    that the mapping does not place are kept in front of the others.
+    A name that the mapping places and the array lacks is broadcast to its size in the mapped
+    function. Names in `carried` that the mapping does not place are kept in front of the others.
 
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
-      AxisMappingError: the rank of the mapping differs from the rank of the result, or it places a name of unknown size.
-      PlacementConflictError: it places a name that the array lacks, over a mesh axis of another axis of the array.
+      AxisMappingError: the rank of the mapping differs from the rank of the result, or it places a
+        name of unknown size.
+      PlacementConflictError: it places a name that the array lacks, over a mesh axis of another
+        axis of the array.
     """
     region = ambient()
     array = to_local(array, op, region)
@@ -155,29 +176,41 @@ def detach_names(
     left = [dim for dim in dims if dim is not None and dim not in placed and dim not in carried]
     if left:
         sizes = {} if region is None else region.sizes
-        meant = {name: closest(name, left) for name in placed if name not in dims and name not in sizes}
+        meant = {
+            name: closest(name, left) for name in placed if name not in dims and name not in sizes
+        }
         right = [dim if (dim := meant.get(name)) is not None else name for name in placed]
-        remedy = f"Reduce them in the function, or place them in the mapping, as in {placed + left}."
+        remedy = (
+            f"Reduce them in the function, or place them in the mapping, as in {placed + left}."
+        )
         if set(left) <= set(right) and len(set(right)) == len(right):
-            remedy = "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
+            remedy = (
+                "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
+            )
         raise NamedAxesLeftError(
-            f"{op}: {said(what)}, {type_text(array)}, still has the axes {show_names(left)}, which {mapping.text} does not place. {remedy}"
+            f"{op}: {said(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
+            f" {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
     for name in missing:
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {said(what)}, {type_text(array)}, has no such axis, and it has no size "
-                "to broadcast to. Remove it from the mapping, or give its size in axis_sizes."
+                f"{op}: {mapping.text} places {name!r}, but {said(what)}, {type_text(array)}, has"
+                " no such axis, and it has no size to broadcast to. Remove it from the mapping, or"
+                " give its size in axis_sizes."
             )
         block = size if region is None else region.block_size(name, size, op, supports_padding=True)
         data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
-        region.check_placement(f"{op} {mapping.text}, {said(what)}", (dim for dim in dims if dim is not None))
+        region.check_placement(
+            f"{op} {mapping.text}, {said(what)}", (dim for dim in dims if dim is not None)
+        )
     staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
-    target = staying + mapping.place(len(dims) - len(staying), op, lambda: f"{said(what)}, {type_text(array)}, with its names")
+    target = staying + mapping.place(
+        len(dims) - len(staying), op, lambda: f"{said(what)}, {type_text(array)}, with its names"
+    )
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
     if order != list(range(len(order))):
@@ -195,12 +228,12 @@ def named(array: Any, axes: Any) -> Any:
 
     Args:
       array: an array, or a pytree of arrays.
-      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional axes to names, a list with
-        one element per axis, or a list that ends with `...`.
+      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional
+        axes to names, a list with one element per axis, or a list that ends with `...`.
 
     Returns:
-      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array is the same on every
-      device, and each device keeps its block of a mapped axis.
+      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array
+      is the same on every device, and each device keeps its block of a mapped axis.
 
     Raises:
       AxisMappingError: the mapping is malformed or does not fit the rank.
@@ -212,10 +245,16 @@ def named(array: Any, axes: Any) -> Any:
     """
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
-        if mapping is not None and mapping.names and path and isinstance(leaf, (int, float, complex)):
+        if (
+            mapping is not None
+            and mapping.names
+            and path
+            and isinstance(leaf, (int, float, complex))
+        ):
             raise AxisMappingError(
-                f"named: the number {format_value(leaf)} in a list, tuple or dict is a separate array without an axis that "
-                f"{mapping.text} could name. Convert all the numbers to one array first, with jnp.array or np.array."
+                f"named: the number {format_value(leaf)} in a list, tuple or dict is a separate"
+                f" array without an axis that {mapping.text} could name. Convert all the numbers to"
+                " one array first, with jnp.array or np.array."
             )
         own = None
         if is_foreign_type(type(leaf)):
@@ -227,8 +266,9 @@ def named(array: Any, axes: Any) -> Any:
         data, dims = attach_names(leaf, mapping, op, lambda: f"the array {type_text(leaf)}")
         if own is not None and own != dims:
             raise AxisMappingError(
-                f"{op}: the array already has the dims {show_names(own)}, but {mapping.text if mapping else 'None'} gives its axes other "
-                "names. Convert it first with nx.from_xarray(x), then rename its axes with nx.rename."
+                f"{op}: the array already has the dims {show_names(own)}, but"
+                f" {mapping.text if mapping else 'None'} gives its axes other names. Convert it"
+                " first with nx.from_xarray(x), then rename its axes with nx.rename."
             )
         if all(dim is None for dim in dims):
             return data
@@ -249,8 +289,9 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
         known = region.sizes.get(dim, size)
         if known != size:
             raise AxisSizeError(
-                f"{op}: axis {dim!r} would have size {size}, but it has size {known} in this mapped function; a name has one "
-                "size, and a positional array is complete on every device. Choose another name."
+                f"{op}: axis {dim!r} would have size {size}, but it has size {known} in this mapped"
+                " function; a name has one size, and a positional array is complete on every"
+                " device. Choose another name."
             )
         region.block_size(dim, size, op, supports_padding=True)
     if not region.manual:
@@ -264,7 +305,11 @@ def _names_placed(x: Any, axes: Any) -> list[Hashable]:
     """Return the names in a pytree of axis mappings, for the scope of the operation."""
     if isinstance(axes, Mapping):
         return _names_placed(x, list(axes.values()))
-    return [name for part in axes for name in _names_placed(x, part)] if isinstance(axes, (list, tuple)) else [axes]
+    return (
+        [name for part in axes for name in _names_placed(x, part)]
+        if isinstance(axes, (list, tuple))
+        else [axes]
+    )
 
 
 @overload
@@ -277,13 +322,14 @@ def positional(x: Any, axes: Any) -> Any:
 
     Args:
       x: a named array, or a pytree of them.
-      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count in the result.
+      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count
+        in the result.
 
     Returns:
       Plain `jax.Array`s.
 
-    Communication: in a mapped body a positional array is the same on every device, so a sharded axis is gathered (one
-    all-gather).
+    Communication: in a mapped body a positional array is the same on every device, so a sharded
+    axis is gathered (one all-gather).
 
     Raises:
       NamedAxesLeftError: a name is not placed.
@@ -297,7 +343,9 @@ def positional(x: Any, axes: Any) -> Any:
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is None:
-            raise AxisMappingError("positional: None is not an axis mapping here; write a dict or a list of names.")
+            raise AxisMappingError(
+                "positional: None is not an axis mapping here; write a dict or a list of names."
+            )
         data, dims = detach_names(leaf, mapping, _at("positional", path), "the array")
         region = ambient()
         if region is not None and region.manual:
@@ -318,14 +366,15 @@ def untag(x: Any, axes: Any) -> Any:
 
     Args:
       x: a named array, or a pytree of them.
-      axes: an axis mapping that places the names that become positional, or a pytree prefix of mappings. Positions count
-        among the positional axes of the result.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of
+        mappings. Positions count among the positional axes of the result.
 
     Returns:
       Arrays with the remaining named axes in front.
 
-    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis is gathered (one
-    all-gather). The gradient is a reduce-scatter if the result was combined with values that vary over the same mesh axes.
+    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis
+    is gathered (one all-gather). The gradient is a reduce-scatter if the result was combined with
+    values that vary over the same mesh axes.
 
     Raises:
       AxisNotFoundError: an array lacks a name that the mapping places.
@@ -339,13 +388,22 @@ def untag(x: Any, axes: Any) -> Any:
 
     def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         if mapping is None:
-            raise AxisMappingError("untag: None is not an axis mapping here; write a dict or a list of names.")
+            raise AxisMappingError(
+                "untag: None is not an axis mapping here; write a dict or a list of names."
+            )
         dims = dims_of(leaf)
         placed = {name for _, name in mapping.names}
         for name in placed:
             if name not in dims:
-                raise_not_found(_at("untag", path), name, type_text(leaf), [dim for dim in dims if dim is not None])
-        data, dims = detach_names(leaf, mapping, _at("untag", path), "the array", frozenset(dims) - placed - {None})
+                raise_not_found(
+                    _at("untag", path),
+                    name,
+                    type_text(leaf),
+                    [dim for dim in dims if dim is not None],
+                )
+        data, dims = detach_names(
+            leaf, mapping, _at("untag", path), "the array", frozenset(dims) - placed - {None}
+        )
         final = tuple(None if dim in placed else dim for dim in dims)
         region = ambient()
         if region is None or not region.manual:
@@ -358,26 +416,30 @@ def untag(x: Any, axes: Any) -> Any:
 
 
 @checks_signature
-def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None) -> Tree:
+def shard(
+    x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Mesh | None = None
+) -> Tree:
     """Shard named arrays over a mesh, outside of mapped functions.
 
-    In a program of many processes each process passes the global values, and JAX compares them; `nx.from_process_local` takes
-    local blocks.
+    In a program of many processes each process passes the global values, and JAX compares them;
+    `nx.from_process_local` takes local blocks.
 
     Args:
       x: a named array, or a pytree of arrays, in which arrays without named axes are replicated.
-      axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are sharded as one program maps
-        them, so it may map names that none of them has.
+      axis_resources: as in `xmap`. A single array must have all names. The arrays of a pytree are
+        sharded as one program maps them, so it may map names that none of them has.
       mesh: a mesh; by default the mesh of `jax.set_mesh`.
 
     Returns:
-      The same values, with each named axis sharded over its mesh axes. An axis that does not divide over its mesh axes is
-      replicated, as an argument or result of a mapped function is. Without a mesh and with nothing mapped, `x` unchanged. The
-      same holds under `jax.jit`; there, if one axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
+      The same values, with each named axis sharded over its mesh axes. An axis that does not divide
+      over its mesh axes is replicated, as an argument or result of a mapped function is. Without a
+      mesh and with nothing mapped, `x` unchanged. The same holds under `jax.jit`; there, if one
+      axis is mapped to Auto and Explicit mesh axes, the Explicit ones are major.
 
     Raises:
       AxisResourceError: `axis_resources` is malformed, or this is inside of a mapped function.
-      AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named axis.
+      AxisNotFoundError: `x` is one array, and lacks an axis; or no array of the pytree has a named
+        axis.
       MeshError: there is no mesh, or it lacks a mesh axis.
       PlacementConflictError: two axes of one array are sharded over one mesh axis.
       ArgumentTypeError: a leaf is not an array, such as a string; the message has its path.
@@ -390,8 +452,9 @@ def shard(x: Tree, axis_resources: Mapping[Hashable, Any], mesh: jax.sharding.Me
     surrounding = ambient()
     if surrounding is not None and surrounding.resources:
         raise AxisResourceError(
-            "shard: arrays are sharded outside of mapped functions; inside, their axis names determine the sharding. Reshard an axis with "
-            "nx.rename, or call nx.shard before the mapped function."
+            "shard: arrays are sharded outside of mapped functions; inside, their axis names"
+            " determine the sharding. Reshard an axis with nx.rename, or call nx.shard before the"
+            " mapped function."
         )
     resources = parse_resources(axis_resources, "shard")
     _check_leaves(x)
@@ -428,7 +491,8 @@ def _array(op: str, leaf: Any) -> Any:
         if isinstance(error, NamedaxError):
             raise
         raise ArgumentTypeError(
-            f"{op}: {format_value(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or a number; in a tree, None means no array."
+            f"{op}: {format_value(leaf)} is a {type(leaf).__name__}, not an array. Pass an array or"
+            " a number; in a tree, None means no array."
         ) from None
 
 
@@ -442,17 +506,29 @@ def _check_leaves(tree: Any) -> None:
         if isinstance(leaf, (NamedArray, jax.Array, bool, int, float, complex)):
             continue
         refuse_foreign(_at("shard", path), leaf)
-        is_numeric = isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind not in "MmOSU" and leaf.dtype.names is None
+        is_numeric = (
+            isinstance(leaf, (np.ndarray, np.generic))
+            and leaf.dtype.kind not in "MmOSU"
+            and leaf.dtype.names is None
+        )
         if is_numeric or hasattr(leaf, "__jax_array__"):
             continue
-        remedy = "Remove it from the tree, or set it to None." if path else "Pass an array, or a pytree of arrays."
-        raise ArgumentTypeError(f"{_at('shard', path)}: {format_value(leaf)} is not an array that JAX supports. {remedy}")
+        remedy = (
+            "Remove it from the tree, or set it to None."
+            if path
+            else "Pass an array, or a pytree of arrays."
+        )
+        raise ArgumentTypeError(
+            f"{_at('shard', path)}: {format_value(leaf)} is not an array that JAX supports."
+            f" {remedy}"
+        )
 
 
 def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
     """Raise if an assignment shards nothing: the one array lacks a name, or no array of a tree has named axes.
 
-    Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a program.
+    Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a
+    program.
     """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)
@@ -462,16 +538,16 @@ def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
                 extra = f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
                 if names:
                     extra = (
-                        "Correct the name or remove the entry. To use the axis_resources of a complete program, "
-                        "pass all of its arrays as one tree."
+                        "Correct the name or remove the entry. To use the axis_resources of a"
+                        " complete program, pass all of its arrays as one tree."
                     )
                 raise_not_found("shard", name, type_text(x), names, extra)
         return
     leaves = jax.tree.leaves(x, is_leaf=is_named)
     if resources and any(map(np.ndim, leaves)) and not any(map(is_named, leaves)):
         raise AxisNotFoundError(
-            f"shard: axis_resources maps {show_names(resources)}, but no array of the tree has a named axis, so "
-            "nothing would be sharded. Name the axes first: nx.named(tree, axes)."
+            f"shard: axis_resources maps {show_names(resources)}, but no array of the tree has a"
+            " named axis, so nothing would be sharded. Name the axes first: nx.named(tree, axes)."
         )
 
 
@@ -484,7 +560,8 @@ def _naming(name: Hashable, rank: int) -> str:
 def order_like(tree: Tree, like: Any) -> Tree:
     """Transpose every named array of `tree` to the physical order of its counterpart in `like`.
 
-    JAX compares tree structures, which include the order; this makes them equal. The named shapes must agree.
+    JAX compares tree structures, which include the order; this makes them equal. The named shapes
+    must agree.
 
     Raises:
       NamedAxesLeftError: two arrays have different names.
@@ -496,22 +573,25 @@ def order_like(tree: Tree, like: Any) -> Tree:
     """
     if isinstance(like, (list, tuple)) and like and all(isinstance(name, str) for name in like):
         example = (
-            f"nx.order_like(x, y), or nx.positional(x, {format_value(list(like))}) for an array without names in this order"
+            f"nx.order_like(x, y), or nx.positional(x, {format_value(list(like))}) for an array"
+            " without names in this order"
         )
         raise ArgumentTypeError(
-            f"order_like: expected an array that defines the order, got {format_value(like)}. Write {example}."
+            f"order_like: expected an array that defines the order, got {format_value(like)}. Write"
+            f" {example}."
         )
 
     def one(x: Any, target: Any) -> Any:
         dims, wanted = dims_of(x), dims_of(target)
         if set(dims) - {None} != set(wanted) - {None}:
             raise NamedAxesLeftError(
-                f"order_like: {type_text(x)} cannot be ordered like {type_text(target)}; they have different names. Broadcast "
-                "or reduce first."
+                f"order_like: {type_text(x)} cannot be ordered like {type_text(target)}; they have"
+                " different names. Broadcast or reduce first."
             )
         if not isinstance(x, NamedArray):
             return x
-        # Positional axes keep their number, which may differ; the leading ones of `like` correspond to all axes in front.
+        # Positional axes keep their number, which may differ; the leading ones of `like` correspond
+        # to all axes in front.
         order = list(wanted)
         extra = dims.count(None) - wanted.count(None)
         if extra > 0:

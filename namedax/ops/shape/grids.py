@@ -48,7 +48,8 @@ def linspace(
       device: as in `jnp.linspace`, for a positional axis; by default `None`.
 
     Returns:
-      The values, with the axes of `start` and `stop` and the new axis; with `retstep`, a pair of the values and the distance.
+      The values, with the axes of `start` and `stop` and the new axis; with `retstep`, a pair of
+      the values and the distance.
 
     Communication: none.
 
@@ -64,18 +65,24 @@ def linspace(
     if not is_name(axis):
         positional: Any = jnp.linspace
         options = {} if device is None else {"device": device}
-        return Lifted(lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options), op)(start, stop)
+        return Lifted(
+            lambda a, b: positional(a, b, num, endpoint, retstep, dtype, axis, **options), op
+        )(start, stop)
     if device is not None:
         raise ArgumentTypeError(
-            f"{op}: device= is only for a positional axis. Shard the axis {format_value(axis)} with axis_resources."
+            f"{op}: device= is only for a positional axis. Shard the axis {format_value(axis)} with"
+            " axis_resources."
         )
     if isinstance(num, bool) or not isinstance(num, (int, np.integer)) or num < 0:
         raise ArgumentTypeError(
-            f"{op}: num, the number of values along {format_value(axis)}, must be a nonnegative integer, got {format_value(num)}."
+            f"{op}: num, the number of values along {format_value(axis)}, must be a nonnegative"
+            f" integer, got {format_value(num)}."
         )
     count = size_of(op, axis, int(num), "num")
     ends = [data_of(end) if hasattr(end, "dtype") else end for end in (start, stop)]
-    kind = jax.eval_shape(lambda: jnp.linspace(jnp.zeros_like(ends[0]), jnp.zeros_like(ends[1]), 1)).dtype
+    kind = jax.eval_shape(
+        lambda: jnp.linspace(jnp.zeros_like(ends[0]), jnp.zeros_like(ends[1]), 1)
+    ).dtype
     out = kind if dtype is None else jnp.zeros((), dtype).dtype
     kind = out if jnp.issubdtype(out, jnp.inexact) else kind  # as JAX computes
     divisor = max(count - 1 if endpoint else count, 1)
@@ -94,7 +101,11 @@ def linspace(
     steps = count - 1 if endpoint else count
 
     def distance(a: Any, b: Any) -> Any:
-        return (jnp.asarray(b, kind) - jnp.asarray(a, kind)) / steps if steps > 0 else jnp.full(np.shape(a), jnp.nan, kind)
+        return (
+            (jnp.asarray(b, kind) - jnp.asarray(a, kind)) / steps
+            if steps > 0
+            else jnp.full(np.shape(a), jnp.nan, kind)
+        )
 
     return result, apply_elementwise(op, distance, start, stop)
 
@@ -105,7 +116,9 @@ def _frequencies(op: str, n: Any, d: Any, dtype: Any, device: Any, axis: Any) ->
     return values if axis is None else named(values, [axis])
 
 
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Array:
+def fftfreq(
+    n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None
+) -> Array:
     """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
 
     Args:
@@ -130,7 +143,9 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
     return _frequencies("fftfreq", n, d, dtype, device, axis)
 
 
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None) -> Array:
+def rfftfreq(
+    n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None
+) -> Array:
     """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`.
 
     >>> import namedax as nx

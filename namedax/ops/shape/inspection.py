@@ -1,4 +1,7 @@
-"""Properties of arrays that follow from their types: shape, rank, size, dtype. Nothing is computed."""
+"""Properties of arrays that follow from their types: shape, rank, size, dtype.
+
+Nothing is computed.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,21 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.operation import AxisRequirement, Explicit, operation
 from namedax.operands.pytree_leaves import data_of
 
-__all__ = ["array_repr", "array_str", "iscomplexobj", "isrealobj", "isscalar", "ndim", "result_type", "shape", "size"]
+__all__ = [
+    "array_repr",
+    "array_str",
+    "iscomplexobj",
+    "isrealobj",
+    "isscalar",
+    "ndim",
+    "result_type",
+    "shape",
+    "size",
+]
 
 _COUNTED = AxisRequirement(
-    "without an axis only the elements along those are counted. Pass axis=... for all of its axes, or choose from {names}."
+    "without an axis only the elements along those are counted. Pass axis=... for all of its axes,"
+    " or choose from {names}."
 )
 
 
@@ -46,7 +60,8 @@ def size(x: Any, axis: Any = None) -> int:
 
     Raises:
       AxisNotFoundError: `x` lacks a named axis.
-      PositionalAxisError: a positional axis is out of range, or no axis is given and every axis of `x` is named.
+      PositionalAxisError: a positional axis is out of range, or no axis is given and every axis of
+        `x` is named.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 5)), ["batch", ...])
@@ -88,7 +103,10 @@ def isscalar(x: Any) -> bool:
 
 @checks_signature
 def array_repr(
-    x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+    x: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
 ) -> str:
     """Return `repr(x)` for a named array, `jnp.array_repr` for others."""
     return (
@@ -100,11 +118,16 @@ def array_repr(
 
 @checks_signature
 def array_str(
-    x: Any, max_line_width: int | None = None, precision: int | None = None, suppress_small: bool | None = None
+    x: Any,
+    max_line_width: int | None = None,
+    precision: int | None = None,
+    suppress_small: bool | None = None,
 ) -> str:
     """Return `str(x)` for a named array, `jnp.array_str` for others."""
     return (
         str(x)
         if isinstance(x, NamedArray)
-        else jnp.array_str(np.asarray(as_array(x, "array_str")), max_line_width, precision, suppress_small)
+        else jnp.array_str(
+            np.asarray(as_array(x, "array_str")), max_line_width, precision, suppress_small
+        )
     )

@@ -1,8 +1,9 @@
 """Joining along an axis: `concatenate`, `append` and `stack`.
 
-Along a sharded axis, blocks of the result consist of rows of a few blocks of the operands; only these rows move (see
-`namedax.resources.row_moves.move_rows`). In a mapped function a name keeps its size there, so a result of a different size
-needs another name, `out_axis=`. A name that was created in the body has no fixed size.
+Along a sharded axis, blocks of the result consist of rows of a few blocks of the operands; only
+these rows move (see `namedax.resources.row_moves.move_rows`). In a mapped function a name keeps its
+size there, so a result of a different size needs another name, `out_axis=`. A name that was created
+in the body has no fixed size.
 """
 
 from __future__ import annotations
@@ -37,27 +38,30 @@ Axes = tuple[str, ...]
 
 
 @operation(explicit=Explicit.KEPT)
-def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array:
+def concatenate(
+    arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None
+) -> Array:
     """Join arrays along an axis that all of them have.
 
     Args:
-      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes broadcast as in
-        arithmetic.
-      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in `jnp.concatenate`).
+      arrays: arrays, named or not; other named axes broadcast. Along a named axis, positional axes
+        broadcast as in arithmetic.
+      axis: a positional or named axis, by default 0 (`None`: the flattened positional axes, as in
+        `jnp.concatenate`).
       dtype: the dtype of the result, by default the common dtype.
-      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in which `axis` has a fixed
-        size.
+      out_axis: the name of the joined axis; by default `axis`. Required in a mapped function in
+        which `axis` has a fixed size.
 
     Returns:
       The joined array; its size along the axis is the sum of the sizes.
 
-    Communication: along a sharded axis with a sharded result, rows move to their blocks by collective-permutes. If the axis
-    of the result is not sharded, the operands are gathered.
+    Communication: along a sharded axis with a sharded result, rows move to their blocks by
+    collective-permutes. If the axis of the result is not sharded, the operands are gathered.
 
     Raises:
       AxisNotFoundError: an array lacks the axis.
-      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
-        axes.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x, y = nx.named(jnp.array([1, 2]), ["k"]), nx.named(jnp.array([3]), ["k"])
@@ -75,8 +79,12 @@ def concatenate(arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_
 
 
 def _list_of(op: str, arrays: Any) -> list[Any]:
-    if isinstance(arrays, NamedArray) or not (isinstance(arrays, Sequence) or hasattr(arrays, "ndim")):
-        raise PositionalAxisError(f"{op}: the first argument must be a list of arrays, got {type_text(arrays)}.")
+    if isinstance(arrays, NamedArray) or not (
+        isinstance(arrays, Sequence) or hasattr(arrays, "ndim")
+    ):
+        raise PositionalAxisError(
+            f"{op}: the first argument must be a list of arrays, got {type_text(arrays)}."
+        )
     several = list(arrays)
     if not several:
         raise PositionalAxisError(f"{op}: the list of arrays is empty. Pass at least one array.")
@@ -126,13 +134,20 @@ def _labels(dims: Dims) -> list[Hashable]:
     return [next(numbers) if dim is None else dim for dim in dims]
 
 
-def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) -> tuple[list[Any], Dims, int]:
+def _broadcast_the_rest(
+    op: str, arrays: Sequence[Any], sites: Sequence[Along]
+) -> tuple[list[Any], Dims, int]:
     """Broadcast all operands to equal dims and sizes except along the axis of `sites`; return data, dims and that dimension."""
     region = ambient()
     thin = []
     for site in sites:  # `align` broadcasts all other axes, and raises for invalid ones
         shape = [n for i, n in enumerate(site.data.shape) if i != site.dim]
-        thin.append(make_in_region(jnp.zeros(shape, bool), tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)))
+        thin.append(
+            make_in_region(
+                jnp.zeros(shape, bool),
+                tuple(dim for i, dim in enumerate(site.dims) if i != site.dim),
+            )
+        )
     aligned, rest = align(op, *thin)
     sizes = jnp.broadcast_shapes(*(np.shape(data) for data in aligned))
     first = sites[0]
@@ -144,7 +159,9 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
     if region is not None and region.resources:
         region.check_placement(op, [d for d in dims if d is not None])
     union = (
-        frozenset[str]().union(*(varying(site.data) for site in sites)) if region is not None and region.manual else frozenset()
+        frozenset[str]().union(*(varying(site.data) for site in sites))
+        if region is not None and region.manual
+        else frozenset()
     )
     datas = []
     for array, site in zip(arrays, sites, strict=True):
@@ -159,10 +176,13 @@ def _broadcast_the_rest(op: str, arrays: Sequence[Any], sites: Sequence[Along]) 
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
-def append(arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None) -> LikeArguments:
+def append(
+    arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None
+) -> LikeArguments:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
-    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is named.
+    `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is
+    named.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
@@ -179,7 +199,8 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
 
     Args:
       arrays: arrays, named or not; they broadcast, by name and by position.
-      axis: the name of the new axis, or its index among the positional axes of the result; by default 0.
+      axis: the name of the new axis, or its index among the positional axes of the result; by
+        default 0.
       out: must be `None`, as in `jnp.stack`.
       dtype: the dtype of the result, by default the common dtype.
 
@@ -219,10 +240,13 @@ def new_place(op: str, axis: Any, dims: Dims) -> int:
     """Return the physical dimension for a new positional axis."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
-        raise PositionalAxisError(f"{op}: axis must be a positional axis or an axis name, got {format_value(axis)}.")
+        raise PositionalAxisError(
+            f"{op}: axis must be a positional axis or an axis name, got {format_value(axis)}."
+        )
     if not -len(places) - 1 <= axis <= len(places):
         raise PositionalAxisError(
-            f"{op}: positional axis {axis} is out of range for a result with {len(places) + 1} positional axes."
+            f"{op}: positional axis {axis} is out of range for a result with {len(places) + 1}"
+            " positional axes."
         )
     place = int(axis) % (len(places) + 1)
     if place < len(places):
@@ -238,8 +262,8 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
         known = region.sizes.get(name)
         if known is not None and known != data.shape[0]:
             raise AxisSizeError(
-                f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in this mapped function; a name "
-                "has one size. Choose another name."
+                f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in"
+                " this mapped function; a name has one size. Choose another name."
             )
         region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
         region.block_size(name, data.shape[0], op, supports_padding=True)

@@ -1,12 +1,13 @@
 """Execution of a parsed rearrangement on blocks.
 
-Every axis of the array is a product of *elementary* axes, and so is every axis of the result. The array is split into its
-elementary axes. Then the missing ones are reduced, new ones are broadcast, and the others are merged again.
+Every axis of the array is a product of *elementary* axes, and so is every axis of the result. The
+array is split into its elementary axes. Then the missing ones are reduced, new ones are broadcast,
+and the others are merged again.
 
-On a mesh the first step is to find the sharding of each elementary axis. A row-major split keeps the shards: the major
-elementary axes take the mesh axes of the product, as many as each can divide over. The axes of the result define the target
-shardings in the same way, and one `relayout` of elementary axes converts the one to the other. If both agree, there is no
-communication.
+On a mesh the first step is to find the sharding of each elementary axis. A row-major split keeps
+the shards: the major elementary axes take the mesh axes of the product, as many as each can divide
+over. The axes of the result define the target shardings in the same way, and one `relayout` of
+elementary axes converts the one to the other. If both agree, there is no communication.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ __all__ = ["Carried", "execute"]
 Axes = tuple[str, ...]
 
 
-def _factor(placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]) -> tuple[list[Axes], Axes]:
+def _factor(
+    placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]
+) -> tuple[list[Axes], Axes]:
     """Distribute the mesh axes of a row-major product over its axes; return them per axis, and the ones that fit none."""
     rest = list(sizes)
     held: list[list[str]] = [[] for _ in sizes]
@@ -56,7 +59,12 @@ def _factor(placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]
 
 
 def _solve(
-    op: str, x: Any, terms: Sequence[tuple[Term, int]], known: dict[Hashable, int], fallback: Mapping[Hashable, int], text: str
+    op: str,
+    x: Any,
+    terms: Sequence[tuple[Term, int]],
+    known: dict[Hashable, int],
+    fallback: Mapping[Hashable, int],
+    text: str,
 ) -> None:
     """Complete `known`, the sizes of elementary axes, from the sizes of the array's axes."""
     for term, n in terms:
@@ -66,24 +74,37 @@ def _solve(
                 if label in fallback:
                     known[label] = fallback[label]
             missing = [label for label in missing if label not in known]
-        what = f"axis {term.name!r}" if term.name is not None else f"positional axis ({' '.join(map(str, term.axes))})"
+        what = (
+            f"axis {term.name!r}"
+            if term.name is not None
+            else f"positional axis ({' '.join(map(str, term.axes))})"
+        )
         if len(missing) > 1:
             raise RearrangeError(
-                f"{op}: {what} of size {n} in {type_text(x)} is a product of {show_names(term.axes)}, but "
-                f"{show_names(missing)} have no size{text}. Pass all but one of them, as in {missing[0]}=2."
+                f"{op}: {what} of size {n} in {type_text(x)} is a product of"
+                f" {show_names(term.axes)}, but {show_names(missing)} have no size{text}. Pass all"
+                f" but one of them, as in {missing[0]}=2."
             )
         product = math.prod(known[label] for label in term.axes if label not in missing)
         if missing and product and n % product == 0:
             known[missing[0]] = n // product
         elif missing or product != n:
             sizes = (
-                " * ".join(f"{label} (unknown)" if label in missing else f"{label}={known[label]}" for label in term.axes)
+                " * ".join(
+                    f"{label} (unknown)" if label in missing else f"{label}={known[label]}"
+                    for label in term.axes
+                )
                 or "1"
             )
-            raise RearrangeError(f"{op}: {what} of size {n} in {type_text(x)} is not {sizes}{text}. Correct the sizes.")
+            raise RearrangeError(
+                f"{op}: {what} of size {n} in {type_text(x)} is not {sizes}{text}. Correct the"
+                " sizes."
+            )
 
 
-def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[int], uneven: frozenset[Hashable]) -> None:
+def _check_result(
+    op: str, region: Region | None, dims: Dims, sizes: Sequence[int], uneven: frozenset[Hashable]
+) -> None:
     """Raise if the names of the result do not fit the mapped function; unmentioned names with padding are valid."""
     check_dims(dims, op)
     if region is None:
@@ -98,8 +119,8 @@ def _check_result(op: str, region: Region | None, dims: Dims, sizes: Sequence[in
         known = region.sizes.get(dim)
         if known is not None and known != n:
             raise AxisSizeError(
-                f"{op}: axis {dim!r} would have size {n}, but it has size {known} in this mapped function; a name has one "
-                "size. Choose another name."
+                f"{op}: axis {dim!r} would have size {n}, but it has size {known} in this mapped"
+                " function; a name has one size. Choose another name."
             )
         region.block_size(dim, n, op)
 
@@ -120,50 +141,78 @@ def execute(
     size = _all_sizes(op, x, terms, right, sizes, text)
     out_dims = tuple(term.name for term in right)
     uneven = _carried_uneven(region, terms, right)
-    _check_result(op, region, out_dims, [math.prod(size[label] for label in term.axes) for term in right], uneven)
+    _check_result(
+        op,
+        region,
+        out_dims,
+        [math.prod(size[label] for label in term.axes) for term in right],
+        uneven,
+    )
     placement = _placements(region, uneven)
     old, new = [placement(dim) for dim in dims_of(x)], [placement(dim) for dim in out_dims]
     here, stuck = _factor_all(terms, old, size, _devices_along(region))
     there, late = _factor_all(right, new, size, _devices_along(region))
     data = x._data if isinstance(x, NamedArray) else jnp.asarray(x)
-    move = _Move(region, data, terms, right, size, (old, new), (here, there), (stuck, late), reduction)
+    move = _Move(
+        region, data, terms, right, size, (old, new), (here, there), (stuck, late), reduction
+    )
     return finish(move.compute, out_dims, move.gathered)
 
 
-def _all_terms(op: str, x: Any, left: Sequence[Term], right: Sequence[Term], text: str) -> tuple[list[Term], list[Term]]:
+def _all_terms(
+    op: str, x: Any, left: Sequence[Term], right: Sequence[Term], text: str
+) -> tuple[list[Term], list[Term]]:
     """Return one term per dimension of `x` and of the result; names that the pattern omits are kept in front."""
     dims = dims_of(x)
     by_name = {term.name: term for term in left if term.name is not None}
     in_order = iter([term for term in left if term.name is None])
     carried = [Term(dim, (Carried(dim),)) for dim in dims if dim is not None and dim not in by_name]
-    terms = [next(in_order) if dim is None else by_name.get(dim) or Term(dim, (Carried(dim),)) for dim in dims]
+    terms = [
+        next(in_order) if dim is None else by_name.get(dim) or Term(dim, (Carried(dim),))
+        for dim in dims
+    ]
     right = [*carried, *right]
     names = [term.name for term in right if term.name is not None]
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise RearrangeError(
-            f"{op}: the result would have the axis {twice!r} twice, since {type_text(x)} has it too{text}. Choose another name."
+            f"{op}: the result would have the axis {twice!r} twice, since {type_text(x)} has it"
+            f" too{text}. Choose another name."
         )
     return terms, right
 
 
 def _all_sizes(
-    op: str, x: Any, terms: Sequence[Term], right: Sequence[Term], sizes: Mapping[Hashable, int], text: str
+    op: str,
+    x: Any,
+    terms: Sequence[Term],
+    right: Sequence[Term],
+    sizes: Mapping[Hashable, int],
+    text: str,
 ) -> dict[Hashable, int]:
     """Return the size of every elementary axis: given sizes, sizes of the axes of `x`, and sizes of the mapped function."""
     region, dims = ambient(), dims_of(x)
     shape = np.shape(x._data if isinstance(x, NamedArray) else x)
     placement = _placements(region, _carried_uneven(region, terms, right))
-    whole = [n if region is None else n * region.mesh_axis_size(placement(dim)) for dim, n in zip(dims, shape, strict=True)]
+    whole = [
+        n if region is None else n * region.mesh_axis_size(placement(dim))
+        for dim, n in zip(dims, shape, strict=True)
+    ]
     size: dict[Hashable, int] = dict(sizes)
     fallback: dict[Hashable, int] = {}
     if region is not None:
-        fallback = {t.axes[0]: region.sizes[t.name] for t in right if len(t.axes) == 1 and t.name in region.sizes}
+        fallback = {
+            t.axes[0]: region.sizes[t.name]
+            for t in right
+            if len(t.axes) == 1 and t.name in region.sizes
+        }
     _solve(op, x, list(zip(terms, whole, strict=True)), size, fallback, text)
     for label in (label for term in right for label in term.axes):
         if label not in size:
             if label not in fallback:
-                raise RearrangeError(f"{op}: the new axis {label!r} has no size{text}. Pass it, as in {label}=2.")
+                raise RearrangeError(
+                    f"{op}: the new axis {label!r} has no size{text}. Pass it, as in {label}=2."
+                )
             size[label] = fallback[label]
     return size
 
@@ -199,43 +248,66 @@ class _Move(Record):
 
     @property
     def _labels(self) -> tuple[list[Hashable], list[Hashable]]:
-        left, right = ([label for term in terms for label in term.axes] for terms in (self.left, self.right))
+        left, right = (
+            [label for term in terms for label in term.axes] for terms in (self.left, self.right)
+        )
         return left, right
 
     @property
     def gathered(self) -> frozenset[str]:
         """Return the mesh axes over which the array is gathered permanently."""
         (labels, kept), (here, there) = self._labels, self.held
-        gathered = {axis for axes in self.stuck[0] for axis in axes} | {axis for k in kept for axis in here.get(k, ())}
-        return frozenset(gathered - self._final - {axis for k in labels if k not in there for axis in here[k]})
+        gathered = {axis for axes in self.stuck[0] for axis in axes} | {
+            axis for k in kept for axis in here.get(k, ())
+        }
+        return frozenset(
+            gathered - self._final - {axis for k in labels if k not in there for axis in here[k]}
+        )
 
     def _block(self, label: Hashable, held: Mapping[Hashable, Axes]) -> int:
         return self.size[label] // math.prod(map(_devices_along(self.region), held[label]))
 
     def compute(self, keep: frozenset[str]) -> Any:
         """Compute the result, which also varies over `keep`."""
-        (old, new), (here, there), (stuck, late), (order, kept) = self.places, self.held, self.stuck, self._labels
+        (old, new), (here, there), (stuck, late), (order, kept) = (
+            self.places,
+            self.held,
+            self.stuck,
+            self._labels,
+        )
         keep |= self._final
         value = self.data
         if any(stuck):
-            value = relayout(value, old, [a[: len(a) - len(s)] for a, s in zip(old, stuck, strict=True)], keep)
+            value = relayout(
+                value, old, [a[: len(a) - len(s)] for a, s in zip(old, stuck, strict=True)], keep
+            )
         value = value.reshape([self._block(label, here) for label in order])
         now = dict(here)
         vanishing = [label for label in order if label not in there]
         if vanishing:
-            value, order = _reduce(value, order, vanishing, self.reduction, self.region, self.size, now, there)
-        value = relayout(value, [now[label] for label in order], [there[label] for label in order], keep)
+            value, order = _reduce(
+                value, order, vanishing, self.reduction, self.region, self.size, now, there
+            )
+        value = relayout(
+            value, [now[label] for label in order], [there[label] for label in order], keep
+        )
         fresh = [label for label in kept if label not in here]
         if fresh:
             value = cast_data(value, frozenset(axis for label in fresh for axis in there[label]))
             where = [kept.index(label) for label in order]
             value = lax.transpose(value, [where.index(i) for i in sorted(where)])
-            value = lax.broadcast_in_dim(value, [self._block(label, there) for label in kept], sorted(where))
+            value = lax.broadcast_in_dim(
+                value, [self._block(label, there) for label in kept], sorted(where)
+            )
         elif order != kept:
             value = lax.transpose(value, [order.index(label) for label in kept])
-        value = value.reshape([math.prod(self._block(label, there) for label in term.axes) for term in self.right])
+        value = value.reshape(
+            [math.prod(self._block(label, there) for label in term.axes) for term in self.right]
+        )
         if any(late):
-            value = relayout(value, [a[: len(a) - len(s)] for a, s in zip(new, late, strict=True)], new, keep)
+            value = relayout(
+                value, [a[: len(a) - len(s)] for a, s in zip(new, late, strict=True)], new, keep
+            )
         return value
 
 
@@ -244,23 +316,36 @@ def _devices_along(region: Region | None) -> Callable[[str], int]:
     return lambda mesh_axis: region.mesh_axis_size((mesh_axis,))  # type: ignore[union-attr]
 
 
-def _carried_uneven(region: Region | None, left: Sequence[Term], right: Sequence[Term]) -> frozenset[Hashable]:
+def _carried_uneven(
+    region: Region | None, left: Sequence[Term], right: Sequence[Term]
+) -> frozenset[Hashable]:
     """Return unchanged names that do not divide over their mesh axes: they keep their padding."""
     if region is None or not region.uneven:
         return frozenset()
     after = {term.name: term.axes for term in right}
-    return frozenset(t.name for t in left if t.name in region.uneven and len(t.axes) == 1 and after.get(t.name) == t.axes)
+    return frozenset(
+        t.name
+        for t in left
+        if t.name in region.uneven and len(t.axes) == 1 and after.get(t.name) == t.axes
+    )
 
 
-def _placements(region: Region | None, uneven: frozenset[Hashable]) -> Callable[[Hashable | None], Axes]:
+def _placements(
+    region: Region | None, uneven: frozenset[Hashable]
+) -> Callable[[Hashable | None], Axes]:
     """Return a function for the mesh axes of a dim in this body; names in `uneven` have padding."""
     if region is None or not region.manual:
         return lambda dim: ()
-    return lambda dim: () if dim is None else plain(region.place(dim)) if dim in uneven else region.placement(dim)
+    return lambda dim: (
+        () if dim is None else plain(region.place(dim)) if dim in uneven else region.placement(dim)
+    )
 
 
 def _factor_all(
-    terms: Sequence[Term], places: Sequence[Axes], size: Mapping[Hashable, int], devices: Callable[[str], int]
+    terms: Sequence[Term],
+    places: Sequence[Axes],
+    size: Mapping[Hashable, int],
+    devices: Callable[[str], int],
 ) -> tuple[dict[Hashable, Axes], list[Axes]]:
     """Return the mesh axes of all elementary axes, and for every term the mesh axes that fit none of its axes."""
     held: dict[Hashable, Axes] = {}
@@ -305,11 +390,15 @@ def _reduce(
     mesh_axes = tuple(axis for label in order if label in vanishing for axis in here[label])
     if mesh_axes and reduction in ("sum", "mean"):
         # If the result is sharded over the reduced mesh axes, the sum is one reduce-scatter.
-        target = next((label for label in rest if not here[label] and there[label] == mesh_axes), None)
+        target = next(
+            (label for label in rest if not here[label] and there[label] == mesh_axes), None
+        )
         if target is not None:
             axes = tuple(order.index(label) for label in vanishing)
             local = (
-                jnp.sum(value, axes) if reduction == "sum" else jnp.mean(value, axes) / math.prod(map(lax.axis_size, mesh_axes))
+                jnp.sum(value, axes)
+                if reduction == "sum"
+                else jnp.mean(value, axes) / math.prod(map(lax.axis_size, mesh_axes))
             )
             here[target] = mesh_axes
             return comm.psum_scatter(local, rest.index(target), mesh_axes), rest
@@ -318,15 +407,24 @@ def _reduce(
     reduce_ = REDUCTIONS[reduction] if isinstance(reduction, str) else reduction
     names = tuple(map(Carried, order))
     inner = None
-    if region is not None and region.manual:  # a region in which elementary axes are names with shardings
+    if (
+        region is not None and region.manual
+    ):  # a region in which elementary axes are names with shardings
         sizes: dict[Hashable, int] = {Carried(label): size[label] for label in order}
-        inner = Region(sizes, {Carried(k): here[k] for k in order if here[k]}, region.mesh, region.mode, ("reduce", region))
+        inner = Region(
+            sizes,
+            {Carried(k): here[k] for k in order if here[k]},
+            region.mesh,
+            region.mode,
+            ("reduce", region),
+        )
     with enter(inner):
         named = make(value, names) if inner is None else make_in_region(value, names)
         result = reduce_(named, axis=tuple(map(Carried, vanishing)))
     if set(dims_of(result)) != set(map(Carried, rest)):
         raise RearrangeError(
-            f"reduce: {reduction!r} did not reduce the given axes. It must reduce them as nx.sum(x, axis=names) does."
+            f"reduce: {reduction!r} did not reduce the given axes. It must reduce them as nx.sum(x,"
+            " axis=names) does."
         )
     if not rest:
         return result, rest

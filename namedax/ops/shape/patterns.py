@@ -31,7 +31,8 @@ class Term(Record):
 
     Attributes:
       name: the axis name, or `None` for a positional axis.
-      axes: the labels of its elementary axes, major first; `"..."` denotes any number of positional axes.
+      axes: the labels of its elementary axes, major first; `"..."` denotes any number of positional
+        axes.
       is_ellipsis: `True` for a bare `...`, which represents any number of axes, not a single one.
     """
 
@@ -63,7 +64,11 @@ class Pattern(Record):
 
         def of(terms: tuple[Term, ...]) -> tuple[Term, ...]:
             return tuple(
-                Term(None if term.name is None else number(term.name), tuple(map(of_label, term.axes)), term.is_ellipsis)
+                Term(
+                    None if term.name is None else number(term.name),
+                    tuple(map(of_label, term.axes)),
+                    term.is_ellipsis,
+                )
                 for term in terms
             )
 
@@ -108,7 +113,10 @@ class _Parser:
     def parse(self) -> Pattern:
         arrow = self.text.find("->")
         if arrow < 0:
-            self.fail("there is no '->'. Write the axes of the array, '->', and the axes of the result.", len(self.text))
+            self.fail(
+                "there is no '->'. Write the axes of the array, '->', and the axes of the result.",
+                len(self.text),
+            )
         second = self.text.find("->", arrow + 2)
         if second >= 0:
             self.fail("the pattern has a second '->'. Write exactly one.", second)
@@ -123,18 +131,28 @@ class _Parser:
             for label, at in left_at.items():
                 if label not in right_at:
                     self.fail(
-                        f"{self.show(label)} appears on the left only, but {self.op} drops no axis. Use reduce to drop an axis.",
+                        f"{self.show(label)} appears on the left only, but {self.op} drops no axis."
+                        " Use reduce to drop an axis.",
                         at,
                     )
         return pattern
 
     @staticmethod
     def show(label: Hashable) -> str:
-        return "'...'" if label == ELLIPSIS else f"a size, {label[1]}," if isinstance(label, tuple) else f"axis {label!r}"
+        return (
+            "'...'"
+            if label == ELLIPSIS
+            else f"a size, {label[1]},"
+            if isinstance(label, tuple)
+            else f"axis {label!r}"
+        )
 
     def unknown(self, label: Hashable, left: Mapping[Hashable, int]) -> str:
         hint = did_you_mean(label, left) if isinstance(label, str) else ""
-        return f"{self.show(label)} appears on the right only, but {self.op} adds only axes of size 1. Use repeat to add others.{hint}"
+        return (
+            f"{self.show(label)} appears on the right only, but {self.op} adds only axes of size 1."
+            f" Use repeat to add others.{hint}"
+        )
 
     def side(self, start: int, end: int, is_left: bool) -> tuple[list[Term], dict[Hashable, int]]:
         """Parse one side; return its terms, and the offset of each of their labels in the text."""
@@ -163,7 +181,9 @@ class _Parser:
         found = self.text.find(",", start, end)
         return end if found < 0 else found
 
-    def named(self, start: int, end: int, names: set[Hashable], where: dict[Hashable, int], is_left: bool) -> Term:
+    def named(
+        self, start: int, end: int, names: set[Hashable], where: dict[Hashable, int], is_left: bool
+    ) -> Term:
         """Parse `name`, `name=axis` or `name=(axis axis)`."""
         equals = self.text.find("=", start, end)
         stop = end if equals < 0 else equals
@@ -173,7 +193,8 @@ class _Parser:
             self.fail("expected an axis name here.", min(at, len(self.text) - 1))
         if bad := re.search(r"[\s(){]", name):
             self.fail(
-                f"{name!r} is not an axis name. Write commas between names, and name=(a b) for one made of several.",
+                f"{name!r} is not an axis name. Write commas between names, and name=(a b) for one"
+                " made of several.",
                 at + bad.start(),
             )
         if name in names:
@@ -192,7 +213,9 @@ class _Parser:
             self.fail(f"{self.show(label)} appears twice on one side.", at)
         where[label] = at
 
-    def positions(self, start: int, end: int, where: dict[Hashable, int], is_left: bool) -> list[Term]:
+    def positions(
+        self, start: int, end: int, where: dict[Hashable, int], is_left: bool
+    ) -> list[Term]:
         """Parse the positional text between `start` and `end` with einops, and add the position of errors."""
         group: int | None = None
         spots: list[int] = []
@@ -216,14 +239,19 @@ class _Parser:
                 if int(token) != 1:
                     if self.op == "rearrange" or (self.op == "repeat") == is_left:
                         self.fail(
-                            f"the size {token} is not valid here; only 1 can be dropped or inserted. Name other axes.",
+                            f"the size {token} is not valid here; only 1 can be dropped or"
+                            " inserted. Name other axes.",
                             at,
                         )
                     spots.append(at)
             elif ParsedExpression.check_axis_name(token):
                 spots.append(at)
             else:
-                self.fail(f"{token!r} is not an axis: write identifiers, '...', 1, parentheses, and names in braces.", at)
+                self.fail(
+                    f"{token!r} is not an axis: write identifiers, '...', 1, parentheses, and names"
+                    " in braces.",
+                    at,
+                )
         if group is not None:
             self.fail("this parenthesis is never closed.", group)
         try:
@@ -239,7 +267,9 @@ class _Parser:
         labels: list[Hashable] = []
         for axis in [entry] if isinstance(entry, str) else entry:
             at = next(supply)
-            if not isinstance(axis, str):  # an anonymous axis: a number, and a separate axis for each occurrence
+            if not isinstance(
+                axis, str
+            ):  # an anonymous axis: a number, and a separate axis for each occurrence
                 label: Hashable = ("size", int(axis.value), at)
                 self.numbers.append((label, int(axis.value)))
             else:

@@ -40,7 +40,9 @@ __all__ = ["merge_axes", "rearrange", "reduce", "repeat", "split_axis"]
 def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     for label, n in sizes.items():
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
-            raise RearrangeError(f"{op}: the size {label} must be a nonnegative integer, got {format_value(n)}.")
+            raise RearrangeError(
+                f"{op}: the size {label} must be a nonnegative integer, got {format_value(n)}."
+            )
     return {label: int(n) for label, n in sizes.items()}
 
 
@@ -51,8 +53,9 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
     has_ellipsis = fixed < len(positional)
     if fixed > rank or (fixed < rank and not has_ellipsis):
         raise RearrangeError(
-            f"{op}: {format_value(pattern.text)} has {'at least ' if has_ellipsis else ''}{fixed} positional axes, but {type_text(x)} has "
-            f"{rank}. Write one element per positional axis ('...' for any others), and names in braces."
+            f"{op}: {format_value(pattern.text)} has {'at least ' if has_ellipsis else ''}{fixed}"
+            f" positional axes, but {type_text(x)} has {rank}. Write one element per positional"
+            " axis ('...' for any others), and names in braces."
         )
     extra = tuple((ELLIPSIS, i) for i in range(rank - fixed))
 
@@ -71,11 +74,13 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
     return written_out(pattern.left), written_out(pattern.right)
 
 
-def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None) -> Any:
+def _run_pattern(
+    op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None
+) -> Any:
     if not isinstance(text, str):
         raise RearrangeError(
-            f"{op}: the pattern must be a string such as '{{batch, embed=(heads key)}} -> {{batch, heads, key}}', got "
-            f"{format_value(text)}.{usage(op)}"
+            f"{op}: the pattern must be a string such as '{{batch, embed=(heads key)}} -> {{batch,"
+            f" heads, key}}', got {format_value(text)}.{usage(op)}"
         )
     pattern = parse_pattern(op, text)
     given = _as_sizes(op, sizes)
@@ -84,7 +89,8 @@ def _run_pattern(op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction
         if label not in labels:
             known = [known for known in labels if isinstance(known, str)]
             raise RearrangeError(
-                f"{op}: {label}={given[label]} gives a size to an axis that is not in {text!r}.{did_you_mean(label, known)}"
+                f"{op}: {label}={given[label]} gives a size to an axis that is not in"
+                f" {text!r}.{did_you_mean(label, known)}"
             )
     region = ambient()
     if region is not None:  # an axis that only the pattern mentions occurs in the region, too
@@ -110,36 +116,42 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
 
     The grammar, on both sides of `->`:
 
-    - Outside of braces are the positional axes in order, as in einops. An element is an identifier or a product `(a b)`
-      (row-major, with `a` as the major axis). `...` denotes any number of axes, and `1` an axis of size 1.
-    - In braces are named axes, separated by commas: `{batch, embed}`; their order has no meaning. `{embed=(heads key)}` is
-      the axis `embed` as a product. `{kpos=pos}` is the axis `kpos`, which the pattern calls `pos`. `{k=1}` is an axis of
-      size 1.
-    - An identifier is the same axis on both sides, in braces or not. So `"b c -> {batch=b} c"` names an axis, `"{batch} c ->
-      batch c"` makes one positional, and `"{pos} -> {kpos=pos}"` renames it.
+    - Outside of braces are the positional axes in order, as in einops. An element is an identifier
+      or a product `(a b)` (row-major, with `a` as the major axis). `...` denotes any number of
+      axes, and `1` an axis of size 1.
+    - In braces are named axes, separated by commas: `{batch, embed}`; their order has no meaning.
+      `{embed=(heads key)}` is the axis `embed` as a product. `{kpos=pos}` is the axis `kpos`, which
+      the pattern calls `pos`. `{k=1}` is an axis of size 1.
+    - An identifier is the same axis on both sides, in braces or not. So `"b c -> {batch=b} c"`
+      names an axis, `"{batch} c -> batch c"` makes one positional, and `"{pos} -> {kpos=pos}"`
+      renames it.
     - Named axes that the pattern does not mention are kept.
 
     Args:
       x: an array, named or not.
       pattern: the axes of `x`, `->`, and the axes of the result.
-      **sizes: sizes of elementary axes, for all but one in a product. A named axis of the result that equals one of them
-        takes its size from the mapped function.
+      **sizes: sizes of elementary axes, for all but one in a product. A named axis of the result
+        that equals one of them takes its size from the mapped function.
 
     Returns:
-      The rearranged array. Its physical order follows the pattern, with unmentioned named axes in front.
+      The rearranged array. Its physical order follows the pattern, with unmentioned named axes in
+      front.
 
-    Communication: none if the shards remain in place, and none for a name that becomes sharded. Shards remain in place if a
-    sharded axis is split and its major factor keeps the mesh axis, or if such factors are merged. Otherwise it is the
-    cheapest change of layout, such as an all-to-all if a mesh axis moves from one axis to another.
+    Communication: none if the shards remain in place, and none for a name that becomes sharded.
+    Shards remain in place if a sharded axis is split and its major factor keeps the mesh axis, or
+    if such factors are merged. Otherwise it is the cheapest change of layout, such as an all-to-all
+    if a mesh axis moves from one axis to another.
 
-    *It gathers* a sharded name that becomes positional, because a positional array is complete on every device. It also
-    gathers a sharded name that becomes a name without resources. The same holds if the blocks of an axis split a factor (on 8
-    devices, a major factor of size 4).
+    *It gathers* a sharded name that becomes positional, because a positional array is complete on
+    every device. It also gathers a sharded name that becomes a name without resources. The same
+    holds if the blocks of an axis split a factor (on 8 devices, a major factor of size 4).
 
     Raises:
-      RearrangeError: the pattern is malformed (with a caret under the error), or does not fit the array.
+      RearrangeError: the pattern is malformed (with a caret under the error), or does not fit the
+        array.
       AxisNotFoundError: `x` lacks a named axis.
-      AxisSizeError: a new axis has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: a new axis has a different size in the mapped function, or does not divide over
+        its mesh axes.
       PlacementConflictError: two axes of the result are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -162,20 +174,23 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
 def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
     """Rearrange an array, and reduce the axes that appear on the left only.
 
-    `nx.lax.reduce` is another function, from JAX, which folds positional axes with a function of two values.
+    `nx.lax.reduce` is another function, from JAX, which folds positional axes with a function of
+    two values.
 
     Args:
       x: an array, named or not.
-      pattern: as in `rearrange`. The left side may have sizes: `"b (h 2) (w 2) c -> b h w c"` pools windows of 2 x 2.
-      reduction: `"sum"`, `"mean"`, `"max"`, `"min"`, `"prod"`, `"any"`, `"all"`, or another reduction of `nx` by name; or a
-        function with the same signature, `f(x, axis=names)`.
+      pattern: as in `rearrange`. The left side may have sizes: `"b (h 2) (w 2) c -> b h w c"` pools
+        windows of 2 x 2.
+      reduction: `"sum"`, `"mean"`, `"max"`, `"min"`, `"prod"`, `"any"`, `"all"`, or another
+        reduction of `nx` by name; or a function with the same signature, `f(x, axis=names)`.
       **sizes: as in `rearrange`.
 
     Returns:
       The reduced array.
 
-    Communication: along a sharded axis every device reduces its block, and the collective of the reduction follows. A sum or
-    mean with a result that is sharded over the reduced mesh axis is one reduce-scatter.
+    Communication: along a sharded axis every device reduces its block, and the collective of the
+    reduction follows. A sum or mean with a result that is sharded over the reduced mesh axis is one
+    reduce-scatter.
 
     Raises:
       RearrangeError: as in `rearrange`, or there is no such reduction.
@@ -189,25 +204,34 @@ def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes
         names = [name for name in REDUCTIONS if not name.startswith(("arg", "nanarg"))]
         if reduction not in names:
             raise RearrangeError(
-                f"reduce: there is no reduction {format_value(reduction)}.{did_you_mean(reduction, names)} Write one of "
-                f"{show_names(sorted(names))}."
+                "reduce: there is no reduction"
+                f" {format_value(reduction)}.{did_you_mean(reduction, names)} Write one of"
+                f" {show_names(sorted(names))}."
             )
     elif not callable(reduction):
         raise RearrangeError(
-            f"reduce: the reduction must be a name such as 'mean' or a function f(x, axis=names), got {format_value(reduction)}."
+            "reduce: the reduction must be a name such as 'mean' or a function f(x, axis=names),"
+            f" got {format_value(reduction)}."
         )
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
 
 def _is_pattern(x: Any = None, repeats: Any = None, *_: Any, **sizes: Any) -> bool:
-    return isinstance(repeats, str) or not {"axis", "total_repeat_length", "out_axis"}.issuperset(sizes)
+    return isinstance(repeats, str) or not {"axis", "total_repeat_length", "out_axis"}.issuperset(
+        sizes
+    )
 
 
 @overload
 def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
 @overload
 def repeat(
-    x: ArrayLike, repeats: Any, axis: Axis = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
+    x: ArrayLike,
+    repeats: Any,
+    axis: Axis = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_axis: Hashable | None = None,
 ) -> Array: ...
 @operation(requires_axis=AxisRequirement(MOVED.remedy, _is_pattern), explicit=Explicit.KEPT)
 def repeat(
@@ -221,25 +245,27 @@ def repeat(
 ) -> Array:
     """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
-    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops. The array is repeated
-    along the axes that appear on the right only. With a number, `repeat(x, 2, "k")`, it is `nx.numpy.repeat`, like the method
-    `x.repeat`.
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.
+    The array is repeated along the axes that appear on the right only. With a number, `repeat(x, 2,
+    "k")`, it is `nx.numpy.repeat`, like the method `x.repeat`.
 
     Args:
       x: an array, named or not.
-      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w 2)"`. Otherwise the number
-        of repetitions of each element: a number, or an integer array with one for each.
-      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional axes. Required if every
-        axis is named.
+      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w
+        2)"`. Otherwise the number of repetitions of each element: a number, or an integer array
+        with one for each.
+      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional
+        axes. Required if every axis is named.
       total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
       out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
-      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped function by default.
+      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped
+        function by default.
 
     Returns:
       The repeated array.
 
-    Communication: along a sharded new axis, none; every device makes its own block. For elements along an axis, see
-    `nx.numpy.repeat`.
+    Communication: along a sharded new axis, none; every device makes its own block. For elements
+    along an axis, see `nx.numpy.repeat`.
 
     Raises:
       RearrangeError: as in `rearrange`, or a new axis has no size.
@@ -258,13 +284,21 @@ def repeat(
         if "->" not in repeats and (axis is not None or repeats in dims_of(x)):
             refuse_names("repeat", repeats, "a number of repetitions or a pattern")
         own = {"axis": axis, "total_repeat_length": total_repeat_length, "out_axis": out_axis}
-        return _run_pattern("repeat", x, repeats, {**{name: size for name, size in own.items() if size is not None}, **sizes})
+        return _run_pattern(
+            "repeat",
+            x,
+            repeats,
+            {**{name: size for name, size in own.items() if size is not None}, **sizes},
+        )
     if sizes:
         raise ArgumentTypeError(
-            f"repeat: {show_names(sizes)} are sizes for a pattern, but repeats is {format_value(repeats)}. Write a pattern, as in "
-            f"nx.repeat(x, '{{k}} -> {{batch, k}}', batch=3), or nx.repeat(x, 2, axis='k')."
+            f"repeat: {show_names(sizes)} are sizes for a pattern, but repeats is"
+            f" {format_value(repeats)}. Write a pattern, as in nx.repeat(x, '{{k}} -> {{batch,"
+            " k}', batch=3), or nx.repeat(x, 2, axis='k')."
         )
-    return repeat_entries(x, repeats, axis, total_repeat_length=total_repeat_length, out_axis=out_axis)
+    return repeat_entries(
+        x, repeats, axis, total_repeat_length=total_repeat_length, out_axis=out_axis
+    )
 
 
 def _terms_of(dims: Dims) -> list[Term]:
@@ -275,34 +309,40 @@ def _require(op: str, x: Any, name: Any) -> None:
     dims = dims_of(x)
     if not is_name(name):
         raise PositionalAxisError(
-            f"{op}: {format_value(name)} is not an axis name; for positional axes use rearrange.{usage(op)}"
+            f"{op}: {format_value(name)} is not an axis name; for positional axes use"
+            f" rearrange.{usage(op)}"
         )
     if name not in dims:
         raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
 
 
 @operation()
-def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> LikeArguments:
+def split_axis(
+    x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]
+) -> LikeArguments:
     """Split one named axis into several, row-major.
 
     Args:
       x: a named array.
       axis: the axis to split.
-      sizes: sizes by new name. The order of the dict is the order of the axes, major first. With `{"heads": 4, "key": 8}`
-        adjacent elements along `axis` are adjacent along `key`. So `{"key": 8, "heads": 4}` gives a different result. One
-        size may be `None`: it is computed. A sequence of names omits all sizes; the mapped function defines all but one of
-        them.
+      sizes: sizes by new name. The order of the dict is the order of the axes, major first. With
+        `{"heads": 4, "key": 8}` adjacent elements along `axis` are adjacent along `key`. So
+        `{"key": 8, "heads": 4}` gives a different result. One size may be `None`: it is computed. A
+        sequence of names omits all sizes; the mapped function defines all but one of them.
 
     Returns:
       `x` with the new axes in place of `axis`.
 
-    Communication: none if `axis` is sharded over mesh axes and the major new axes have the same mesh axes. Otherwise as for
-    `rearrange`; in particular it gathers if the new axes have no resources.
+    Communication: none if `axis` is sharded over mesh axes and the major new axes have the same
+    mesh axes. Otherwise as for `rearrange`; in particular it gathers if the new axes have no
+    resources.
 
     Raises:
       AxisNotFoundError: `x` lacks `axis`.
-      RearrangeError: the product of the sizes differs from the size of `axis`, or too few are known.
-      AxisSizeError: a new axis has a different size in the mapped function, or does not divide over its mesh axes.
+      RearrangeError: the product of the sizes differs from the size of `axis`, or too few are
+        known.
+      AxisSizeError: a new axis has a different size in the mapped function, or does not divide over
+        its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((5, 32)), ["pos", "embed"])
@@ -316,16 +356,22 @@ def split_axis(x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Se
     _require("split_axis", x, axis)
     if isinstance(sizes, (str, bytes)) or not isinstance(sizes, (Mapping, Sequence)):
         raise RearrangeError(
-            f"split_axis: the new axes must be a dict of sizes, such as {{'heads': 4, 'key': 8}}, got {format_value(sizes)}."
+            "split_axis: the new axes must be a dict of sizes, such as {'heads': 4, 'key': 8},"
+            f" got {format_value(sizes)}."
         )
     new = tuple(sizes)
     for name in new:
         if not is_name(name):
             raise AxisNameError(
-                f"split_axis: {format_value(name)} is not an axis name. Use rearrange to split an axis into positional ones."
+                f"split_axis: {format_value(name)} is not an axis name. Use rearrange to split an"
+                " axis into positional ones."
             )
         check_name(name, "split_axis")
-    given = {name: n for name, n in sizes.items() if n is not None} if isinstance(sizes, Mapping) else {}
+    given = (
+        {name: n for name, n in sizes.items() if n is not None}
+        if isinstance(sizes, Mapping)
+        else {}
+    )
     known = _as_sizes("split_axis", given)
     return run("split_axis", _split, (axis, *new), (tuple(known.get(name) for name in new),), x)
 
@@ -352,12 +398,13 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
     Returns:
       `x` with the new axis in place of the first of these axes in physical order.
 
-    Communication: none if the major ones are sharded over mesh axes and the new axis has the same mesh axes; otherwise as for
-    `rearrange`.
+    Communication: none if the major ones are sharded over mesh axes and the new axis has the same
+    mesh axes; otherwise as for `rearrange`.
 
     Raises:
       AxisNotFoundError: `x` lacks one of the axes.
-      AxisSizeError: the new axis has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: the new axis has a different size in the mapped function, or does not divide
+        over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((4, 5, 8)), ["heads", "pos", "key"])
@@ -366,7 +413,8 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
     """
     if isinstance(axis, str) or not isinstance(axis, Sequence):
         raise RearrangeError(
-            f"merge_axes: the axes must be a tuple, such as ('heads', 'key'), got {format_value(axis)}.{usage('merge_axes')}"
+            "merge_axes: the axes must be a tuple, such as ('heads', 'key'), got"
+            f" {format_value(axis)}.{usage('merge_axes')}"
         )
     axes = tuple(axis)
     for i, entry in enumerate(axes):
@@ -377,7 +425,8 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
         raise RearrangeError("merge_axes: there is no axis to merge. Pass the axes, major first.")
     if not is_name(name):
         raise AxisNameError(
-            f"merge_axes: {format_value(name)} is not an axis name. Use rearrange to merge axes into a positional one."
+            f"merge_axes: {format_value(name)} is not an axis name. Use rearrange to merge axes"
+            " into a positional one."
         )
     check_name(name, "merge_axes")
     return run("merge_axes", _merge, (name, *axes), (), x)

@@ -13,8 +13,22 @@ from namedax.core.display import type_text
 from namedax.core.name_scopes import Renaming
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
-from namedax.core.variance import cast, cast_data, remembered, share_block, varying, was_cast, with_varying_forms
-from namedax.errors import ArgumentTypeError, AxisNameError, AxisSizeError, format_value, raise_not_found
+from namedax.core.variance import (
+    cast,
+    cast_data,
+    remembered,
+    share_block,
+    varying,
+    was_cast,
+    with_varying_forms,
+)
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNameError,
+    AxisSizeError,
+    format_value,
+    raise_not_found,
+)
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.resources.layout import Axes, Layout, relayout
@@ -36,28 +50,32 @@ def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more:
     """Rename axes, all at once; if their shardings differ, this reshards.
 
     Args:
-      x: a named array, or a pytree of arrays (such as parameters). Each array is renamed by the names that it has; an array
-        without any of them is unchanged.
+      x: a named array, or a pytree of arrays (such as parameters). Each array is renamed by the
+        names that it has; an array without any of them is unchanged.
       names: new names by old ones, by default none.
       **more: the same by keyword, for names that are identifiers: `nx.rename(x, batch="sample")`.
 
     Returns:
       The same values under the new names.
 
-    Communication, for each array: none if an axis keeps its sharding, or if it changes from unmapped to mapped, because every
-    device keeps its block. From mapped to unmapped, one all-gather of the axis. If one axis leaves mesh axes that another one
-    takes, one all-to-all for both. One collective-permute if two axes swap mesh axes of equal size, or if one axis takes its
-    mesh axes in another order. From one mesh axis to another, a collective-permute of a slice and an all-gather of the rest.
-    In general, the steps that send the fewest bytes (`namedax.resources.layout`).
+    Communication, for each array: none if an axis keeps its sharding, or if it changes from
+    unmapped to mapped, because every device keeps its block. From mapped to unmapped, one
+    all-gather of the axis. If one axis leaves mesh axes that another one takes, one all-to-all for
+    both. One collective-permute if two axes swap mesh axes of equal size, or if one axis takes its
+    mesh axes in another order. From one mesh axis to another, a collective-permute of a slice and
+    an all-gather of the rest. In general, the steps that send the fewest bytes
+    (`namedax.resources.layout`).
 
-    The gradient of an all-gather is a reduce-scatter if the result was combined with values that vary over the mesh axis, and
-    otherwise costs nothing. The gradient of a slice is an all-gather. The others are their own gradients.
+    The gradient of an all-gather is a reduce-scatter if the result was combined with values that
+    vary over the mesh axis, and otherwise costs nothing. The gradient of a slice is an all-gather.
+    The others are their own gradients.
 
     Raises:
       AxisNotFoundError: `x` lacks an old name; for a pytree, all of its arrays lack it.
-      AxisNameError: a new name is not an axis name, or two axes would have one name. Also if a `Ragged` or a `Routing` in the
-        tree stores an old name.
-      AxisSizeError: a new name has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisNameError: a new name is not an axis name, or two axes would have one name. Also if a
+        `Ragged` or a `Routing` in the tree stores an old name.
+      AxisSizeError: a new name has a different size in the mapped function, or does not divide over
+        its mesh axes.
       PlacementConflictError: two of the resulting names are sharded over one mesh axis.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -79,8 +97,9 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
         kept = [name for name in getattr(node, "_names_kept", ()) if name in names]
         if kept:
             raise AxisNameError(
-                f"rename: a {type(node).__name__} in the tree stores the name {kept[0]!r} as a static field, which cannot be renamed. Build another "
-                f"{type(node).__name__} from renamed arrays, or leave that name out of names."
+                f"rename: a {type(node).__name__} in the tree stores the name {kept[0]!r} as a"
+                f" static field, which cannot be renamed. Build another {type(node).__name__} from"
+                " renamed arrays, or leave that name out of names."
             )
         return is_named(node)
 
@@ -89,12 +108,22 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
     known = dict.fromkeys(dim for array in arrays for dim in dims_of(array) if dim is not None)
     for old in names:
         if old not in known:
-            what = type_text(tree) if jax.tree_util.all_leaves([tree]) else f"a tree of {len(arrays)} named arrays"
+            what = (
+                type_text(tree)
+                if jax.tree_util.all_leaves([tree])
+                else f"a tree of {len(arrays)} named arrays"
+            )
             raise_not_found("rename", old, what, known, _turned(names, known))
     results = []
     for path, leaf in leaves:
-        own = {old: new for old, new in names.items() if old in dims_of(leaf)} if is_named(leaf) else None
-        results.append(_rename_array(f"rename, x{jax.tree_util.keystr(path)}", leaf, own) if own else leaf)
+        own = (
+            {old: new for old, new in names.items() if old in dims_of(leaf)}
+            if is_named(leaf)
+            else None
+        )
+        results.append(
+            _rename_array(f"rename, x{jax.tree_util.keystr(path)}", leaf, own) if own else leaf
+        )
     return jax.tree.unflatten(structure, results)
 
 
@@ -102,7 +131,10 @@ def _turned(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
     """Suggest the reversed mapping if only the new names exist; else return an empty string."""
     if any(old in known for old in names) or not all(new in known for new in names.values()):
         return ""
-    return f"The old name precedes the new one: write {format_value({new: old for old, new in names.items()})}."
+    return (
+        "The old name precedes the new one: write"
+        f" {format_value({new: old for old, new in names.items()})}."
+    )
 
 
 def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
@@ -113,7 +145,9 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
             own = [d for d in dims if d is not None]
             raise_not_found(op, old, type_text(x), own, _turned(names, own))
         if not is_name(new):
-            raise AxisNameError(f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional.")
+            raise AxisNameError(
+                f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional."
+            )
     renamed = check_dims(tuple(d if d is None else names.get(d, d) for d in dims), op)
     if renamed == dims:
         return x
@@ -138,25 +172,32 @@ def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashabl
         return more
     if not isinstance(names, Mapping):
         raise ArgumentTypeError(
-            f"rename: names={format_value(names)} is not a mapping; write nx.rename(x, {{'old': 'new'}}) or nx.rename(x, old='new')."
+            f"rename: names={format_value(names)} is not a mapping; write nx.rename(x, {{'old':"
+            " 'new'}) or nx.rename(x, old='new')."
         )
     if any(map(is_named, names.values())):
         raise ArgumentTypeError(
-            "rename: names is a tree of arrays, which must be the first argument. Write nx.rename(tree, {'old': 'new'})."
+            "rename: names is a tree of arrays, which must be the first argument. Write"
+            " nx.rename(tree, {'old': 'new'})."
         )
     twice = [old for old in names if old in more]
     if twice:
-        raise AxisNameError(f"rename: axis {twice[0]!r} is given twice, in the mapping and by keyword; give it one new name.")
+        raise AxisNameError(
+            f"rename: axis {twice[0]!r} is given twice, in the mapping and by keyword; give it one"
+            " new name."
+        )
     return {**names, **more}
 
 
-def check_new_name(op: str, verb: str, old: Hashable, new: Hashable, size: int, region: Region) -> None:
+def check_new_name(
+    op: str, verb: str, old: Hashable, new: Hashable, size: int, region: Region
+) -> None:
     """Raise if an axis of global size `size` cannot have the name `new` in this region."""
     known = region.sizes.get(new)
     if known is not None and known != size:
         raise AxisSizeError(
-            f"{op}: axis {old!r} of size {size} cannot {verb} {new!r}, which has size {known} in this mapped function; a name "
-            "has one size. Choose another name."
+            f"{op}: axis {old!r} of size {size} cannot {verb} {new!r}, which has size {known} in"
+            " this mapped function; a name has one size. Choose another name."
         )
     region.note(new, region.block_size(new, size, op, supports_padding=True))
 
@@ -170,8 +211,8 @@ def move(
 ) -> Any:
     """Reshard the local block `source`, and return it as an array with `dims`.
 
-    If the array is later combined with values that vary over the gathered mesh axes, the transpose of the gather is a
-    reduce-scatter. If it is returned, the transpose is a slice.
+    If the array is later combined with values that vary over the gathered mesh axes, the transpose
+    of the gather is a reduce-scatter. If it is returned, the transpose is a slice.
 
     Args:
       source: the local block, or the named array that contains it.
@@ -184,7 +225,14 @@ def move(
     gathered = before - {axis for axes in new for axis in axes}
 
     def form(wanted: frozenset[str]) -> Any:
-        return finish(read(source, tuple(old), tuple(new), frozenset(axis for axes in new for axis in axes) | wanted))
+        return finish(
+            read(
+                source,
+                tuple(old),
+                tuple(new),
+                frozenset(axis for axes in new for axis in axes) | wanted,
+            )
+        )
 
     if not gathered or all(dim is None for dim in dims):
         return make_result(form(frozenset()), dims)
@@ -197,12 +245,14 @@ def move(
 def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any:
     """Reshard the local block `source`, and make it vary over `variance` (and over its other mesh axes).
 
-    An axis that is gathered for values that vary over the same mesh axes is gathered to varying. Its gradient is then one
-    reduce-scatter. Over other mesh axes it is cast before the gather, so that the gradient is reduced after the
-    reduce-scatter, when it is small. Over the axis of a loop it is cast after the gather, so that there is one
-    reduce-scatter, after the loop. An axis that is sliced into blocks is not cast, and its gradient is one all-gather. The
-    exception is an axis that was cast already, for which the gradient is reduced in any case. A named array caches the
-    result, so that a parameter that is read twice is gathered once, and its gradient is reduced once.
+    An axis that is gathered for values that vary over the same mesh axes is gathered to varying.
+    Its gradient is then one reduce-scatter. Over other mesh axes it is cast before the gather, so
+    that the gradient is reduced after the reduce-scatter, when it is small. Over the axis of a loop
+    it is cast after the gather, so that there is one reduce-scatter, after the loop. An axis that
+    is sliced into blocks is not cast, and its gradient is one all-gather. The exception is an axis
+    that was cast already, for which the gradient is reduced in any case. A named array caches the
+    result, so that a parameter that is read twice is gathered once, and its gradient is reduced
+    once.
 
     Args:
       source: the local block, or the named array that contains it.
@@ -211,17 +261,25 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
       variance: the mesh axes over which the result must vary, including the mesh axes of `new`.
     """
     before = frozenset(axis for axes in old for axis in axes)
-    variance = variance | (varying(source._data if isinstance(source, NamedArray) else source) - before)
+    variance = variance | (
+        varying(source._data if isinstance(source, NamedArray) else source) - before
+    )
 
     cut = frozenset(axis for axes in new for axis in axes) - before
     if isinstance(source, NamedArray) and was_cast(source, cut):
         cut = frozenset()
 
     def moved() -> Any:
-        early = frozenset(axis for axis in variance - before - cut if not isinstance(axis, LoopAxis))
+        early = frozenset(
+            axis for axis in variance - before - cut if not isinstance(axis, LoopAxis)
+        )
         return cast_data(relayout(cast(source, early), old, new, before & variance), variance)
 
-    return remembered(source, ("read", old, new, variance), moved) if isinstance(source, NamedArray) else moved()
+    return (
+        remembered(source, ("read", old, new, variance), moved)
+        if isinstance(source, NamedArray)
+        else moved()
+    )
 
 
 def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray:

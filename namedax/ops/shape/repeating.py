@@ -16,7 +16,14 @@ from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, AxisSizeError, PositionalAxisError, as_integer, format_value, refuse_names
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisSizeError,
+    PositionalAxisError,
+    as_integer,
+    format_value,
+    refuse_names,
+)
 from namedax.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
@@ -33,13 +40,14 @@ def flip(m: Any, axis: Any = None) -> LikeArguments:
 
     Args:
       m: an array, named or not.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes, `...` all axes.
-        Required if every axis is named.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes, `...` all axes. Required if every axis is named.
 
     Returns:
       An array of the same axes.
 
-    Communication: along a sharded axis, one collective-permute that sends each block to its mirror image.
+    Communication: along a sharded axis, one collective-permute that sends each block to its mirror
+    image.
 
     Raises:
       AxisNotFoundError: the array lacks a named axis.
@@ -55,14 +63,20 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
     data, dims = data_and_dims(op, m)
     places = resolve_axis(op, m, axis)
     region = ambient()
-    uneven = [] if region is None else [dims[place] for place in places if dims[place] in region.uneven]
+    uneven = (
+        [] if region is None else [dims[place] for place in places if dims[place] in region.uneven]
+    )
     for name in uneven:  # their rows do not move as complete blocks
         site = along("flip", make_in_region(data, dims), name, supports_padding=True)
         data = site.remap(None, np.arange(site.size)[::-1], 0, lambda data: data)._data
     places = tuple(place for place in places if dims[place] not in uneven)
     data = lax.rev(data, places)
     for place in places:
-        mesh_axes = region.placement(dims[place]) if region is not None and region.manual and dims[place] is not None else ()
+        mesh_axes = (
+            region.placement(dims[place])
+            if region is not None and region.manual and dims[place] is not None
+            else ()
+        )
         if mesh_axes:
             last = region.mesh_axis_size(mesh_axes) - 1  # type: ignore[union-attr]
             data = comm.ppermute(data, mesh_axes, [(d, last - d) for d in range(last + 1)])
@@ -70,25 +84,28 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
 
 
 @operation("reps", explicit=Explicit.KEPT, scope=True)
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> LikeArguments:
+def tile(
+    A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
+) -> LikeArguments:
     """Repeat a complete array.
 
     Args:
       A: an array, named or not.
-      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named axes a dict `{"k": 2}`.
-      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` for one axis; by default `None`. Required in a
-        mapped function in which the name has a fixed size.
+      reps: for the positional axes a number or a tuple, as in `jnp.tile`; for named axes a dict
+        `{"k": 2}`.
+      out_axis: new names for named axes, `{"k": "k_tiled"}`, or `"k_tiled"` for one axis; by
+        default `None`. Required in a mapped function in which the name has a fixed size.
 
     Returns:
       The repeated array.
 
-    Communication: along a sharded axis, rows move to their blocks by collective-permutes. If the new name is not sharded, the
-    axis is gathered.
+    Communication: along a sharded axis, rows move to their blocks by collective-permutes. If the
+    new name is not sharded, the axis is gathered.
 
     Raises:
       AxisNotFoundError: the array lacks a named axis.
-      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
-        axes.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(tile(nx.named(jnp.arange(2), ["k"]), {"k": 2}), ["k"])
@@ -112,7 +129,12 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, scope=True)
 def repeat(
-    a: Any, repeats: Any, axis: Any = None, *, total_repeat_length: int | None = None, out_axis: Hashable | None = None
+    a: Any,
+    repeats: Any,
+    axis: Any = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_axis: Hashable | None = None,
 ) -> Array:
     """Repeat single elements along an axis, as in `jnp.repeat`.
 
@@ -123,19 +145,20 @@ def repeat(
       repeats: a number, or an integer array with one for each element.
       axis: a positional or named axis; `None` (default) flattens the positional axes.
       total_repeat_length: as in `jnp.repeat`; by default `None`.
-      out_axis: the name of the axis in the result; by default `axis`. Required in a mapped function in which `axis` has a
-        fixed size.
+      out_axis: the name of the axis in the result; by default `axis`. Required in a mapped function
+        in which `axis` has a fixed size.
 
     Returns:
       The repeated array.
 
-    Communication: none for a number of repetitions along a sharded axis, if the new name has the same mesh axes. An array of
-    repetitions gathers the axis, and so does a new name with other mesh axes.
+    Communication: none for a number of repetitions along a sharded axis, if the new name has the
+    same mesh axes. An array of repetitions gathers the axis, and so does a new name with other mesh
+    axes.
 
     Raises:
       AxisNotFoundError: the array lacks the axis.
-      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
-        axes.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(repeat(nx.named(jnp.arange(2), ["k"]), 2, "k"), ["k"])
@@ -146,25 +169,37 @@ def repeat(
         total_repeat_length = as_integer("repeat", "total_repeat_length", total_repeat_length, 0)
     known = not isinstance(repeats, (jax.core.Tracer, NamedArray))
     if known:
-        repeats = np.asarray(repeats) if np.ndim(repeats) else as_integer("repeat", "repeats", repeats, 0)
+        repeats = (
+            np.asarray(repeats) if np.ndim(repeats) else as_integer("repeat", "repeats", repeats, 0)
+        )
     if not known or np.ndim(repeats):
         if not jnp.issubdtype(repeats.dtype, jnp.integer):
             raise ArgumentTypeError(f"repeat: repeats must be integers, got {type_text(repeats)}.")
     if isinstance(repeats, NamedArray) and is_name(axis):
         raise PositionalAxisError(
-            f"repeat: along the named axis {format_value(axis)}, repeats must be a number or an array without named axes, got {type_text(repeats)}."
+            f"repeat: along the named axis {format_value(axis)}, repeats must be a number or an"
+            f" array without named axes, got {type_text(repeats)}."
         )
     if not known and total_repeat_length is None:
         along_ = "" if axis is None else f" along axis {format_value(axis)}"
         raise AxisSizeError(
-            f"repeat: the repeats{along_} are only known at run time. Pass total_repeat_length, the size of the result."
+            f"repeat: the repeats{along_} are only known at run time. Pass total_repeat_length, the"
+            " size of the result."
         )
     if not is_name(axis):
         if axis is not None:
             position_of("repeat", a, axis)
         if not isinstance(repeats, NamedArray):
-            return Lifted(lambda data: jnp.repeat(data, repeats, axis, total_repeat_length=total_repeat_length), "repeat")(a)
-        return Lifted(lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length), "repeat")(a, repeats)
+            return Lifted(
+                lambda data: jnp.repeat(
+                    data, repeats, axis, total_repeat_length=total_repeat_length
+                ),
+                "repeat",
+            )(a)
+        return Lifted(
+            lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length),
+            "repeat",
+        )(a, repeats)
     site = along("repeat", a, axis, supports_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
@@ -175,7 +210,11 @@ def repeat(
         size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
     dims, new = site.result(out_axis, size)
     old = site.old
-    if (isinstance(old, Uneven) or isinstance(new, Uneven)) and known and total_repeat_length is None:
+    if (
+        (isinstance(old, Uneven) or isinstance(new, Uneven))
+        and known
+        and total_repeat_length is None
+    ):
         rows = np.repeat(np.arange(site.size), np.asarray(repeats))
         return site.remap(out_axis, rows, 0, lambda data: jnp.take(data, rows, site.dim))
 

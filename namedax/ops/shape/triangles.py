@@ -1,6 +1,7 @@
 """Triangles over two axes, named or positional: `tril` and `triu`, and the index along an axis that they use.
 
-The mask depends on the indices along two axes, which every device has for its own block. There is no communication.
+The mask depends on the indices along two axes, which every device has for its own block. There is
+no communication.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
 
     Args:
       m: an array, named or not.
-      k: the diagonal, by default 0; above the main diagonal for positive numbers. With `axis`, also an integer array that
-        broadcasts by name, for a different diagonal in every instance.
-      axis: a pair of axes, the rows and the columns, such as `("query", "key")`, named or positional; by default the last two
-        positional axes.
+      k: the diagonal, by default 0; above the main diagonal for positive numbers. With `axis`, also
+        an integer array that broadcasts by name, for a different diagonal in every instance.
+      axis: a pair of axes, the rows and the columns, such as `("query", "key")`, named or
+        positional; by default the last two positional axes.
 
     Returns:
       An array of the same axes.
@@ -69,7 +70,9 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
 
 @operation()
 def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
-    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero. See `nx.tril`.
+    """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
+
+    See `nx.tril`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> scores = nx.named(jnp.arange(1, 7).reshape(2, 3), ["query", "key"])
@@ -84,17 +87,21 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
     kind = getattr(k, "dtype", None)
     if not (isinstance(k, int) if kind is None else jnp.issubdtype(kind, jnp.integer)):
         raise ArgumentTypeError(
-            f"{op}: k={format_value(k)} must be an integer, the number of a diagonal. Pass the names of the two axes as axis=, as in "
-            f"nx.{op}(x, axis=('query', 'key'))."
+            f"{op}: k={format_value(k)} must be an integer, the number of a diagonal. Pass the"
+            f" names of the two axes as axis=, as in nx.{op}(x, axis=('query', 'key'))."
         )
     if axis is None:
         return Lifted(lambda data: getattr(jnp, op)(data, k), op)(m)
     if not isinstance(axis, (tuple, list)) or len(axis) != 2:
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be a pair of the row axis and the column axis.")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must be a pair of the row axis and the column axis."
+        )
     m = to_local(m, op, ambient())
     m = m if hasattr(m, "dtype") else jnp.asarray(m)
     if len(resolve_axis(op, m, tuple(axis))) != 2:
-        raise PositionalAxisError(f"{op}: axis={format_value(axis)} must be two axes of {type_text(m)}.")
+        raise PositionalAxisError(
+            f"{op}: axis={format_value(axis)} must be two axes of {type_text(m)}."
+        )
     row, column = (index_along(op, m, one) for one in axis)
     keep = column <= row + k if op == "tril" else column >= row + k
     return _ELEMENTWISE["where"](keep, m, jnp.zeros((), m.dtype))

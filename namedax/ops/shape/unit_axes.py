@@ -50,13 +50,20 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
     for entry in entries:
         if is_name(entry):
             continue
-        if isinstance(entry, bool) or not isinstance(entry, (int, np.integer)) or not -rank <= entry < rank:
+        if (
+            isinstance(entry, bool)
+            or not isinstance(entry, (int, np.integer))
+            or not -rank <= entry < rank
+        ):
             raise PositionalAxisError(
-                f"expand_dims: {format_value(entry)} is neither an axis name nor a positional axis of a result with {rank} positional axes."
+                f"expand_dims: {format_value(entry)} is neither an axis name nor a positional axis"
+                f" of a result with {rank} positional axes."
             )
         places.append(int(entry) % rank)
     if len(set(places)) != len(places):
-        raise PositionalAxisError(f"expand_dims: a positional axis appears twice in axis={format_value(axis)}.")
+        raise PositionalAxisError(
+            f"expand_dims: a positional axis appears twice in axis={format_value(axis)}."
+        )
     for place in sorted(places):
         at = new_place("expand_dims", place, dims)
         data, dims = jnp.expand_dims(data, at), (*dims[:at], None, *dims[at:])
@@ -64,7 +71,10 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
     for name in reversed(names):
         data, dims = data_and_dims("expand_dims", result)
         if name in dims:
-            raise AxisNameError(f"expand_dims: {type_text(result)} already has the axis {name!r}. Choose another name.")
+            raise AxisNameError(
+                f"expand_dims: {type_text(result)} already has the axis {name!r}. Choose another"
+                " name."
+            )
         result = named_from_front("expand_dims", data[None], name, dims)
     return result
 
@@ -75,8 +85,8 @@ def squeeze(a: Any, axis: Any = None) -> Array:
 
     Args:
       a: an array, named or not.
-      axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all positional axes of size 1.
-        Required if every axis is named.
+      axis: an axis name, a positional axis, or a tuple of both; `None` (default) selects all
+        positional axes of size 1. Required if every axis is named.
 
     Returns:
       The array without these axes.
@@ -100,12 +110,16 @@ def squeeze(a: Any, axis: Any = None) -> Array:
         name = dims[place]
         size = data.shape[place] if name is None else along("squeeze", a, name).size
         if size != 1:
-            what = f"positional axis {dims[:place].count(None)}" if name is None else f"axis {name!r}"
-            raise AxisSizeError(
-                f"squeeze: {what} of {type_text(a)} has size {size}; only axes of size 1 can be removed. Reduce it, or index "
-                "it."
+            what = (
+                f"positional axis {dims[:place].count(None)}" if name is None else f"axis {name!r}"
             )
-    return make_result(lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places))
+            raise AxisSizeError(
+                f"squeeze: {what} of {type_text(a)} has size {size}; only axes of size 1 can be"
+                " removed. Reduce it, or index it."
+            )
+    return make_result(
+        lax.squeeze(data, places), tuple(dim for i, dim in enumerate(dims) if i not in places)
+    )
 
 
 def _lax_expand_dims(array: Any, dimensions: Any) -> Array:

@@ -1,13 +1,14 @@
 """Sorting along a sharded axis, by a network of pairs of devices.
 
-Every device sorts its block. Then pairs of devices exchange their blocks, and one keeps the lower half of the two, the other
-the upper half. This repeats in the rounds of a sorting network over the devices. Batcher's merge exchange has 1 round for 2
-devices, 3 for 4, 6 for 8; about half of the square of the logarithm. A round is one collective-permute of the block. A device
-stores two blocks at a time, never the axis. If ties matter, the global index accompanies the values and decides, so that the
-result equals the stable one of `jnp` for every sharding.
+Every device sorts its block. Then pairs of devices exchange their blocks, and one keeps the lower
+half of the two, the other the upper half. This repeats in the rounds of a sorting network over the
+devices. Batcher's merge exchange has 1 round for 2 devices, 3 for 4, 6 for 8; about half of the
+square of the logarithm. A round is one collective-permute of the block. A device stores two blocks
+at a time, never the axis. If ties matter, the global index accompanies the values and decides, so
+that the result equals the stable one of `jnp` for every sharding.
 
-Padding follows all elements, including NaN, so it remains on the last devices, and each device can compute the padding of the
-others. It is the first sort key, which is not sent.
+Padding follows all elements, including NaN, so it remains on the last devices, and each device can
+compute the padding of the others. It is the first sort key, which is not sent.
 """
 
 from __future__ import annotations
@@ -66,11 +67,14 @@ def sort_blocks(
 ) -> list[Any]:
     """Sort along `dim` over all blocks, ascending; with `last_first` the first device gets the largest elements.
 
-    If `axes` has padding in the last blocks, it follows all elements; with `last_first` it precedes them.
+    If `axes` has padding in the last blocks, it follows all elements; with `last_first` it precedes
+    them.
     """
     operands = [cast_data(operand, axes) for operand in operands]
     block = operands[0].shape[dim]
-    operands = _sorted(operands, dim, num_keys, _padding_first(operands[0], dim, axes, None, last_first))
+    operands = _sorted(
+        operands, dim, num_keys, _padding_first(operands[0], dim, axes, None, last_first)
+    )
     devices = math.prod(lax.axis_size(axis) for axis in axes)
     sorting = real_blocks(axes, block) if isinstance(axes, Uneven) else devices
     place = comm.block_index(tuple(axes))
@@ -82,8 +86,13 @@ def sort_blocks(
         for low, high in pairs:
             takes_low[low] = takes_part[low] = takes_part[high] = True
         exchange = [*pairs, *((j, i) for i, j in pairs)]
-        both = [lax.concatenate([mine, comm.ppermute(mine, tuple(axes), exchange)], dim) for mine in operands]
-        merged = _sorted(both, dim, num_keys, _padding_first(operands[0], dim, axes, exchange, last_first))
+        both = [
+            lax.concatenate([mine, comm.ppermute(mine, tuple(axes), exchange)], dim)
+            for mine in operands
+        ]
+        merged = _sorted(
+            both, dim, num_keys, _padding_first(operands[0], dim, axes, exchange, last_first)
+        )
         part = jnp.asarray(takes_part)[place]
         start = jnp.where(jnp.asarray(takes_low)[place], 0, block)
         operands = [
@@ -93,7 +102,9 @@ def sort_blocks(
     return operands
 
 
-def _padding_first(data: Any, dim: int, axes: tuple[str, ...], exchange: Any, last_first: bool) -> list[Any]:
+def _padding_first(
+    data: Any, dim: int, axes: tuple[str, ...], exchange: Any, last_first: bool
+) -> list[Any]:
     """Return a key that sorts padding last, or first with `last_first`, for one block or a pair; none without padding."""
     if not isinstance(axes, Uneven):
         return []
@@ -111,7 +122,9 @@ def _padding_first(data: Any, dim: int, axes: tuple[str, ...], exchange: Any, la
 
 
 def _sorted(operands: Sequence[Any], dim: int, num_keys: int, first: list[Any]) -> list[Any]:
-    return list(lax.sort([*first, *operands], dimension=dim, num_keys=len(first) + num_keys))[len(first) :]
+    return list(lax.sort([*first, *operands], dimension=dim, num_keys=len(first) + num_keys))[
+        len(first) :
+    ]
 
 
 def global_positions(site: ReductionPlan, dtype: Any) -> Any:
@@ -122,7 +135,9 @@ def global_positions(site: ReductionPlan, dtype: Any) -> Any:
         n: Any = site.data.shape[axis]
         mine: Any = lax.broadcasted_iota(dtype, site.data.shape, axis)
         dim = site.dims_in[axis]
-        placement = region.place(dim) if region is not None and dim is not None and site.mesh_axes else ()
+        placement = (
+            region.place(dim) if region is not None and dim is not None and site.mesh_axes else ()
+        )
         if placement:
             mine = mine + comm.block_index(tuple(placement)).astype(dtype) * n
             n *= region.mesh_axis_size(placement)  # type: ignore[union-attr]
@@ -133,8 +148,9 @@ def global_positions(site: ReductionPlan, dtype: Any) -> Any:
 def sort_local(data: Any, dim: int, stable: bool = True, descending: bool = False) -> Any:
     """Sort the values along a dimension of the block.
 
-    In a body, results of inner mapped functions are sharded over Explicit axes that the body does not map, also along other
-    dimensions. The derivative of a sort of them fails in JAX before 0.12, so they are gathered there.
+    In a body, results of inner mapped functions are sharded over Explicit axes that the body does
+    not map, also along other dimensions. The derivative of a sort of them fails in JAX before 0.12,
+    so they are gathered there.
     """
     if jax.__version_info__ < (0, 12) and ambient() is not None:
         data = replicated(data)
@@ -157,7 +173,11 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
     @values.defjvp
     def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
         data, index = primals
-        return jax.jvp(lambda data: sort_blocks((data, index), dim, axes, 2, last_first)[0], (data,), tangents[:1])
+        return jax.jvp(
+            lambda data: sort_blocks((data, index), dim, axes, 2, last_first)[0],
+            (data,),
+            tangents[:1],
+        )
 
     return weak_as(values(data, index), data)
 
@@ -165,8 +185,9 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
 class _Keys(Record):
     """Integers in the order of floats, in which each of the zeros among `n` elements has a separate value, in order.
 
-    Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 * n` of the freed integers
-    represent zeros. The zero of element `i` becomes `2 * i - n` if it is negative, and the next integer if it is not.
+    Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 *
+    n` of the freed integers represent zeros. The zero of element `i` becomes `2 * i - n` if it is
+    negative, and the next integer if it is not.
     """
 
     dtype: Any
@@ -192,7 +213,9 @@ class _Keys(Record):
         ordered = comm.to_ordered_bits(data.astype(self.wide), bits, nan_is_last=True)
         n, last = bits.type(self.n), jnp.iinfo(bits).max
         zero = 2 * index.astype(bits) - n + (ordered == 0).astype(bits)
-        moved = jnp.where(ordered == last, ordered, jnp.where(ordered > 0, ordered + n, ordered - n))
+        moved = jnp.where(
+            ordered == last, ordered, jnp.where(ordered > 0, ordered + n, ordered - n)
+        )
         return jnp.where((ordered == 0) | (ordered == -1), zero, moved)
 
     def decode(self, keys: Any) -> Any:

@@ -27,7 +27,8 @@ __all__ = ["search", "searchsorted"]
 def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) -> Any:
     """Apply `jnp.searchsorted` to positional arrays, also to blocks, among the first `real` elements of `a` (default all).
 
-    JAX 0.10.2 rejects its own version in a `jax.shard_map` body, because its declared type does not vary over the mesh.
+    JAX 0.10.2 rejects its own version in a `jax.shard_map` body, because its declared type does not
+    vary over the mesh.
     """
     region = ambient()
     if region is None or not region.manual:
@@ -41,7 +42,10 @@ def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) ->
         return (p < q) | (jnp.isnan(q) & ~jnp.isnan(p)) if missing else p < q
 
     n = a.shape[0]
-    low, high = jnp.zeros(v.shape, jnp.int32), jnp.full(v.shape, n if real is None else real, jnp.int32)
+    low, high = (
+        jnp.zeros(v.shape, jnp.int32),
+        jnp.full(v.shape, n if real is None else real, jnp.int32),
+    )
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
         entry = a[jnp.minimum(middle, n - 1)]
@@ -52,12 +56,19 @@ def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) ->
 
 @operation(scope=True)
 def searchsorted(
-    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan", axis: Hashable | None = None
+    a: Any,
+    v: Any,
+    side: str = "left",
+    sorter: Any = None,
+    *,
+    method: str = "scan",
+    axis: Hashable | None = None,
 ) -> Array:
     """Find the indices at which values would keep a sorted array sorted.
 
     Args:
-      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named axes are batch axes.
+      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named
+        axes are batch axes.
       v: the values, named or not.
       side: the side of equal elements, `"left"` (default) or `"right"`.
       sorter: indices that sort `a`, with its axes, by default `None`.
@@ -67,8 +78,8 @@ def searchsorted(
     Returns:
       Integers with the axes of `v` and the other named axes of `a`.
 
-    Communication: along a sharded axis every device counts in its block, and one all-reduce of the result sums the counts. A
-    `sorter` is applied before, as by `take_along_axis`.
+    Communication: along a sharded axis every device counts in its block, and one all-reduce of the
+    result sums the counts. A `sorter` is applied before, as by `take_along_axis`.
 
     Raises:
       AxisNotFoundError: `a` has no axis of that name.
@@ -80,10 +91,14 @@ def searchsorted(
     Array([0, 1, 3], dtype=int32)
     """
     if side not in ("left", "right"):
-        raise ArgumentError(f"searchsorted: side must be 'left' or 'right', got {format_value(side)}.")
+        raise ArgumentError(
+            f"searchsorted: side must be 'left' or 'right', got {format_value(side)}."
+        )
 
     def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
-        return Lifted(lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted")(a, v, *sorter)
+        return Lifted(
+            lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted"
+        )(a, v, *sorter)
 
     more = () if sorter is None else (sorter,)
     if axis is None:
@@ -93,13 +108,15 @@ def searchsorted(
     site = site_of_one_axis("searchsorted", a, axis, supports_padding=True)
     if dims_of(a).count(None) > (0 if site.named else 1):
         raise PositionalAxisError(
-            f"searchsorted: {type_text(a)} has positional axes in addition to axis {format_value(axis)}. Name them."
+            f"searchsorted: {type_text(a)} has positional axes in addition to axis"
+            f" {format_value(axis)}. Name them."
         )
     if not site.named:
         return lifted(a, v, *more)
     if axis in dims_of(v):
         raise AxisSizeError(
-            f"searchsorted: the values {type_text(v)} have the searched axis {format_value(axis)}. Rename it in the values."
+            f"searchsorted: the values {type_text(v)} have the searched axis {format_value(axis)}."
+            " Rename it in the values."
         )
     if region is not None and region.resources:
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
@@ -114,7 +131,11 @@ def searchsorted(
             return x
         return make_in_region(x.data, tuple(None if dim == axis else dim for dim in x.dims))
 
-    real = real_entries(site.place, site.data.shape[site.axes[0]]) if isinstance(site.place, Uneven) else None
+    real = (
+        real_entries(site.place, site.data.shape[site.axes[0]])
+        if isinstance(site.place, Uneven)
+        else None
+    )
     result = lifted(as_position(a), v, *map(as_position, more), real=real)
     if not site.mesh_axes:
         return result

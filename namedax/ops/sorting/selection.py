@@ -1,8 +1,8 @@
 """Selection along named axes, with a result of fixed size: `nonzero`, and `unique` over names.
 
-The number of selected elements depends on data, so the result has a given size and a separate axis. A cumulative sum gives
-each device the number of elements selected before its block, and so their indices in the result. One all-reduce combines the
-results.
+The number of selected elements depends on data, so the result has a given size and a separate axis.
+A cumulative sum gives each device the number of elements selected before its block, and so their
+indices in the result. One all-reduce combines the results.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
-from namedax.errors import ArgumentError, AxisNameError, NamedAxesLeftError, format_value, raise_not_found
+from namedax.errors import (
+    ArgumentError,
+    AxisNameError,
+    NamedAxesLeftError,
+    format_value,
+    raise_not_found,
+)
 from namedax.operands.along_axes import along_axes
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import nmap
@@ -61,24 +67,32 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
     for name in axes:
         if not is_name(name):
             raise AxisNameError(
-                f"{op}: axis={format_value(axis)} must be an axis name or a tuple of names. Leave out axis= for positional axes."
+                f"{op}: axis={format_value(axis)} must be an axis name or a tuple of names. Leave"
+                " out axis= for positional axes."
             )
         if name not in names:
             raise_not_found(op, name, type_text(x), names)
     if out_axis is not None and (not is_name(out_axis) or out_axis in names):
-        raise AxisNameError(f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)} lacks.")
+        raise AxisNameError(
+            f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)}"
+            " lacks."
+        )
     return axes
 
 
 def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
-    if size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0):
+    if size is not None and (
+        isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0
+    ):
         raise ArgumentError(
-            f"{op}: size, the number of elements in the result, must be a nonnegative integer, got {format_value(size)}."
+            f"{op}: size, the number of elements in the result, must be a nonnegative integer, got"
+            f" {format_value(size)}."
         )
     if out_axis is None:
         if size is None:
             raise ArgumentError(
-                f"{op}: size= is required, because the number of selected elements depends on data. Pass size=."
+                f"{op}: size= is required, because the number of selected elements depends on data."
+                " Pass size=."
             )
         return int(size)
     return size_of(op, out_axis, None if size is None else int(size), "size")
@@ -90,24 +104,31 @@ def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
 
 @operation(scope=True)
 def nonzero(
-    a: Any, *, size: Any = None, fill_value: Any = None, axis: Any = None, out_axis: Hashable | None = None
+    a: Any,
+    *,
+    size: Any = None,
+    fill_value: Any = None,
+    axis: Any = None,
+    out_axis: Hashable | None = None,
 ) -> tuple[Array, ...]:
     """Return the indices of the nonzero elements, in row-major order.
 
     Args:
       a: an array, named or not.
-      size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a named axis, which takes
-        its size in the mapped function.
+      size: the number of returned indices: the first ones, followed by `fill_value`. Optional for a
+        named axis, which takes its size in the mapped function.
       fill_value: the value after the last index: a number, or one for each axis; by default 0.
-      axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default the positional axes, as in
-        `jnp.nonzero`, with named axes as batch axes.
+      axis: an axis name, or a tuple of names, major first: other axes are batch axes. By default
+        the positional axes, as in `jnp.nonzero`, with named axes as batch axes.
       out_axis: the name of the result's axis; by default a positional one, in front.
 
     Returns:
-      A tuple with an array of indices for every axis, each with the batch axes and the axis of the result.
+      A tuple with an array of indices for every axis, each with the batch axes and the axis of the
+      result.
 
-    Communication: over sharded axes, one number per device to count the preceding elements, and one all-reduce of the result
-    for each axis. With several names, every axis except the last needs a table of the results before the sum.
+    Communication: over sharded axes, one number per device to count the preceding elements, and one
+    all-reduce of the result for each axis. With several names, every axis except the last needs a
+    table of the results before the sum.
 
     Raises:
       AxisNotFoundError: `a` lacks an axis, or the size of the result is not known.
@@ -124,8 +145,8 @@ def nonzero(
     if axis is None:
         if isinstance(a, NamedArray) and size is None:
             raise NamedAxesLeftError(
-                f"{op}: the number of indices of {type_text(a)} depends on data, and differs along its named axes. Pass "
-                "size=, and for indices along named axes also axis=."
+                f"{op}: the number of indices of {type_text(a)} depends on data, and differs along"
+                " its named axes. Pass size=, and for indices along named axes also axis=."
             )
         return nmap(functools.partial(jnp.nonzero, size=size, fill_value=fill_value))(a)
     a = to_local(a, op, ambient())
@@ -133,7 +154,8 @@ def nonzero(
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
         raise ArgumentError(
-            f"{op}: fill_value={format_value(fill_value)} has {len(fills)} values for {len(axes)} axes. Pass a number, or one for each."
+            f"{op}: fill_value={format_value(fill_value)} has {len(fills)} values for {len(axes)}"
+            " axes. Pass a number, or one for each."
         )
     mask = a if a.dtype == jnp.bool_ else a != 0
     slot, count = _slots(mask, axes, places)
@@ -142,7 +164,9 @@ def nonzero(
     for name, fill in zip(axes, fills, strict=True):
         index = _where(mask, index_along(op, mask, name), 0)
         result = _gathered(index, slot, places, axes, found if out_axis is not None else None)
-        results.append(_filled(op, result, count, places, 0 if fill is None else fill, found, out_axis))
+        results.append(
+            _filled(op, result, count, places, 0 if fill is None else fill, found, out_axis)
+        )
     return tuple(results)
 
 
@@ -162,12 +186,23 @@ def _gathered(values: Any, slot: Any, places: int, axes: Sequence[Hashable], out
     return _sum(result, tuple(axes[:-1])) if len(axes) > 1 else result
 
 
-def _filled(op: str, result: Any, count: Any, places: int, fill: Any, found: _Found, out_axis: Hashable | None) -> Any:
+def _filled(
+    op: str,
+    result: Any,
+    count: Any,
+    places: int,
+    fill: Any,
+    found: _Found,
+    out_axis: Hashable | None,
+) -> Any:
     """Fill the result after its selected elements with `fill`."""
     if out_axis is not None:
         known = global_index(op, found, places) < count
         return _named_last(_where(known, result, fill), found, out_axis)
-    rest = (slice(None), *(None,) * (np.ndim(result) - 1 if not isinstance(result, NamedArray) else result.ndim - 1))
+    rest = (
+        slice(None),
+        *(None,) * (np.ndim(result) - 1 if not isinstance(result, NamedArray) else result.ndim - 1),
+    )
     return _where(jnp.arange(places)[rest] < count, result, fill)
 
 
@@ -190,28 +225,33 @@ def unique(
 ) -> Array | tuple[Array, ...]:
     """Return the distinct values of an array, in order.
 
-    With `out_axis`, this is a form over named axes that supports sharding. Without it, this is `jnp.unique` (of rows along
-    `axis` if it is given; a sharded axis is gathered), and named axes are batch axes.
+    With `out_axis`, this is a form over named axes that supports sharding. Without it, this is
+    `jnp.unique` (of rows along `axis` if it is given; a sharded axis is gathered), and named axes
+    are batch axes.
 
     Args:
       ar: an array, named or not.
-      return_index: with `out_axis`, if `True`, also return the index of the first element with each value; by default
-        `False`.
+      return_index: with `out_axis`, if `True`, also return the index of the first element with each
+        value; by default `False`.
       return_inverse: if `True`, also return the index of every element's value; by default `False`.
-      return_counts: if `True`, also return the number of elements with each value; by default `False`.
-      axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other axes are batch axes.
+      return_counts: if `True`, also return the number of elements with each value; by default
+        `False`.
+      axis: with `out_axis`, an axis name, or a tuple of names that are merged, major first. Other
+        axes are batch axes.
       equal_nan: if `True` (default), NaNs are one value.
-      size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for a named axis.
+      size: the number of returned values: the smallest ones, followed by `fill_value`. Optional for
+        a named axis.
       fill_value: the value after the last one; by default the smallest value.
-      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By default `True`.
+      sorted: without `out_axis`, as in `jnp.unique`; with it the values are always in order. By
+        default `True`.
       out_axis: the name of the axis of the values, by default `None`.
 
     Returns:
-      The values, or a tuple of the values and the other requested results. The inverse has the one axis of the search, under
-      its name; merge several names first with `nx.merge_axes`.
+      The values, or a tuple of the values and the other requested results. The inverse has the one
+      axis of the search, under its name; merge several names first with `nx.merge_axes`.
 
-    Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce of the result. The index
-    and the inverse cost one more sort of indices.
+    Communication: over a sharded axis, a sort (`nx.sort`), a number per device, and one all-reduce
+    of the result. The index and the inverse cost one more sort of indices.
 
     Raises:
       AxisNotFoundError: `ar` lacks an axis, or the number of values is not known.
@@ -232,17 +272,34 @@ def unique(
     if len(axes) > 1:
         if return_inverse or return_index:
             raise ArgumentError(
-                f"{op}: an index over several axes, {axes}, is not one number. Merge them first, nx.merge_axes(x, {format_value(axes)}, 'flat')."
+                f"{op}: an index over several axes, {axes}, is not one number. Merge them first,"
+                f" nx.merge_axes(x, {format_value(axes)}, 'flat')."
             )
         name: Hashable = _Found(axes)
         ar = merge_axes(ar, axes, name)
     else:
         (name,) = axes
-    return _unique(op, ar, name, places, fill_value, equal_nan, out_axis, (return_index, return_inverse, return_counts))
+    return _unique(
+        op,
+        ar,
+        name,
+        places,
+        fill_value,
+        equal_nan,
+        out_axis,
+        (return_index, return_inverse, return_counts),
+    )
 
 
 def _unique(
-    op: str, x: Any, axis: Hashable, places: int, fill: Any, equal_nan: bool, out_axis: Hashable, more: tuple[bool, bool, bool]
+    op: str,
+    x: Any,
+    axis: Hashable,
+    places: int,
+    fill: Any,
+    equal_nan: bool,
+    out_axis: Hashable,
+    more: tuple[bool, bool, bool],
 ) -> Any:
     ordered = _SORTING["sort"](x, axis)
     before = shift(ordered, 1, axis)

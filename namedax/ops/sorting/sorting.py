@@ -30,30 +30,41 @@ __all__ = ["FUNCTIONS", "argpartition", "argsort", "lexsort", "partition", "sort
 
 def _check_kind(op: str, kind: None, order: None) -> None:
     if kind is not None or order is not None:
-        raise ArgumentError(f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=.")
+        raise ArgumentError(
+            f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=."
+        )
 
 
 @operation(cached=True)
 def sort(
-    x: Any, axis: Any = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False
+    x: Any,
+    axis: Any = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
 ) -> LikeArguments:
     """Sort values in ascending order along one axis, NaN last.
 
     Args:
       x: an array, named or not.
-      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.sort`.
+      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
+        `jnp.sort`.
       kind: not supported, as in `jnp.sort`.
       order: not supported, as in `jnp.sort`.
-      stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the gradient.
+      stable: if `True` (default), ties keep their order, as in `jnp.sort`; this affects only the
+        gradient.
       descending: if `True`, sort from the largest (and NaN); by default `False`.
 
     Returns:
       An array with the axes of `x`.
 
-    Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6 collective-permutes of the block
-    over 2, 4, 8 devices; the axis is never gathered. With a gradient the indices are sent too, and the gradient sends the
-    blocks back in the same number of steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements,
-    or 126 for `bfloat16`.
+    Communication: along a sharded axis, a sorting network over the devices. It takes 1, 3, 6
+    collective-permutes of the block over 2, 4, 8 devices; the axis is never gathered. With a
+    gradient the indices are sent too, and the gradient sends the blocks back in the same number of
+    steps. Floats of 16 bits are sent as 32 bits if the axis has more than 1,022 elements, or 126
+    for `bfloat16`.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -77,7 +88,9 @@ def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
         return site.finish_whole(sort_local(site.data, dim, stable, descending))
     index = global_positions(site, jnp.int32)
     data = sort_values(site.data, index, dim, site.place, descending)
-    return site.finish_whole(refilled(lax.rev(data, [dim]) if descending else data, dim, site.place))
+    return site.finish_whole(
+        refilled(lax.rev(data, [dim]) if descending else data, dim, site.place)
+    )
 
 
 @operation(cached=True)
@@ -95,11 +108,14 @@ def argsort(
 
     Args:
       x: an array, named or not.
-      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in `jnp.argsort`.
+      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
+        `jnp.argsort`.
       kind: not supported, as in `jnp.argsort`.
       order: not supported, as in `jnp.argsort`.
-      stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always stable.
-      descending: if `True`, sort from the largest (and NaN), with ties still in order; by default `False`.
+      stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always
+        stable.
+      descending: if `True`, sort from the largest (and NaN), with ties still in order; by default
+        `False`.
       dtype: the dtype of the indices, by default the default integer.
 
     Returns:
@@ -113,7 +129,9 @@ def argsort(
     """
     _check_kind("argsort", kind, order)
     with explain_type_errors:
-        return kernels.run("argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x)
+        return kernels.run(
+            "argsort", _argsort, axis_key("argsort", axis), (stable, descending, dtype), x
+        )
 
 
 def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: Any) -> Any:
@@ -137,8 +155,8 @@ def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
     """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
 
     Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys along its first positional
-        axis.
+      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
+        along its first positional axis.
       axis: a positional or named axis, by default -1.
 
     Returns:
@@ -162,7 +180,10 @@ def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
     datas, dims = align(op, *keys)
     datas = list(jnp.broadcast_arrays(*datas))
     site = site_of_one_axis(
-        op, make_in_region(datas[0], dims) if set(dims) != {None} else datas[0], axis, supports_padding=True
+        op,
+        make_in_region(datas[0], dims) if set(dims) != {None} else datas[0],
+        axis,
+        supports_padding=True,
     )
     (dim,) = site.axes
     index = global_positions(site, jnp.arange(0).dtype)
@@ -198,8 +219,8 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
 
     As `jnp.partition`.
 
-    Communication: along a sharded axis, one all-gather of the axis, since the order of `jnp` within the two groups is not
-    ascending. `nx.sort` does not gather, and its result is a partition too.
+    Communication: along a sharded axis, one all-gather of the axis, since the order of `jnp` within
+    the two groups is not ascending. `nx.sort` does not gather, and its result is a partition too.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(nx.partition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
@@ -219,4 +240,6 @@ def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
     return _run_partition("argpartition", jnp.argpartition, x, kth, axis)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (sort, argsort, lexsort, partition, argpartition)}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    f.__name__: f for f in (sort, argsort, lexsort, partition, argpartition)
+}

@@ -48,16 +48,19 @@ def average(
 
     Args:
       x: an array, named or not.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes.
-      weights: an array, named or not, by default `None`. Its named axes align with the axes of `x` by name, and may be fewer.
-        Its positional axes are all positional axes of `x`, or the positional axes in `axis`, in their order.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes.
+      weights: an array, named or not, by default `None`. Its named axes align with the axes of `x`
+        by name, and may be fewer. Its positional axes are all positional axes of `x`, or the
+        positional axes in `axis`, in their order.
       returned: if `True`, also return the sum of the weights; by default `False`.
       keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
       The average, or a tuple of it and the sum of the weights, both with the remaining axes.
 
-    Communication: over a sharded axis, one all-reduce, which includes the sum of the weights if they have that axis.
+    Communication: over a sharded axis, one all-reduce, which includes the sum of the weights if
+    they have that axis.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -74,7 +77,9 @@ def average(
         if not returned:
             return result
         count = reduction_site("average", x, axis, supports_padding=True).count
-        return result, apply_elementwise("average", lambda r: jnp.full(r.shape, count, r.dtype), result)
+        return result, apply_elementwise(
+            "average", lambda r: jnp.full(r.shape, count, r.dtype), result
+        )
     weights = as_inexact(as_array(weights))
     dtype = jnp.promote_types(x.dtype, weights.dtype)
     x, weights = to_type(x, dtype), to_type(weights, dtype)
@@ -83,12 +88,16 @@ def average(
     shape = x.shape
     if weights.ndim:
         named = {dims[i]: x.named_shape[dims[i]] for i in reduced if dims[i] is not None}
-        weights = _fit_positions(x, weights, [dims[:i].count(None) for i in reduced if dims[i] is None], shape, named)
+        weights = _fit_positions(
+            x, weights, [dims[:i].count(None) for i in reduced if dims[i] is None], shape, named
+        )
     own = dims_of(weights)
     entries = [dims[:i].count(None) if dims[i] is None else dims[i] for i in reduced]
     counted = tuple(e for e in entries if (weights.ndim > 0 if isinstance(e, int) else e in own))
     repeats = (
-        reduction_site("average", x, tuple(e for e in entries if e not in counted), supports_padding=True).count
+        reduction_site(
+            "average", x, tuple(e for e in entries if e not in counted), supports_padding=True
+        ).count
         if len(counted) < len(entries)
         else 1
     )
@@ -100,20 +109,37 @@ def average(
     result = _sum(x * weights, axis, keepdims=keepdims) / total
     if not returned:
         return result
-    return result, apply_elementwise("average", lambda r, t: jnp.broadcast_to(t, r.shape), result, total)
+    return result, apply_elementwise(
+        "average", lambda r, t: jnp.broadcast_to(t, r.shape), result, total
+    )
 
 
-def _fit_positions(x: Any, weights: Any, positions: list[int], shape: tuple[int, ...], named: Mapping[Hashable, int]) -> Any:
+def _fit_positions(
+    x: Any,
+    weights: Any,
+    positions: list[int],
+    shape: tuple[int, ...],
+    named: Mapping[Hashable, int],
+) -> Any:
     """Expand `weights` to the positional axes of `x`, which is reduced over `positions` and the axes in `named`."""
     if weights.shape == shape:
         return weights
     if weights.shape != tuple(shape[i] for i in positions):
         raise PositionalAxisError(
-            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their positional axes must be all positional axes "
-            "of the array, or the ones in axis, in that order. Name the other axes."
-            + (naming("weights", weights.shape, named) if named and not isinstance(weights, NamedArray) else "")
+            f"average: the weights, {type_text(weights)}, do not fit {type_text(x)}. Their"
+            " positional axes must be all positional axes of the array, or the ones in axis, in"
+            " that order. Name the other axes."
+            + (
+                naming("weights", weights.shape, named)
+                if named and not isinstance(weights, NamedArray)
+                else ""
+            )
         )
-    data, own = (weights.data, weights.dims) if isinstance(weights, NamedArray) else (weights, dims_of(weights))
+    data, own = (
+        (weights.data, weights.dims)
+        if isinstance(weights, NamedArray)
+        else (weights, dims_of(weights))
+    )
     names = [i for i, dim in enumerate(own) if dim is not None]
     places = [i for i, dim in enumerate(own) if dim is None]
     data = lax.transpose(data, names + [places[i] for i in np.argsort(positions)])

@@ -46,7 +46,9 @@ def _flat_last(data: Any, axes: tuple[int, ...]) -> Any:
 
 def _scatter_add(index: Any, weights: Any, length: int) -> Any:
     """Scatter `[..., m]` indices and weights to `[..., length]` sums; indices of `length` or more are dropped."""
-    add: Callable[..., Any] = jax.vmap(lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop"))
+    add: Callable[..., Any] = jax.vmap(
+        lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop")
+    )
     rows = index.shape[:-1]
     result = add(as_one(index, 0, len(rows)), as_one(weights, 0, len(rows)))
     return result.reshape((*rows, length))
@@ -78,7 +80,11 @@ def _without_padding(index: Any, site: ReductionPlan, nowhere: int) -> Any:
     real = site.real()
     if real is None:
         return index
-    index = index.astype(jnp.promote_types(index.dtype, jnp.int32)) if index.dtype.itemsize < 4 else index
+    index = (
+        index.astype(jnp.promote_types(index.dtype, jnp.int32))
+        if index.dtype.itemsize < 4
+        else index
+    )
     return jnp.where(_flat_last(jnp.broadcast_to(real, site.data.shape), site.axes), index, nowhere)
 
 
@@ -95,19 +101,21 @@ def bincount(
     """Count how often each integer from 0 on occurs, over positional and named axes.
 
     Args:
-      x: integers, named or not. Negative ones count as 0, and integers of `length` or more are dropped, as in `jnp.bincount`.
+      x: integers, named or not. Negative ones count as 0, and integers of `length` or more are
+        dropped, as in `jnp.bincount`.
       weights: the weight of each element, broadcast by name; by default 1.
       minlength: the minimum length if `length` is not given; by default 0.
-      length: the number of bins. Required in a mapped function and under `jit`, since it determines the shape of the result.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes. Required if
-        every axis is named.
+      length: the number of bins. Required in a mapped function and under `jit`, since it determines
+        the shape of the result.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
       out_axis: the name of the axis of the bins; by default `None`, a positional axis at the end.
 
     Returns:
       An array with the remaining axes and the axis of the bins.
 
-    Communication: over a sharded axis, one all-reduce of the local counts, or one reduce-scatter if `out_axis` is sharded
-    over the same mesh axes.
+    Communication: over a sharded axis, one all-reduce of the local counts, or one reduce-scatter if
+    `out_axis` is sharded over the same mesh axes.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -118,27 +126,43 @@ def bincount(
     """
     x = as_array(x)
     if x.dtype != jnp.bool_ and not jnp.issubdtype(x.dtype, jnp.integer):
-        raise ArgumentTypeError(f"bincount: the argument must contain integers, got {type_text(x)}.")
+        raise ArgumentTypeError(
+            f"bincount: the argument must contain integers, got {type_text(x)}."
+        )
     if length is None:
         data = x.data if isinstance(x, NamedArray) else x
         if isinstance(data, jax.core.Tracer):
             raise AxisSizeError(
-                "bincount: length= is required during tracing, because it determines the shape of the result. Pass length=."
+                "bincount: length= is required during tracing, because it determines the shape of"
+                " the result. Pass length=."
             )
-        length = max(as_integer("bincount", "minlength", minlength, 0), int(data.max()) + 1 if data.size else 0)
+        length = max(
+            as_integer("bincount", "minlength", minlength, 0),
+            int(data.max()) + 1 if data.size else 0,
+        )
     length = as_integer("bincount", "length", length, 0)
     operands = (x,) if weights is None else (x, weights)
     with explain_type_errors:
         return kernels.run(
-            "bincount", _bincount, kernels.AxesAndNew(axis_key("bincount", axis), out_axis), (length,), *operands
+            "bincount",
+            _bincount,
+            kernels.AxesAndNew(axis_key("bincount", axis), out_axis),
+            (length,),
+            *operands,
         )
 
 
 def _bincount(op: str, axes: kernels.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     index = _flat_last(site.data, site.axes)
-    index = _without_padding(jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0), site, length)
-    flat = jnp.ones(index.shape, jnp.arange(0).dtype) if weight is None else _flat_last(weight, site.axes)
+    index = _without_padding(
+        jnp.maximum(index.astype(jnp.int32) if index.dtype == jnp.bool_ else index, 0), site, length
+    )
+    flat = (
+        jnp.ones(index.shape, jnp.arange(0).dtype)
+        if weight is None
+        else _flat_last(weight, site.axes)
+    )
     return _combine_counts(op, _scatter_add(index, flat, length), site, axes.new)
 
 
@@ -157,20 +181,26 @@ def histogram(
 
     Args:
       x: an array, named or not.
-      bins: the number of bins of equal width, or an array of their edges with one positional axis; by default 10.
-      range: the ends of the first and last bin; by default minimum and maximum, for each instance of the remaining axes.
+      bins: the number of bins of equal width, or an array of their edges with one positional axis;
+        by default 10.
+      range: the ends of the first and last bin; by default minimum and maximum, for each instance
+        of the remaining axes.
       weights: the weight of each element, broadcast by name; by default 1.
-      density: if `True`, divide by the width of the bin and the sum of all counts; by default `None`.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all positional axes. Required if
-        every axis is named.
-      out_axis: the name of the axis of the bins in the counts; by default `None`, a positional axis at the end.
+      density: if `True`, divide by the width of the bin and the sum of all counts; by default
+        `None`.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      out_axis: the name of the axis of the bins in the counts; by default `None`, a positional axis
+        at the end.
 
     Returns:
-      The counts, with the remaining axes and the axis of the bins, and the edges, with their axis positional and last. The
-      edges also have the remaining axes if they differ between instances: with a number of bins and no `range`.
+      The counts, with the remaining axes and the axis of the bins, and the edges, with their axis
+      positional and last. The edges also have the remaining axes if they differ between instances:
+      with a number of bins and no `range`.
 
-    Communication: over a sharded axis, one all-reduce of the local counts (one reduce-scatter if `out_axis` is sharded over
-    the same mesh axes). Without `range`, one more each for the minimum and the maximum.
+    Communication: over a sharded axis, one all-reduce of the local counts (one reduce-scatter if
+    `out_axis` is sharded over the same mesh axes). Without `range`, one more each for the minimum
+    and the maximum.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -189,7 +219,8 @@ def histogram(
     axis = tuple(axis) if isinstance(axis, list) else axis
     if isinstance(bins, str):
         raise ArgumentError(
-            "histogram: string values for bins are not supported, as in jnp.histogram. Pass a number or the edges."
+            "histogram: string values for bins are not supported, as in jnp.histogram. Pass a"
+            " number or the edges."
         )
     edges = (
         jnp.asarray(bins, dtype)
@@ -199,14 +230,20 @@ def histogram(
     operands = (x, edges) if weights is None else (x, edges, weights)
     with explain_type_errors:
         counts = kernels.run(
-            "histogram", _histogram, kernels.AxesAndNew(axis_key("histogram", axis), out_axis), (dtype,), *operands
+            "histogram",
+            _histogram,
+            kernels.AxesAndNew(axis_key("histogram", axis), out_axis),
+            (dtype,),
+            *operands,
         )
     if density:
         counts = _density(counts, edges, out_axis)
     return counts, edges
 
 
-def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any) -> Any:
+def _histogram(
+    op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any
+) -> Any:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     values = _flat_last(site.data, site.axes)
     flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
@@ -225,7 +262,9 @@ def _histogram(op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any
     count = ends.shape[-1] - 1
     index = jnp.where(values == last, count, index)
     # 0 precedes the first bin, count + 1 follows the last: both are dropped.
-    counts = _scatter_add(_without_padding(jnp.where(index == 0, count + 1, index) - 1, site, count), flat, count)
+    counts = _scatter_add(
+        _without_padding(jnp.where(index == 0, count + 1, index) - 1, site, count), flat, count
+    )
     return _combine_counts(op, counts, site, axes.new)
 
 
@@ -239,7 +278,9 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
     if range is not None:
         ends = jnp.asarray(range, dtype)
         if ends.shape != (2,):
-            raise ArgumentError(f"histogram: range={format_value(range)} must be None, or two numbers.")
+            raise ArgumentError(
+                f"histogram: range={format_value(range)} must be None, or two numbers."
+            )
         first, last = ends[0], ends[1]
     else:
         first, last = lax.stop_gradient(_min(x, axis)), lax.stop_gradient(_max(x, axis))
@@ -257,7 +298,9 @@ def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
     last = out_axis if out_axis is not None else -1
     total = _sum(counts, last, keepdims=out_axis is None)
     edges = to_local(edges, "histogram", ambient())
-    data, dims = (edges.data, edges.dims) if isinstance(edges, NamedArray) else (edges, dims_of(edges))
+    data, dims = (
+        (edges.data, edges.dims) if isinstance(edges, NamedArray) else (edges, dims_of(edges))
+    )
     widths = jnp.diff(data, axis=-1)
     result = finish_with_new_axis("histogram", widths, dims, widths.ndim - 1, out_axis)
     return counts / result / total

@@ -65,27 +65,29 @@ def cov(
       m: an array, named or not.
       y: without `axis`, as in `jnp.cov`; by default `None`.
       rowvar: without `axis`, as in `jnp.cov`; by default `True`.
-      bias: if `True`, divide by the number of observations `n` instead of `n - 1`; by default `False`.
+      bias: if `True`, divide by the number of observations `n` instead of `n - 1`; by default
+        `False`.
       ddof: the number subtracted from `n`; by default 1, or 0 with `bias`.
       fweights: the number of repetitions of each observation: integers along `axis`; by default 1.
       aweights: the weight of each observation: floats along `axis`; by default 1.
       dtype: the dtype of the result, by default as in `jnp.cov`.
-      axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of the positional axes, and
-        named axes are batch axes.
-      variables: with `axis`, the name of the variables and the name for the other side: `("k", "k2")`. By default the one
-        positional axis of `m`; if it has none, `m` is one variable. All other named axes are batch axes.
+      axis: the axis name of the observations, or a tuple of names. Without it this is `jnp.cov` of
+        the positional axes, and named axes are batch axes.
+      variables: with `axis`, the name of the variables and the name for the other side: `("k",
+        "k2")`. By default the one positional axis of `m`; if it has none, `m` is one variable. All
+        other named axes are batch axes.
 
     Returns:
       The covariances, with `variables` in place of their name, or two positional axes.
 
-    Communication: over sharded observations, one all-reduce for the means, and one for the covariances. Sharded variables are
-    gathered once, for the other side.
+    Communication: over sharded observations, one all-reduce for the means, and one for the
+    covariances. Sharded variables are gathered once, for the other side.
 
     Raises:
       AxisNotFoundError: `m` lacks an axis.
       AxisNameError: `variables` is not a pair of different names.
-      PositionalAxisError: `m` has several positional axes, or has one in addition to `variables`; or, without `axis`, `m` has
-        named axes only.
+      PositionalAxisError: `m` has several positional axes, or has one in addition to `variables`;
+        or, without `axis`, `m` has named axes only.
       ArgumentTypeError: `y` is an axis name.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -98,20 +100,36 @@ def cov(
         _refuse("cov", variables, "variables")
         _refuse_names_alone("cov", m, y)
         return Lifted(
-            lambda m, y, f, a: jnp.cov(m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype), "cov"
+            lambda m, y, f, a: jnp.cov(
+                m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype
+            ),
+            "cov",
         )(m, y, fweights, aweights)
     _refuse_second("cov", m, y, axis)
     if ddof is not None and int(ddof) != ddof:
         raise ArgumentError(f"cov: ddof={format_value(ddof)} must be an integer.")
     result, _, place = _covariances(
-        "cov", m, axis, variables, int(not bias) if ddof is None else int(ddof), fweights, aweights, dtype
+        "cov",
+        m,
+        axis,
+        variables,
+        int(not bias) if ddof is None else int(ddof),
+        fweights,
+        aweights,
+        dtype,
     )
     return place(result)
 
 
 @operation(scope=True)
 def corrcoef(
-    x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None, *, axis: Any = None, variables: Any = None
+    x: Any,
+    y: Any = None,
+    rowvar: bool = True,
+    dtype: Any = None,
+    *,
+    axis: Any = None,
+    variables: Any = None,
 ) -> Array:
     """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
 
@@ -131,8 +149,9 @@ def corrcoef(
     Communication: as for `nx.cov`, and one all-reduce for the variances.
 
     Raises:
-      PositionalAxisError: `x` has no positional axis but named axes in addition to the observations, and `variables` is
-        missing: each variable would be correlated with itself only.
+      PositionalAxisError: `x` has no positional axis but named axes in addition to the
+        observations, and `variables` is missing: each variable would be correlated with itself
+        only.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([[1.0, 2.0], [3.0, 6.0], [5.0, 10.0]]), ["n", "k"])
@@ -146,7 +165,9 @@ def corrcoef(
         return Lifted(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype), "corrcoef")(x, y)
     _refuse_second("corrcoef", x, y, axis)
     _refuse_one_variable(x, axis, variables)
-    result, (left, right), place = _covariances("corrcoef", x, axis, variables, 1, None, None, dtype)
+    result, (left, right), place = _covariances(
+        "corrcoef", x, axis, variables, 1, None, None, dtype
+    )
     result = result / (_ELEMENTWISE["sqrt"](left) * _ELEMENTWISE["sqrt"](right))
     if not jnp.issubdtype(result.dtype, jnp.complexfloating):
         result = _ELEMENTWISE["clip"](result, -1.0, 1.0)
@@ -155,7 +176,10 @@ def corrcoef(
 
 def _refuse(op: str, value: Any, what: str) -> None:
     if value is not None:
-        raise ArgumentError(f"{op}: {what}={format_value(value)} requires axis=, the name of the observations. Pass both.")
+        raise ArgumentError(
+            f"{op}: {what}={format_value(value)} requires axis=, the name of the observations. Pass"
+            " both."
+        )
 
 
 def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
@@ -166,20 +190,22 @@ def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
         left = [name for name in names if name not in entries]
         pair = f", variables=({left[0]!r}, 'other')" if left and x.ndim == 0 else ""
         raise ArgumentTypeError(
-            f"{op}: y={format_value(y)} is not an array; the second argument is an array of more variables. Pass the name of "
-            "the observations by keyword: "
-            f"nx.{op}(x, axis={format_value(y)}{pair})."
+            f"{op}: y={format_value(y)} is not an array; the second argument is an array of more"
+            f" variables. Pass the name of the observations by keyword: nx.{op}(x,"
+            f" axis={format_value(y)}{pair})."
         )
     if names and x.ndim == 0 and y is not None:
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has no positional axis, but two arrays must be variables over positional observations. {_of_both(op, x, names)}"
+            f"{op}: {type_text(x)} has no positional axis, but two arrays must be variables over"
+            f" positional observations. {_of_both(op, x, names)}"
         )
     if names and x.ndim == 0:
         pair = f", variables=({names[0]!r}, 'other')" if len(names) > 1 else ""
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has no positional axis, but without axis= the variables and observations are positional axes. Choose "
-            f"from {show_names(names)}: pass the observations as axis= and the variables as variables=, as in "
-            f"nx.{op}(x, axis={names[-1]!r}{pair})."
+            f"{op}: {type_text(x)} has no positional axis, but without axis= the variables and"
+            f" observations are positional axes. Choose from {show_names(names)}: pass the"
+            f" observations as axis= and the variables as variables=, as in nx.{op}(x,"
+            f" axis={names[-1]!r}{pair})."
         )
 
 
@@ -189,7 +215,10 @@ def _of_both(op: str, x: Any, axes: Sequence[Any]) -> str:
         return "Join the variables of both arrays first, nx.concatenate."
     axis = show_names(axes[:1]) if len(axes) == 1 else format_value(tuple(axes))
     new = [word for word in ("variable", "variable2", "side", "side2") if word not in axes][:2]
-    return f"Stack both, nx.{op}(nx.stack([x, y], {format_value(new[0])}), axis={axis}, variables=({show_names(new)}))."
+    return (
+        f"Stack both, nx.{op}(nx.stack([x, y], {format_value(new[0])}), axis={axis},"
+        f" variables=({show_names(new)}))."
+    )
 
 
 def _refuse_second(op: str, x: Any, y: Any, axis: Any) -> None:
@@ -211,28 +240,38 @@ def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:
     left = [name for name in names_of(x.dims) if name not in axes]
     if left and all(name in x.dims for name in axes):
         raise PositionalAxisError(
-            f"corrcoef: {type_text(x)} has no positional axis, and without variables= each of its variables is correlated with itself only, "
-            f"which is always 1. Pass the variables, chosen from {show_names(left)}, as in nx.corrcoef(x, axis={format_value(axis)}, variables="
-            f"({format_value(left[0])}, 'other'))."
+            f"corrcoef: {type_text(x)} has no positional axis, and without variables= each of its"
+            " variables is correlated with itself only, which is always 1. Pass the variables,"
+            f" chosen from {show_names(left)}, as in nx.corrcoef(x, axis={format_value(axis)},"
+            f" variables=({format_value(left[0])}, 'other'))."
         )
 
 
 def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tuple[Any, Any, Any]:
     """Return the array with its variables under a name (or none), that name, and the name for the other side."""
     if variables is not None:
-        good = isinstance(variables, (tuple, list)) and len(variables) == 2 and all(map(is_name, variables))
-        if not good or variables[0] == variables[1] or variables[1] in x.dims or variables[0] in axes:
+        good = (
+            isinstance(variables, (tuple, list))
+            and len(variables) == 2
+            and all(map(is_name, variables))
+        )
+        if (
+            not good
+            or variables[0] == variables[1]
+            or variables[1] in x.dims
+            or variables[0] in axes
+        ):
             raise AxisNameError(
-                f"{op}: variables={format_value(variables)} must be the name of the variables of {type_text(x)} and a new "
-                "name for the other side, such "
-                "as ('k', 'k2')."
+                f"{op}: variables={format_value(variables)} must be the name of the variables of"
+                f" {type_text(x)} and a new name for the other side, such as ('k', 'k2')."
             )
         if variables[0] not in x.dims:
             raise_not_found(op, variables[0], type_text(x), names_of(x.dims))
     if x.ndim > (variables is None):
         raise PositionalAxisError(
-            f"{op}: {type_text(x)} has {x.ndim} positional axes{' in addition to variables' if variables is not None else ''}; the "
-            "variables are one axis. Name the others, which are batch axes."
+            f"{op}: {type_text(x)} has {x.ndim} positional"
+            f" axes{' in addition to variables' if variables is not None else ''}; the variables"
+            " are one axis. Name the others, which are batch axes."
         )
     if variables is not None:
         return x, *variables
@@ -250,11 +289,16 @@ def _covariances(
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     for name in axes:
         if not isinstance(m, NamedArray) or not is_name(name) or name not in m.dims:
-            raise_not_found(op, name, type_text(m), names_of(m.dims) if isinstance(m, NamedArray) else [])
+            raise_not_found(
+                op, name, type_text(m), names_of(m.dims) if isinstance(m, NamedArray) else []
+            )
     m = m.astype(inexact_type(m.dtype) if dtype is None else dtype)
     m, left, right = _pair(op, m, axes, variables)
     region = ambient()
-    count = math.prod(m.named_shape[name] if region is None else region.global_size(name, _block(m, name)) for name in axes)
+    count = math.prod(
+        m.named_shape[name] if region is None else region.global_size(name, _block(m, name))
+        for name in axes
+    )
     weights = fweights
     if aweights is not None:
         weights = aweights if weights is None else _ELEMENTWISE["multiply"](weights, aweights)
@@ -265,7 +309,11 @@ def _covariances(
     else:
         total = _sum(weights, axes)
         mean = _sum(_ELEMENTWISE["multiply"](m, weights), axes) / total
-        divisor = total - ddof if aweights is None else total - ddof * _sum(weights * aweights, axes) / total
+        divisor = (
+            total - ddof
+            if aweights is None
+            else total - ddof * _sum(weights * aweights, axes) / total
+        )
     centred = _ELEMENTWISE["subtract"](m, mean)
     weighted = centred if weights is None else _ELEMENTWISE["multiply"](centred, weights)
     other = _ELEMENTWISE["conj"](centred)
@@ -274,7 +322,15 @@ def _covariances(
         return variance, (variance, variance), lambda result: result
     result = dot(weighted, rename(other, {left: right}), axes) / divisor
     sides = (variance, rename(variance, {left: right}))
-    return result, sides, (lambda result: untag(result, [left, right])) if variables is None else (lambda result: result)
+    return (
+        result,
+        sides,
+        (
+            (lambda result: untag(result, [left, right]))
+            if variables is None
+            else (lambda result: result)
+        ),
+    )
 
 
 def _block(x: NamedArray, name: Any) -> int:

@@ -1,6 +1,7 @@
 """Norms of vectors and matrices over axes, named or positional: `norm` and `vector_norm`.
 
-They are compositions of reductions, with the same communication, except for norms from singular values.
+They are compositions of reductions, with the same communication, except for norms from singular
+values.
 """
 
 from __future__ import annotations
@@ -36,9 +37,14 @@ _sqrt, _abs = (_ELEMENTWISE[name] for name in ("sqrt", "abs"))
 def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     real = x.real.dtype
     if ord is None or ord == 2:
-        return _sqrt(_sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims))
+        return _sqrt(
+            _sum(_ELEMENTWISE["real"](x * _ELEMENTWISE["conj"](x)), axis, keepdims=keepdims)
+        )
     if isinstance(ord, str):
-        raise ArgumentError(f"norm: the order of a vector norm must be a number, inf or -inf, got ord={format_value(ord)}.")
+        raise ArgumentError(
+            "norm: the order of a vector norm must be a number, inf or -inf, got"
+            f" ord={format_value(ord)}."
+        )
     if ord == math.inf:
         return _max(_abs(x), axis, keepdims=keepdims)
     if ord == -math.inf:
@@ -48,7 +54,9 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
     if ord == 1:
         return _sum(_abs(x), axis, keepdims=keepdims)
     power = jnp.asarray(ord, real)
-    return _ELEMENTWISE["power"](_sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power)
+    return _ELEMENTWISE["power"](
+        _sum(_ELEMENTWISE["power"](_abs(x), power), axis, keepdims=keepdims), 1 / power
+    )
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
@@ -57,17 +65,18 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
     Args:
       x: an array, named or not.
-      ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf, 2, -2 or `"nuc"`. By
-        default `None`, the root of the sum of the squares.
-      axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns); `None` (default) selects
-        all positional axes.
+      ord: the order. For vectors a number, inf, -inf or 0; for matrices `"fro"`, 1, -1, inf, -inf,
+        2, -2 or `"nuc"`. By default `None`, the root of the sum of the squares.
+      axis: a positional axis, an axis name, or a tuple of one or two of them (rows, then columns);
+        `None` (default) selects all positional axes.
       keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
 
     Returns:
       An array with the remaining axes.
 
-    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices one for each axis. The
-    orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded axis is gathered for them (one all-gather).
+    Communication: over a sharded axis, one all-reduce of a sum, maximum or minimum; for matrices
+    one for each axis. The orders 2, -2 and `"nuc"` of a matrix need its singular values: a sharded
+    axis is gathered for them (one all-gather).
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -87,7 +96,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _vector_norm(x, ord, axes, keepdims)
     if len(axes) != 2:
         raise PositionalAxisError(
-            f"norm: axis={format_value(axis)} must be one axis (vectors) or two (matrices); nx.linalg.vector_norm takes any number."
+            f"norm: axis={format_value(axis)} must be one axis (vectors) or two (matrices);"
+            " nx.linalg.vector_norm takes any number."
         )
     if ord is None or ord in ("f", "fro"):
         return _vector_norm(x, None, axes, keepdims)
@@ -99,10 +109,15 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
             if isinstance(inner, (int, np.integer)) and not keepdims and inner % x.ndim < outer:
                 outer -= 1
         sums = _sum(_abs(x), inner, keepdims=keepdims)
-        return _max(sums, outer, keepdims=keepdims, initial=0) if ord > 0 else _min(sums, outer, keepdims=keepdims)
+        return (
+            _max(sums, outer, keepdims=keepdims, initial=0)
+            if ord > 0
+            else _min(sums, outer, keepdims=keepdims)
+        )
     if ord not in (2, -2, "nuc"):
         raise ArgumentError(
-            f"norm: the order of a matrix norm must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got ord={format_value(ord)}."
+            "norm: the order of a matrix norm must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf, got"
+            f" ord={format_value(ord)}."
         )
     with explain_type_errors:
         return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
@@ -113,15 +128,21 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
     data = site.data
     region = ambient()
     for i in site.named:
-        placement = region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
+        placement = (
+            region.placement(site.dims_in[i]) if region is not None and site.mesh_axes else ()
+        )
         if placement:
             data = comm.all_gather(data, i, placement, "invarying")
     if data.dtype in (jnp.bfloat16, jnp.float16):  # JAX 0.12 has no svd for these dtypes
-        return site.finish(jnp.linalg.norm(data.astype(jnp.float32), ord, site.axes, keepdims).astype(data.dtype))
+        return site.finish(
+            jnp.linalg.norm(data.astype(jnp.float32), ord, site.axes, keepdims).astype(data.dtype)
+        )
     return site.finish(jnp.linalg.norm(data, ord, site.axes, keepdims))
 
 
-@operation(name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
+@operation(
+    name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True
+)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
     """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`.
 

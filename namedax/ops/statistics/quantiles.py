@@ -1,6 +1,7 @@
 """Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and their variants without NaNs.
 
-Along a sharded axis `namedax.ops.sorting.network` sorts the elements, and one all-reduce finds the elements at a rank.
+Along a sharded axis `namedax.ops.sorting.network` sorts the elements, and one all-reduce finds the
+elements at a rank.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data
-from namedax.errors import ArgumentError, ArgumentTypeError, NamedAxesLeftError, PositionalAxisError, format_value
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    format_value,
+)
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import make_result
@@ -28,7 +35,15 @@ from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+__all__ = [
+    "FUNCTIONS",
+    "median",
+    "nanmedian",
+    "nanpercentile",
+    "nanquantile",
+    "percentile",
+    "quantile",
+]
 
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -49,7 +64,9 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
     """Compute quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise ArgumentTypeError("quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first.")
+        raise ArgumentTypeError(
+            "quantile: complex numbers have no order. Take their nx.abs, nx.real or nx.imag first."
+        )
     data = site.data.astype(dtype)
     q = jnp.asarray(q)
     q = q.astype(common_type(dtype, q.dtype if jnp.issubdtype(q.dtype, jnp.floating) else dtype))
@@ -74,7 +91,9 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
         ordered = sort_local(data, last)
     count = site.count - invalid if skip_nans else jnp.full(invalid.shape, site.count, jnp.int32)
     top = jnp.maximum(count - 1, 0)[..., None]
-    position = jnp.broadcast_to(jnp.ravel(q), (*count.shape, q.size)) * (count[..., None] - 1).astype(q.dtype)
+    position = jnp.broadcast_to(jnp.ravel(q), (*count.shape, q.size)) * (
+        count[..., None] - 1
+    ).astype(q.dtype)
     low, high = jnp.floor(position), jnp.ceil(position)
     above = position - low
     ranks = [jnp.clip(rank.astype(jnp.int32), 0, top) for rank in (low, high)]
@@ -93,18 +112,28 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
     return jnp.moveaxis(result, -1, 0).reshape((*q.shape, *result.shape[:-1]))
 
 
-def _run_quantile(op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool) -> Any:
+def _run_quantile(
+    op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool
+) -> Any:
     if isinstance(q, NamedArray):
-        raise NamedAxesLeftError(f"{op}: q, {type_text(q)}, has named axes. Pass it as a number or a positional array.")
+        raise NamedAxesLeftError(
+            f"{op}: q, {type_text(q)}, has named axes. Pass it as a number or a positional array."
+        )
     if np.ndim(q) > 1:
-        raise PositionalAxisError(f"{op}: q must be a number or have one axis, got shape {np.shape(q)}.")
+        raise PositionalAxisError(
+            f"{op}: q must be a number or have one axis, got shape {np.shape(q)}."
+        )
     if method not in _METHODS:
         raise ArgumentError(f"{op}: method must be one of {_METHODS}, got {format_value(method)}.")
     with explain_type_errors:
-        return kernels.run(op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q))
+        return kernels.run(
+            op, _quantiles, axis_key(op, axis), (method, keepdims, skip_nans), x, jnp.asarray(q)
+        )
 
 
-def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any) -> Any:
+def _quantiles(
+    op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any
+) -> Any:
     site = reduction_site(op, x, axis, keepdims, supports_padding=True)
     data = _quantile(site, q, method, skip_nans)
     leading = np.ndim(q)
@@ -114,16 +143,20 @@ def _quantiles(op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool,
     return make_result(data, (None,) * leading + site.dims)
 
 
-def quantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+def quantile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
     """Compute quantiles; weights are in the public form, in `namespaces.reduction_forms`.
 
-    Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the result's size pick the
-    elements and count the NaNs; the axis is never gathered.
+    Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the
+    result's size pick the elements and count the NaNs; the axis is never gathered.
     """
     return _run_quantile("quantile", x, q, axis, method, keepdims, False)
 
 
-def nanquantile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+def nanquantile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
     """Compute quantiles of the elements that are not NaN."""
     return _run_quantile("nanquantile", x, q, axis, method, keepdims, True)
 
@@ -132,12 +165,16 @@ def _percent(q: Any) -> Any:
     return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named array raises later
 
 
-def percentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+def percentile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
     """Compute percentiles."""
     return _run_quantile("percentile", x, _percent(q), axis, method, keepdims, False)
 
 
-def nanpercentile(x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False) -> Any:
+def nanpercentile(
+    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
+) -> Any:
     """Compute percentiles of the elements that are not NaN."""
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
@@ -164,7 +201,8 @@ def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
     return _run_quantile("nanmedian", x, 0.5, axis, "midpoint", keepdims, True)
 
 
-#: The public `quantile` and similar functions, which take weights, are in `namespaces.reduction_forms`; these check no axis.
+#: The public `quantile` and similar functions, which take weights, are in
+#: `namespaces.reduction_forms`; these check no axis.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (median, quantile, percentile, nanmedian, nanquantile, nanpercentile)
 }

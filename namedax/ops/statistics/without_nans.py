@@ -28,7 +28,9 @@ __all__ = [
     "without_nans",
 ]
 
-_sum, _prod, _mean, _var, _all = (REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "all"))
+_sum, _prod, _mean, _var, _all = (
+    REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "all")
+)
 _where, _isnan, _sqrt = (_ELEMENTWISE[name] for name in ("where", "isnan", "sqrt"))
 
 
@@ -38,7 +40,13 @@ def _has_nans(x: Any) -> bool:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nansum(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
@@ -47,12 +55,25 @@ def nansum(
     4.0
     """
     x = as_array(x)
-    return _sum(_where(_isnan(x), 0, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
+    return _sum(
+        _where(_isnan(x), 0, x) if _has_nans(x) else x,
+        axis,
+        dtype,
+        keepdims=keepdims,
+        initial=initial,
+        where=where,
+    )
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanprod(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
@@ -61,7 +82,14 @@ def nanprod(
     6.0
     """
     x = as_array(x)
-    return _prod(_where(_isnan(x), 1, x) if _has_nans(x) else x, axis, dtype, keepdims=keepdims, initial=initial, where=where)
+    return _prod(
+        _where(_isnan(x), 1, x) if _has_nans(x) else x,
+        axis,
+        dtype,
+        keepdims=keepdims,
+        initial=initial,
+        where=where,
+    )
 
 
 def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
@@ -71,12 +99,16 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
     if where is not None:
         where = as_array(where)
         check_mask(op, x, where)
-        present = _ELEMENTWISE["logical_and"](present, where if where.dtype == jnp.bool_ else where != 0)
+        present = _ELEMENTWISE["logical_and"](
+            present, where if where.dtype == jnp.bool_ else where != 0
+        )
     return _where(missing, 0, x), present
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def nanmean(
+    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+) -> Array:
     """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -89,7 +121,15 @@ def nanmean(x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = Fal
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
-def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+def nanvar(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Any:
     """Compute the variance of the elements that are not NaN; for `mean` and `correction` see `namespaces.reduction_forms`."""
     x = as_array(x)
     if _has_nans(x):
@@ -97,7 +137,15 @@ def nanvar(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keep
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
 
 
-def nanstd(x: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None) -> Any:
+def nanstd(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: Any = None,
+) -> Any:
     """Compute the standard deviation of the elements that are not NaN."""
     return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
 
@@ -108,17 +156,26 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     if not _has_nans(x):
         return reduce(x, axis, keepdims=keepdims, initial=initial, where=where)
     missing = _isnan(x)
-    found = reduce(_where(missing, extreme(x.dtype, name == "max"), x), axis, keepdims=keepdims, initial=initial, where=where)
+    found = reduce(
+        _where(missing, extreme(x.dtype, name == "max"), x),
+        axis,
+        keepdims=keepdims,
+        initial=initial,
+        where=where,
+    )
     if initial is not None:  # it takes part, so there is always a valid element
         return found
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+def nanmax(
+    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
     """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
 
-    Communication: over a sharded axis, one all-reduce for the maximum, and one to check for elements that are not NaN.
+    Communication: over a sharded axis, one all-reduce for the maximum, and one to check for
+    elements that are not NaN.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -128,7 +185,9 @@ def nanmax(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = N
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanmin(x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None) -> Array:
+def nanmin(
+    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> Array:
     """Take the minimum of the elements that are not NaN; see `nanmax`.
 
     >>> import jax.numpy as jnp, namedax as nx

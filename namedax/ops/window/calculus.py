@@ -1,7 +1,8 @@
 """Calculus along one axis: trapezoid sums, finite differences, unwrapped phases, trends.
 
-Along a sharded axis none of them gathers the axis: sums are reduced, and a difference sends the row at the boundary of two
-blocks. Along positional axes they are JAX's own functions, lifted over names.
+Along a sharded axis none of them gathers the axis: sums are reduced, and a difference sends the row
+at the boundary of two blocks. Along positional axes they are JAX's own functions, lifted over
+names.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ _unwrap = along_axes(jnp.unwrap, "unwrap", ("axis",))
 
 @functools.cache
 def _detrend() -> Callable[..., Any]:
-    return along_axes(jsp.signal.detrend, "detrend", ("axis",))  # JAX loads this module on first use
+    return along_axes(
+        jsp.signal.detrend, "detrend", ("axis",)
+    )  # JAX loads this module on first use
 
 
 def _one_name(axis: Any) -> Any:
@@ -66,8 +69,9 @@ def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
     n = size(x, axis)
     if points.shape != (n,):
         raise AxisSizeError(
-            f"{op}: the coordinates have the shape {points.shape}, but axis {format_value(axis)} of {type_text(x)} has size {n}. Pass an array with "
-            f"the axis {format_value(axis)}, or one of the shape ({n},)."
+            f"{op}: the coordinates have the shape {points.shape}, but axis {format_value(axis)} of"
+            f" {type_text(x)} has size {n}. Pass an array with the axis {format_value(axis)}, or"
+            f" one of the shape ({n},)."
         )
     return named(points, [axis])
 
@@ -91,13 +95,13 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
 
     Args:
       y: values, named or not.
-      x: the coordinates of the values: an array with the axis, or a plain one with one element for each of its elements. By
-        default the spacing is `dx`.
+      x: the coordinates of the values: an array with the axis, or a plain one with one element for
+        each of its elements. By default the spacing is `dx`.
       dx: the distance between two values, by default 1.0.
       axis: a positional or named axis, by default -1.
 
-    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the boundary of two blocks,
-    for both `x` and `y`.
+    Communication: over a sharded axis, one all-reduce of the result. With `x`, also the row at the
+    boundary of two blocks, for both `x` and `y`.
 
     Raises:
       AxisNotFoundError: `y` lacks the axis.
@@ -121,15 +125,17 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
 
 
 @operation(requires_axis=MOVED, scope=True)
-def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Array | list[Array]:
+def gradient(
+    f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None
+) -> Array | list[Array]:
     """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
     Args:
       f: values, named or not.
-      *varargs: the distance between two values, for all axes or for each, by default 1. Or coordinates along the axis, an
-        array that has it or a plain one.
-      axis: a positional axis, an axis name, or a tuple of both; by default all positional axes. Required if every axis is
-        named.
+      *varargs: the distance between two values, for all axes or for each, by default 1. Or
+        coordinates along the axis, an array that has it or a plain one.
+      axis: a positional axis, an axis name, or a tuple of both; by default all positional axes.
+        Required if every axis is named.
       edge_order: not supported, as in `jnp.gradient`.
 
     Returns:
@@ -151,14 +157,19 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     twice = [entry for i, entry in enumerate(axes) if entry in axes[:i]]
     if twice:
         raise ArgumentError(
-            f"gradient: axis={format_value(axis)} contains {format_value(twice[0])} twice. Pass each axis once."
+            f"gradient: axis={format_value(axis)} contains {format_value(twice[0])} twice. Pass"
+            " each axis once."
         )
     if edge_order is not None:
         raise ArgumentError(
-            f"gradient: edge_order={format_value(edge_order)} is not supported, as in jnp.gradient; leave it out."
+            f"gradient: edge_order={format_value(edge_order)} is not supported, as in jnp.gradient;"
+            " leave it out."
         )
     if len(varargs) not in (0, 1, len(axes)):
-        raise ArgumentError(f"gradient: got {len(varargs)} spacings for {len(axes)} axes. Pass one for all, or one for each.")
+        raise ArgumentError(
+            f"gradient: got {len(varargs)} spacings for {len(axes)} axes. Pass one for all, or one"
+            " for each."
+        )
     spacings = varargs if len(varargs) == len(axes) else (varargs or (1.0,)) * len(axes)
     results = [
         _gradient(f, h, axis=entry) if _one_name(entry) is None else _gradient_along(f, h, entry)
@@ -172,7 +183,8 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
     n = size(f, axis)
     if n < 2:
         raise AxisSizeError(
-            f"gradient: axis {format_value(axis)} of {type_text(f)} has size {n}; a difference needs at least 2 elements."
+            f"gradient: axis {format_value(axis)} of {type_text(f)} has size {n}; a difference"
+            " needs at least 2 elements."
         )
     left, right = shift(f, 1, axis), shift(f, -1, axis)
     before, after = f - left, right - f
@@ -185,7 +197,11 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
         back = _where_at(f, axis, (0,), 1.0, points - shift(points, 1, axis))
         ahead = _where_at(f, axis, (n - 1,), 1.0, shift(points, -1, axis) - points)
         both = back + ahead
-        inner = -ahead / (back * both) * left + (ahead - back) / (back * ahead) * f + back / (ahead * both) * right
+        inner = (
+            -ahead / (back * both) * left
+            + (ahead - back) / (back * ahead) * f
+            + back / (ahead * both) * right
+        )
         low, high = after / ahead, before / back
     return _where_at(f, axis, (0,), low, _where_at(f, axis, (n - 1,), high, inner))
 
@@ -200,7 +216,8 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
       axis: a positional or named axis, by default -1.
       period: the size of the jumps to remove, by default 2 pi.
 
-    Communication: along a sharded axis, the row at the boundary of two blocks, and the totals of the blocks.
+    Communication: along a sharded axis, the row at the boundary of two blocks, and the totals of
+    the blocks.
 
     Raises:
       AxisNotFoundError: `p` lacks the axis.
@@ -212,9 +229,17 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
     name = _one_name(axis)
     if name is None:
         return _unwrap(p, discont, axis, period)
-    p = p if jnp.issubdtype(p.dtype, jnp.integer) and isinstance(period, int) else _inexact("unwrap", p, name)
+    p = (
+        p
+        if jnp.issubdtype(p.dtype, jnp.integer) and isinstance(period, int)
+        else _inexact("unwrap", p, name)
+    )
     resolve_axis("unwrap", p, name)
-    half = period // 2 if isinstance(period, int) and jnp.issubdtype(p.dtype, jnp.integer) else period / 2
+    half = (
+        period // 2
+        if isinstance(period, int) and jnp.issubdtype(p.dtype, jnp.integer)
+        else period / 2
+    )
     limit = half if discont is None else discont
     steps = p - shift(p, 1, name)
     steps = _where_at(p, name, (0,), 0, steps)
@@ -228,14 +253,17 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
 
 
 @operation(name="scipy.signal.detrend", scope=True)
-def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> LikeArguments:
+def detrend(
+    data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None
+) -> LikeArguments:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:
       data: values, named or not.
       axis: a positional or named axis, by default -1.
       type: `"linear"` (default) subtracts the least-squares line, `"constant"` the mean.
-      bp: the first elements of further lines, by default 0 for none; with more than one line a sharded axis is gathered.
+      bp: the first elements of further lines, by default 0 for none; with more than one line a
+        sharded axis is gathered.
       overwrite_data: as in JAX; by default `None`.
 
     Communication: over a sharded axis, one all-reduce of the size of the mean, or two for a line.
@@ -262,4 +290,8 @@ def detrend(data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwr
 
 
 #: The functions of this module, by their names in `nx.numpy` and `nx.scipy`.
-CALCULUS: dict[str, Callable[..., Any]] = {"gradient": gradient, "trapezoid": trapezoid, "unwrap": unwrap}
+CALCULUS: dict[str, Callable[..., Any]] = {
+    "gradient": gradient,
+    "trapezoid": trapezoid,
+    "unwrap": unwrap,
+}

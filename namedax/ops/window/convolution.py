@@ -1,6 +1,7 @@
 """Convolution over named axes: `conv` and `conv_transpose`, with strides and dilations.
 
-Over a sharded axis a device receives the rows that its windows need beyond its block (`halo`), and computes its own block.
+Over a sharded axis a device receives the rows that its windows need beyond its block (`halo`), and
+computes its own block.
 """
 
 from __future__ import annotations
@@ -68,32 +69,36 @@ def conv(
 
     Args:
       x: a named array. Its other axes are batch axes.
-      kernel: a named array with the axes `kernel_axis`, `features_in` and `features_out`. Its other axes are batch axes,
-        shared with `x` if `x` has them: a kernel with the name of the channels and no `features_in` gives a depthwise
-        convolution.
+      kernel: a named array with the axes `kernel_axis`, `features_in` and `features_out`. Its other
+        axes are batch axes, shared with `x` if `x` has them: a kernel with the name of the channels
+        and no `features_in` gives a depthwise convolution.
       axis: the axes of `x` to convolve over, such as `("h", "w")`, or one.
-      kernel_axis: the corresponding axes of `kernel`, such as `("kh", "kw")`; by default its positional axes, in order.
+      kernel_axis: the corresponding axes of `kernel`, such as `("kh", "kw")`; by default its
+        positional axes, in order.
       features_in: the contracted axis of both, or `None` (default).
       features_out: the axis of `kernel` that the result takes over, or `None` (default).
       strides: one for all axes, or one for each; by default 1.
-      padding: `"SAME"` (default; the result has `ceil(size / stride)` elements), `"VALID"`, or a pair `(before, after)` for
-        each axis.
-      kernel_dilation: the distance between elements of the kernel, one for all axes, or one for each; by default 1.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      padding: `"SAME"` (default; the result has `ceil(size / stride)` elements), `"VALID"`, or a
+        pair `(before, after)` for each axis.
+      kernel_dilation: the distance between elements of the kernel, one for all axes, or one for
+        each; by default 1.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`.
+        Required in a mapped function for axes that change their size.
       precision: as in `lax.conv_general_dilated`; by default `None`.
       preferred_element_type: as in `lax.conv_general_dilated`; by default `None`.
 
     Returns:
       The convolution, with the axes of `x` except `features_in`, and `features_out`.
 
-    Communication: along a sharded axis each device receives the boundary rows that the kernel reaches, by collective-permutes
-    (a corner takes two). A sharded `features_in` costs one all-reduce. Nothing is gathered, except an axis with an `out_axis`
-    name that is not sharded over its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that the kernel
+    reaches, by collective-permutes (a corner takes two). A sharded `features_in` costs one
+    all-reduce. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
+    its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
@@ -104,7 +109,9 @@ def conv(
     """
     geometry = _Geometry(strides, padding, kernel_dilation, out_axis)
     features = _Features(features_in, features_out)
-    return _by_name("conv", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type)
+    return _by_name(
+        "conv", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type
+    )
 
 
 @operation(scope=True)
@@ -125,8 +132,8 @@ def conv_transpose(
 ) -> Array:
     """Apply a transposed convolution over named axes, which enlarges them, as `jax.lax.conv_transpose`.
 
-    It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is not reversed: for the
-    transpose of `nx.conv`, reverse it along its axes (`nx.flip`).
+    It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is
+    not reversed: for the transpose of `nx.conv`, reverse it along its axes (`nx.flip`).
 
     Args:
       x: a named array. Its other axes are batch axes.
@@ -136,25 +143,25 @@ def conv_transpose(
       features_in: the contracted axis of both, or `None` (default).
       features_out: the axis of `kernel` that the result takes over, or `None` (default).
       strides: the factor by which axes grow, one for all, or one for each; by default 1.
-      padding: `"SAME"` (default; the result has `size * stride` elements), `"VALID"`, or a pair `(before, after)` for each
-        axis: rows around the array with its zeros. `"VALID"` gives `size * stride + max(reach - stride, 0)` elements, all
-        that the kernel reaches.
+      padding: `"SAME"` (default; the result has `size * stride` elements), `"VALID"`, or a pair
+        `(before, after)` for each axis: rows around the array with its zeros. `"VALID"` gives `size
+        * stride + max(reach - stride, 0)` elements, all that the kernel reaches.
       kernel_dilation: as in `nx.conv`; by default 1.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`.
+        Required in a mapped function for axes that change their size.
       precision: as in `nx.conv`; by default `None`.
       preferred_element_type: as in `nx.conv`; by default `None`.
 
     Returns:
       The result, with the axes of `x` except `features_in`, and `features_out`.
 
-    Communication: as for `nx.conv`. Along a sharded axis with a new name on the same mesh axes, the boundary rows that the
-    kernel reaches.
+    Communication: as for `nx.conv`. Along a sharded axis with a new name on the same mesh axes, the
+    boundary rows that the kernel reaches.
 
     Raises:
       AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
-        Also if its blocks are not multiples of the stride.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes. Also if its blocks are not multiples of the stride.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0]), ["w"])
@@ -163,7 +170,17 @@ def conv_transpose(
     """
     geometry = _Geometry(strides, padding, kernel_dilation, out_axis)
     features = _Features(features_in, features_out)
-    return _by_name("conv_transpose", x, kernel, axis, kernel_axis, features, geometry, precision, preferred_element_type)
+    return _by_name(
+        "conv_transpose",
+        x,
+        kernel,
+        axis,
+        kernel_axis,
+        features,
+        geometry,
+        precision,
+        preferred_element_type,
+    )
 
 
 class _Geometry(NamedTuple):
@@ -183,7 +200,14 @@ class _Features(NamedTuple):
 
 
 def _by_name(
-    op: str, x: Any, kernel: Any, axes: Any, kernel_axis: Any, features: _Features, geometry: _Geometry, *precision: Any
+    op: str,
+    x: Any,
+    kernel: Any,
+    axes: Any,
+    kernel_axis: Any,
+    features: _Features,
+    geometry: _Geometry,
+    *precision: Any,
 ) -> Any:
     """Run `conv` or `conv_transpose`."""
     axes = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
@@ -218,20 +242,25 @@ def _by_name(
     return _Convolution(op, x, weights, axes, features, plans, mesh_axes, local).result()
 
 
-def _check_kernel_axes(op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_axis: Any) -> tuple[Hashable, ...] | None:
+def _check_kernel_axes(
+    op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_axis: Any
+) -> tuple[Hashable, ...] | None:
     """Return the names of the kernel's axes, or `None` if they are its positional axes."""
     positional = dims_of(kernel).count(None)
     if kernel_axis is None:
         if positional != len(axes):
             raise PositionalAxisError(
-                f"{op}: the kernel {type_text(kernel)} has {positional} positional axes for the {len(axes)} axes {axes}. Pass kernel_axis=."
+                f"{op}: the kernel {type_text(kernel)} has {positional} positional axes for the"
+                f" {len(axes)} axes {axes}. Pass kernel_axis=."
             )
         return None
-    names: tuple[Hashable, ...] = (kernel_axis,) if isinstance(kernel_axis, str) else tuple(kernel_axis)
+    names: tuple[Hashable, ...] = (
+        (kernel_axis,) if isinstance(kernel_axis, str) else tuple(kernel_axis)
+    )
     if len(names) != len(axes) or positional:
         raise PositionalAxisError(
-            f"{op}: kernel_axis={names} must be one name for each of {axes}, and the kernel {type_text(kernel)} must "
-            "have no other positional axis."
+            f"{op}: kernel_axis={names} must be one name for each of {axes}, and the kernel"
+            f" {type_text(kernel)} must have no other positional axis."
         )
     return names
 
@@ -249,9 +278,10 @@ def _arrange_kernel(
     for name in kernel_axis or ():
         if sharded := along(op, kernel, name).old:
             raise AxisResourceError(
-                f"{op}: the kernel's axis {name!r} is sharded over mesh axis {', '.join(map(repr, sharded))}, but every device "
-                f"needs the complete window. Leave {name!r} unmapped, or rename the kernel's axis with "
-                f"nx.rename(kernel, {{{name!r}: 'tap'}})."
+                f"{op}: the kernel's axis {name!r} is sharded over mesh axis"
+                f" {', '.join(map(repr, sharded))}, but every device needs the complete window."
+                f" Leave {name!r} unmapped, or rename the kernel's axis with nx.rename(kernel,"
+                f" {{{name!r}: 'tap'}})."
             )
         places.append(dims.index(name))
     if kernel_axis is None:
@@ -264,9 +294,11 @@ def _arrange_kernel(
             data = jnp.expand_dims(data, len(batch) + i)
     labels = tuple(dims[i] for i in batch)
     taps = data.shape[len(batch) + 2 :]
-    # XLA's partitioner fails, or computes wrong results, if it shards an axis of the windows, or shards the result
-    # differently.
-    data = constrain_sharding(data, (*labels, features.new, features.contracted, *(None,) * len(taps)))
+    # XLA's partitioner fails, or computes wrong results, if it shards an axis of the windows, or
+    # shards the result differently.
+    data = constrain_sharding(
+        data, (*labels, features.new, features.contracted, *(None,) * len(taps))
+    )
     return make_in_region(data, (*labels, *(None,) * (len(taps) + 2))) if batch else data, taps
 
 
@@ -305,7 +337,9 @@ class _Convolution(Record):
     def _compute(self, keep: frozenset[str]) -> tuple[Any, Dims]:
         value = spread(self.op, self.x, self.plans, keep)
         if self.op == "conv_transpose":
-            value = make_in_region(whole_for_partitioner(value._data, self.x._dims, self.axes), value._dims)
+            value = make_in_region(
+                whole_for_partitioner(value._data, self.x._dims, self.axes), value._dims
+            )
         x, count, contracted = value._data, len(self.axes), self.features.contracted
         if self._is_in_place(value._dims):
             return self._in_place(x, value._dims)
@@ -331,7 +365,10 @@ class _Convolution(Record):
         """Return True if the axes can keep their order: one batch axis, and one feature axis that is replaced."""
         has_features = self.features.contracted is not None and self.features.new is not None
         return (
-            self.op == "conv" and has_features and len(dims) == len(self.axes) + 2 and not isinstance(self.kernel, NamedArray)
+            self.op == "conv"
+            and has_features
+            and len(dims) == len(self.axes) + 2
+            and not isinstance(self.kernel, NamedArray)
         )
 
     def _in_place(self, x: Any, dims: Dims) -> tuple[Any, Dims]:
@@ -339,13 +376,19 @@ class _Convolution(Record):
         at = dims.index(self.features.contracted)
         windows = [dims.index(Window(name)) for name in self.axes]
         (batch,) = (i for i in range(len(dims)) if i != at and i not in windows)
-        results = {Window(plan.axis): plan.out_axis for plan in self.plans} | {self.features.contracted: self.features.new}
-        x = constrain_sharding(x, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
+        results = {Window(plan.axis): plan.out_axis for plan in self.plans} | {
+            self.features.contracted: self.features.new
+        }
+        x = constrain_sharding(
+            x, tuple(None if i in windows else dim for i, dim in enumerate(dims))
+        )
         order = (batch, at, *windows)
         x, kernel = cast_alike([x, self.kernel])
         data = self.local(x, kernel, (order, tuple(range(kernel.ndim)), order))
         dims = tuple(results.get(dim, dim) for dim in dims)
-        data = constrain_sharding(data, tuple(None if i in windows else dim for i, dim in enumerate(dims)))
+        data = constrain_sharding(
+            data, tuple(None if i in windows else dim for i, dim in enumerate(dims))
+        )
         return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
     def _with_names(self, value: Any) -> tuple[Any, Dims]:
@@ -379,8 +422,13 @@ def _conv(
     flat = x if is_flat else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
     dtype = jnp.result_type(flat, kernel)
     if spacing is not None:
-        # Not the convolution's own dilation: XLA on CPU aborts the process if a kernel reaches beyond a single row.
-        pads = [(0, 0, 0), (0, 0, 0), *((low, high, by - 1) for (low, high), by in zip(zeros, spacing, strict=True))]
+        # Not the convolution's own dilation: XLA on CPU aborts the process if a kernel reaches
+        # beyond a single row.
+        pads = [
+            (0, 0, 0),
+            (0, 0, 0),
+            *((low, high, by - 1) for (low, high), by in zip(zeros, spacing, strict=True)),
+        ]
         flat, zeros = lax.pad(flat, jnp.zeros((), flat.dtype), pads), [(0, 0)] * count
     y = lax.conv_general_dilated(
         flat.astype(dtype),

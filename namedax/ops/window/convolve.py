@@ -1,6 +1,7 @@
 """`convolve`: convolution along one axis, as in NumPy.
 
-Over a sharded axis a device receives the rows that its windows need beyond its block, and computes its own block.
+Over a sharded axis a device receives the rows that its windows need beyond its block, and computes
+its own block.
 """
 
 from __future__ import annotations
@@ -38,29 +39,36 @@ Axes = tuple[str, ...]
 
 @operation(scope=True)
 def convolve(
-    a: Any, v: Any, mode: str = "full", *, axis: Hashable | None = None, out_axis: Hashable | None = None, precision: Any = None
+    a: Any,
+    v: Any,
+    mode: str = "full",
+    *,
+    axis: Hashable | None = None,
+    out_axis: Hashable | None = None,
+    precision: Any = None,
 ) -> LikeArguments:
     """Convolve along one axis, as `jnp.convolve`.
 
     Args:
       a: an array, named or not.
-      v: the kernel. Along a named axis: an array with one positional axis, the taps; its named axes are batch axes.
+      v: the kernel. Along a named axis: an array with one positional axis, the taps; its named axes
+        are batch axes.
       mode: `"full"` (default), `"same"` or `"valid"`, as in `jnp.convolve`.
       axis: the axis of `a`; by default its only positional axis.
-      out_axis: the name of the axis in the result; by default `axis`. Required in a mapped function if its size changes (in
-        all modes but `"same"`).
+      out_axis: the name of the axis in the result; by default `axis`. Required in a mapped function
+        if its size changes (in all modes but `"same"`).
       precision: as in `jnp.convolve`; by default `None`.
 
     Returns:
       The convolution.
 
-    Communication: along a sharded axis each device receives the boundary rows that the kernel reaches. Nothing is gathered,
-    except if `out_axis` is not sharded over the mesh axes of `axis`.
+    Communication: along a sharded axis each device receives the boundary rows that the kernel
+    reaches. Nothing is gathered, except if `out_axis` is not sharded over the mesh axes of `axis`.
 
     Raises:
       AxisNotFoundError: `a` lacks the axis.
-      AxisSizeError: the axis of the result has a different size in the mapped function, or does not divide over its mesh
-        axes.
+      AxisSizeError: the axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.array([1.0, 2.0, 4.0]), ["k"])
@@ -68,19 +76,25 @@ def convolve(
     Array([ 1.,  1.,  2., -4.], dtype=float32)
     """
     if mode not in ("full", "same", "valid"):
-        raise PositionalAxisError(f"convolve: mode must be 'full', 'same' or 'valid', got {format_value(mode)}.")
+        raise PositionalAxisError(
+            f"convolve: mode must be 'full', 'same' or 'valid', got {format_value(mode)}."
+        )
     if axis is None:
         return Lifted(lambda x, k: jnp.convolve(x, k, mode, precision=precision), "convolve")(a, v)
     if dims_of(v).count(None) != 1:
-        raise PositionalAxisError(f"convolve: the kernel {type_text(v)} must have exactly one positional axis, the taps.")
+        raise PositionalAxisError(
+            f"convolve: the kernel {type_text(v)} must have exactly one positional axis, the taps."
+        )
     axis = unwrap_single(axis, dims_of(a))
     site = along("convolve", a, axis, supports_padding=True)
     taps = v.shape[0] if isinstance(v, NamedArray) else np.shape(v)[0]
     if not taps or not site.size:
         raise PositionalAxisError(
-            f"convolve: the kernel {type_text(v)} and axis {format_value(axis)} of size {site.size} must not be empty."
+            f"convolve: the kernel {type_text(v)} and axis {format_value(axis)} of size {site.size}"
+            " must not be empty."
         )
-    # Element i of the result is element i + first of the full convolution. It reads the rows from i + first - (taps - 1).
+    # Element i of the result is element i + first of the full convolution. It reads the rows from i
+    # + first - (taps - 1).
     long, short = max(site.size, taps), min(site.size, taps)
     first = {"full": 0, "same": (short - 1) // 2, "valid": short - 1}[mode]
     size = {"full": site.size + taps - 1, "same": long, "valid": long - short + 1}[mode]
@@ -89,7 +103,9 @@ def convolve(
     return _convolve(site, v, dims, new, block, block + taps - 1, first - (taps - 1), precision)
 
 
-def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: int, first: int, precision: Any) -> Any:
+def _convolve(
+    site: Along, v: Any, dims: Dims, new: Axes, block: int, length: int, first: int, precision: Any
+) -> Any:
     """Convolve windows with the kernel; all axes except the axis of `site` are batch axes."""
     ranks = sum(dim is None for dim in site.dims)
 
@@ -103,7 +119,9 @@ def _convolve(site: Along, v: Any, dims: Dims, new: Axes, block: int, length: in
         batch = [i for i in range(data.ndim) if i != site.dim]
         labelled = [i for i in batch if site.dims[i] is not None]
         order = [*labelled, *(i for i in batch if site.dims[i] is None), site.dim]
-        x = constrain_sharding(lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None))
+        x = constrain_sharding(
+            lax.transpose(data, order), (*(site.dims[i] for i in order[:-1]), None)
+        )
         labels = tuple(site.dims[i] for i in labelled) + (None,) * (ranks + 1)
         with without_constraints(site.region):
             result = nmap(rows)(make_in_region(x, labels) if labelled else x, v)

@@ -1,9 +1,9 @@
 """Operations on neighbors along an axis: roll, shift, halo, pad and diff.
 
-Along a sharded axis each device needs certain rows of the complete axis, and `move_rows` provides them. It splits the
-requested rows into runs that come from one device each, copies the device's own rows, and sends the others. Each
-collective-permute transfers as many rows as possible. A roll by one sends one row, a convolution its halo, a flip the blocks;
-the axis is never gathered.
+Along a sharded axis each device needs certain rows of the complete axis, and `move_rows` provides
+them. It splits the requested rows into runs that come from one device each, copies the device's own
+rows, and sends the others. Each collective-permute transfers as many rows as possible. A roll by
+one sends one row, a convolution its halo, a flip the blocks; the axis is never gathered.
 """
 
 from __future__ import annotations
@@ -57,18 +57,19 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
 
     Args:
       a: an array, named or not.
-      shift: an integer; or one for each axis, as a tuple, a list or an array. A JAX array may be known at run time only. A
-        named array shifts positional axes, with a separate shift for each instance.
-      axis: a positional axis, an axis name, or a tuple of both; `None` (default) rolls the flattened positional axes, as
-        `jnp.roll`. Required if every axis is named.
+      shift: an integer; or one for each axis, as a tuple, a list or an array. A JAX array may be
+        known at run time only. A named array shifts positional axes, with a separate shift for each
+        instance.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) rolls the
+        flattened positional axes, as `jnp.roll`. Required if every axis is named.
 
     Returns:
       An array of the same axes.
 
-    Communication: along a sharded axis in blocks of `b` rows, a shift by `s` takes up to two collective-permutes. One sends
-    `b - s % b` rows to the device `s // b` further (none if `s < b`). The other sends the boundary, `s % b` rows, to the
-    device after it. A shift that is known only at run time sends a block for every bit of the number of devices, and one
-    more.
+    Communication: along a sharded axis in blocks of `b` rows, a shift by `s` takes up to two
+    collective-permutes. One sends `b - s % b` rows to the device `s // b` further (none if `s <
+    b`). The other sends the boundary, `s % b` rows, to the device after it. A shift that is known
+    only at run time sends a block for every bit of the number of devices, and one more.
 
     Raises:
       AxisNotFoundError: `a` lacks a named axis.
@@ -85,7 +86,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     if len(shifts) != len(axes):
         if 1 not in (len(shifts), len(axes)):
             raise PositionalAxisError(
-                f"roll: got {len(shifts)} shifts for {len(axes)} axes, {axes}. Pass one shift for each axis."
+                f"roll: got {len(shifts)} shifts for {len(axes)} axes, {axes}. Pass one shift for"
+                " each axis."
             )
         count = max(len(shifts), len(axes))
         shifts, axes = shifts * (count // len(shifts)), axes * (count // len(axes))
@@ -107,7 +109,8 @@ def _shifts(shift: Any) -> tuple[Any, ...]:
         entries = (shift,)
     elif shift.ndim > 1:
         raise PositionalAxisError(
-            f"roll: the shifts must be one integer for each axis, as a list or in one array, got {type_text(shift)}."
+            "roll: the shifts must be one integer for each axis, as a list or in one array, got"
+            f" {type_text(shift)}."
         )
     else:
         entries = tuple(shift[i] for i in range(shift.shape[0])) if shift.ndim else (shift,)
@@ -118,7 +121,9 @@ def _one_shift(shift: Any) -> Any:
     if not isinstance(shift, (jax.Array, NamedArray)):
         return as_integer("roll", "shift", shift)
     if shift.ndim or not jnp.issubdtype(shift.dtype, jnp.integer):
-        raise ArgumentTypeError(f"roll: a shift must be one integer for each axis, got {type_text(shift)}.")
+        raise ArgumentTypeError(
+            f"roll: a shift must be one integer for each axis, got {type_text(shift)}."
+        )
     return shift
 
 
@@ -132,8 +137,8 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if isinstance(by, NamedArray):
         if is_name(axis):
             raise PositionalAxisError(
-                f"roll: the shift {type_text(by)} varies over named axes. Along the named axis {format_value(axis)} use nx.take "
-                "with a named index."
+                f"roll: the shift {type_text(by)} varies over named axes. Along the named axis"
+                f" {format_value(axis)} use nx.take with a named index."
             )
         return Lifted(lambda data, s: jnp.roll(data, s, axis), "roll")(a, by)
     if not is_name(axis):
@@ -143,7 +148,9 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     if not site.old:
         return make_result(jnp.roll(site.data, by, site.dim), site.dims)
     if isinstance(by, int):
-        return site.remap(None, np.roll(np.arange(site.size), by), 0, lambda data: jnp.roll(data, by, site.dim))
+        return site.remap(
+            None, np.roll(np.arange(site.size), by), 0, lambda data: jnp.roll(data, by, site.dim)
+        )
     return make_result(_roll_at_run_time(site, by), site.dims)
 
 
@@ -156,7 +163,9 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
         moved = comm.ppermute(data, site.old, [(d, (d + 2**bit) % devices) for d in range(devices)])
         data = jnp.where((blocks >> bit) & 1, moved, data)
     before = comm.ppermute(data, site.old, [(d, (d + 1) % devices) for d in range(devices)])
-    return lax.dynamic_slice_in_dim(lax.concatenate([before, data], site.dim), block - rest, block, site.dim)
+    return lax.dynamic_slice_in_dim(
+        lax.concatenate([before, data], site.dim), block - rest, block, site.dim
+    )
 
 
 @operation()
@@ -196,10 +205,16 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
             return comm.over_words(lambda words: whole(words, dim), data)
         n = data.shape[dim]
         step = max(-n, min(n, by))
-        # Not a pad by a negative number: XLA's partitioner computes a wrong gradient of it next to a sharded array.
+        # Not a pad by a negative number: XLA's partitioner computes a wrong gradient of it next to
+        # a sharded array.
         kept = lax.slice_in_dim(data, max(-step, 0), n - max(step, 0), axis=dim)
-        come = jnp.broadcast_to(jnp.asarray(fill_value, data.dtype), (*data.shape[:dim], abs(step), *data.shape[dim + 1 :]))
-        return weak_as(lax.concatenate(cast_alike([come, kept] if step > 0 else [kept, come]), dim), data)
+        come = jnp.broadcast_to(
+            jnp.asarray(fill_value, data.dtype),
+            (*data.shape[:dim], abs(step), *data.shape[dim + 1 :]),
+        )
+        return weak_as(
+            lax.concatenate(cast_alike([come, kept] if step > 0 else [kept, come]), dim), data
+        )
 
     if not is_name(axis):
         data, dims = data_and_dims(op, x)
@@ -215,11 +230,15 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
 def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
     """Raise if an array cannot hold a value: other than zeros among random keys, or an integer out of range for its dtype."""
     check_fits(op, parameter, value, getattr(x, "dtype", None))
-    if hasattr(x, "dtype") and comm.is_keys(x) and not (isinstance(value, (int, np.integer)) and value == 0):
+    if (
+        hasattr(x, "dtype")
+        and comm.is_keys(x)
+        and not (isinstance(value, (int, np.integer)) and value == 0)
+    ):
         raise ArgumentTypeError(
-            f"{op}: {parameter}={format_value(value)} is not a key, but {type_text(x)} is an array of random keys, which can be "
-            "filled with keys of zeros "
-            f"only. Leave out {parameter}, or insert keys with nx.where."
+            f"{op}: {parameter}={format_value(value)} is not a key, but {type_text(x)} is an array"
+            f" of random keys, which can be filled with keys of zeros only. Leave out {parameter},"
+            " or insert keys with nx.where."
         )
 
 
@@ -246,17 +265,18 @@ def halo(
       axis: the axis of the neighbors.
       before: the number of elements in the window before each element, by default 1.
       after: the number of elements after it, by default 1.
-      mode: the values beyond the ends: `"zero"` (default), `"constant"` (`fill_value`), `"wrap"` (periodic), or `"edge"` (the
-        last element repeated).
+      mode: the values beyond the ends: `"zero"` (default), `"constant"` (`fill_value`), `"wrap"`
+        (periodic), or `"edge"` (the last element repeated).
       fill_value: the value for `mode="constant"`, by default 0.
       out_axis: the name of the window's axis; by default `None`, the last positional axis.
 
     Returns:
-      `x` with one more axis of size `before + 1 + after`. Its element `j` at `i` is element `i + j - before` of `x`. Under
-      `jit` the window is not materialized if the next operation is elementwise or a sum.
+      `x` with one more axis of size `before + 1 + after`. Its element `j` at `i` is element `i + j
+      - before` of `x`. Under `jit` the window is not materialized if the next operation is
+      elementwise or a sum.
 
-    Communication: along a sharded axis each device receives the `before` and `after` rows at its boundary. This takes two
-    collective-permutes, or more if a halo is larger than a block.
+    Communication: along a sharded axis each device receives the `before` and `after` rows at its
+    boundary. This takes two collective-permutes, or more if a halo is larger than a block.
 
     Raises:
       AxisNotFoundError: `x` lacks the axis.
@@ -271,7 +291,9 @@ def halo(
     before, after = as_integer("halo", "before", before, 0), as_integer("halo", "after", after, 0)
     axis = unwrap_single(axis, dims_of(x))
     if mode not in _MODES:
-        raise PositionalAxisError(f"halo: mode must be one of {show_names(_MODES)}, got {format_value(mode)}.")
+        raise PositionalAxisError(
+            f"halo: mode must be one of {show_names(_MODES)}, got {format_value(mode)}."
+        )
     value = 0 if mode == "zero" else fill_value
     if _MODES[mode] == "fill":
         _check_fill("halo", "fill_value", value, x)
@@ -280,15 +302,24 @@ def halo(
     return _halo("halo", (axis, out_axis), before, after, mode, value, x)
 
 
-def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any) -> Any:
+def _halo(
+    op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any
+) -> Any:
     axis, out_axis = axes
     site = along(op, x, axis, supports_padding=True)
     if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
-        raise AxisNameError(f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)} lacks.")
+        raise AxisNameError(
+            f"{op}: out_axis={format_value(out_axis)} must be an axis name that {type_text(x)}"
+            " lacks."
+        )
     block = site.data.shape[site.dim]
-    data = site.windows(site.old, -before, block, before + block + after, _MODES[mode], value, frozenset())
+    data = site.windows(
+        site.old, -before, block, before + block + after, _MODES[mode], value, frozenset()
+    )
     width = before + 1 + after
-    window = jnp.stack([lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1)
+    window = jnp.stack(
+        [lax.slice_in_dim(data, j, j + block, axis=site.dim) for j in range(width)], -1
+    )
     window = refilled(window, site.dim, site.old)
     if out_axis is None:
         return make_result(window, (*site.dims, None))
@@ -296,10 +327,15 @@ def _halo(op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, va
     return named(make_result(window, (*site.dims, None)), {site.dims.count(None): out_axis})
 
 
-_PAD_MODES = "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
+_PAD_MODES = (
+    "constant edge empty linear_ramp maximum mean median minimum reflect symmetric wrap".split()
+)
 
 
-_NOT_PADDED = "a width without names applies to those only. Write the names with it, as in pad_width={{{last!r}: (1, 2)}}; it has {names}."
+_NOT_PADDED = (
+    "a width without names applies to those only. Write the names with it, as in"
+    " pad_width={{{last!r}: (1, 2)}}; it has {names}."
+)
 
 
 def _is_by_name(array: Any = None, pad_width: Any = None, *_: Any, **__: Any) -> bool:
@@ -320,25 +356,28 @@ def pad(
 
     Args:
       array: an array, named or not.
-      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which integers are positional axes. Or
-        the argument of `jnp.pad`, for the positional axes.
+      pad_width: a dict `{"k": (before, after)}` (or `{"k": both}`) for named axes, in which
+        integers are positional axes. Or the argument of `jnp.pad`, for the positional axes.
       mode: as in `jnp.pad`; by default `"constant"`.
-      constant_values: for `mode="constant"`: a scalar, by default 0, or the argument of `jnp.pad` if `pad_width` is not a
-        dict.
-      out_axis: new names for named axes, `{"k": "k_padded"}`, or `"k_padded"` for one axis; by default `None`. In a mapped
-        function a name with a known size keeps it, so a larger result needs another name.
+      constant_values: for `mode="constant"`: a scalar, by default 0, or the argument of `jnp.pad`
+        if `pad_width` is not a dict.
+      out_axis: new names for named axes, `{"k": "k_padded"}`, or `"k_padded"` for one axis; by
+        default `None`. In a mapped function a name with a known size keeps it, so a larger result
+        needs another name.
       **options: as in `jnp.pad`.
 
     Returns:
       The padded array.
 
-    Communication: along a sharded axis rows move only to neighboring devices, as far as blocks shift. The axis is gathered
-    only if the new name is not sharded. This holds for the modes `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and
-    `"symmetric"`. The others, statistics and ramps, gather the axis.
+    Communication: along a sharded axis rows move only to neighboring devices, as far as blocks
+    shift. The axis is gathered only if the new name is not sharded. This holds for the modes
+    `"constant"`, `"edge"`, `"wrap"`, `"reflect"` and `"symmetric"`. The others, statistics and
+    ramps, gather the axis.
 
     Raises:
       AxisNotFoundError: the array lacks a named axis.
-      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> nx.positional(pad(nx.named(jnp.array([5, 6]), ["k"]), {"k": (1, 2)}), ["k"])
@@ -348,17 +387,21 @@ def pad(
     if isinstance(pad_width, str):
         width = (1, 2) if isinstance(mode, str) or callable(mode) else mode
         raise ArgumentTypeError(
-            f"pad: pad_width={format_value(pad_width)} is an axis name. Write it with the width, nx.pad(x, "
-            f"{{{format_value(pad_width)}: {format_value(width)}}})."
+            f"pad: pad_width={format_value(pad_width)} is an axis name. Write it with the width,"
+            f" nx.pad(x, {{{format_value(pad_width)}: {format_value(width)}}})."
         )
     if mode == "constant":
         options = _constant_options(constant_values, options)
     if mode not in _PAD_MODES and not callable(mode):
-        raise ArgumentError(f"pad: mode must be a function or one of {', '.join(_PAD_MODES)}, got {format_value(mode)}.")
+        raise ArgumentError(
+            f"pad: mode must be a function or one of {', '.join(_PAD_MODES)}, got"
+            f" {format_value(mode)}."
+        )
     if not isinstance(pad_width, Mapping):
         if out_axis:
             raise ArgumentError(
-                f"pad: out_axis={format_value(out_axis)} is only for named axes. Write pad_width as a dict, {{'k': (1, 2)}}."
+                f"pad: out_axis={format_value(out_axis)} is only for named axes. Write pad_width as"
+                " a dict, {'k': (1, 2)}."
             )
         return Lifted(lambda data: jnp.pad(data, pad_width, mode, **options), "pad")(array)
     renamed = new_names("pad", out_axis, pad_width, f"pad_width={pad_width!r}")
@@ -366,7 +409,8 @@ def pad(
         pair = (width, width) if np.ndim(width) == 0 else tuple(width)
         if len(pair) != 2:
             raise PositionalAxisError(
-                f"pad: the width {format_value(width)} of axis {format_value(axis)} is neither a number nor a pair (before, after)."
+                f"pad: the width {format_value(width)} of axis {format_value(axis)} is neither a"
+                " number nor a pair (before, after)."
             )
         array = _pad_one(
             array,
@@ -383,14 +427,21 @@ def pad(
 def _constant_options(values: Any, others: Mapping[str, Any]) -> dict[str, Any]:
     if others:
         raise ArgumentError(
-            f"pad: mode='constant' takes constant_values= only, not {', '.join(f'{name}=' for name in others)}. "
-            "Named axes are the keys of pad_width={'k': (1, 2)}, and their new names are out_axis={'k': 'k2'}."
+            "pad: mode='constant' takes constant_values= only, not"
+            f" {', '.join(f'{name}=' for name in others)}. Named axes are the keys of"
+            " pad_width={'k': (1, 2)}, and their new names are out_axis={'k': 'k2'}."
         )
     return {"constant_values": values}
 
 
 def _pad_one(
-    x: Any, axis: Any, before: int, after: int, mode: str, options: Mapping[str, Any], out_axis: Hashable | None
+    x: Any,
+    axis: Any,
+    before: int,
+    after: int,
+    mode: str,
+    options: Mapping[str, Any],
+    out_axis: Hashable | None,
 ) -> Any:
     if mode == "constant":
         _check_fill("pad", "constant_values", options["constant_values"], x)
@@ -398,19 +449,28 @@ def _pad_one(
     def whole(data: Any, dim: int) -> Any:
         if comm.is_keys(data) and mode == "constant":
             return comm.over_words(lambda words: whole(words, dim), data)
-        return jnp.pad(data, [(before, after) if i == dim else (0, 0) for i in range(data.ndim)], mode, **options)
+        return jnp.pad(
+            data,
+            [(before, after) if i == dim else (0, 0) for i in range(data.ndim)],
+            mode,
+            **options,
+        )
 
     if not is_name(axis):
         data, dims = data_and_dims("pad", x)
         return make_result(whole(data, position_of("pad", x, axis)), dims)
     site = along("pad", x, axis, supports_padding=True)
     if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
-        return _whole(site, out_axis, site.size + before + after, lambda data: whole(data, site.dim))
+        return _whole(
+            site, out_axis, site.size + before + after, lambda data: whole(data, site.dim)
+        )
     if mode == "constant":
         rows = np.pad(np.arange(site.size), (before, after), constant_values=FILL)
     else:
         rows = np.pad(np.arange(site.size), (before, after), mode, **options)  # type: ignore[call-overload]
-    return site.remap(out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim))
+    return site.remap(
+        out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim)
+    )
 
 
 def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[Any], Any]) -> Any:
@@ -426,11 +486,18 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def diff(
-    a: Any, n: int = 1, axis: Any = -1, prepend: Any = None, append: Any = None, *, out_axis: Hashable | None = None
+    a: Any,
+    n: int = 1,
+    axis: Any = -1,
+    prepend: Any = None,
+    append: Any = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> Any:
     """Compute the `n`-th differences; `namespaces.extended_signatures` has the public form with several prepended elements.
 
-    Communication: along a sharded axis each device receives the rows of the next block that it lacks.
+    Communication: along a sharded axis each device receives the rows of the next block that it
+    lacks.
     """
     n = as_integer("diff", "n", n, 0)
     if not is_name(axis):
@@ -438,13 +505,17 @@ def diff(
         return Lifted(lambda data, p, q: jnp.diff(data, n, axis, p, q), "diff")(a, prepend, append)
     if n == 0:
         site = along("diff", a, axis, supports_padding=True)
-        return _whole(site, out_axis, site.size, lambda data: data) if out_axis not in (None, axis) else a
+        return (
+            _whole(site, out_axis, site.size, lambda data: data)
+            if out_axis not in (None, axis)
+            else a
+        )
     ends = [end for end in (prepend, append) if end is not None]
     for end in ends:
         if axis in dims_of(end):
             raise AxisSizeError(
-                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a named axis prepend and append are single elements, without that "
-                "axis."
+                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a named axis"
+                " prepend and append are single elements, without that axis."
             )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
@@ -480,6 +551,8 @@ def _broadcast_to_all(op: str, a: Any, others: Sequence[Any]) -> Any:
 def _entry(end: Any, site: Along, data: Any) -> Any:
     """Expand `end` to one row along the axis of `site`."""
     like = tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)
-    (_, value), _ = align(site.op, make_in_region(lax.index_in_dim(data, 0, site.dim, keepdims=False), like), end)
+    (_, value), _ = align(
+        site.op, make_in_region(lax.index_in_dim(data, 0, site.dim, keepdims=False), like), end
+    )
     value = jnp.asarray(value)
     return jnp.expand_dims(value, site.dim) if value.ndim else value

@@ -1,6 +1,7 @@
 """Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, with windows, strides and padding, in `nx.nn`.
 
-Over a sharded axis a device receives the rows that its windows need beyond its block, and computes its own block.
+Over a sharded axis a device receives the rows that its windows need beyond its block, and computes
+its own block.
 """
 
 from __future__ import annotations
@@ -45,27 +46,46 @@ def _plans(
 ) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
     if not isinstance(window, Mapping) or not window:
         raise ArgumentTypeError(
-            f"{op}: the window must be a dict from names to sizes, such as {{'h': 2, 'w': 2}}, got {format_value(window)}."
+            f"{op}: the window must be a dict from names to sizes, such as {{'h': 2, 'w': 2}}, got"
+            f" {format_value(window)}."
         )
     axes = tuple(window)
     sizes = tuple(as_integer(op, f"window[{name!r}]", window[name], 1) for name in axes)
     steps = sizes if strides is None else per_axis(op, "strides", strides, axes)
-    steps = tuple(as_integer(op, f"the stride of {name!r}", step, 1) for name, step in zip(axes, steps, strict=True))
+    steps = tuple(
+        as_integer(op, f"the stride of {name!r}", step, 1)
+        for name, step in zip(axes, steps, strict=True)
+    )
     renamed = new_names(op, out_axis, axes, f"window={dict(window)!r}")
     plans = []
     for i, name in enumerate(axes):
-        pair = padding_of(op, padding, axes, i, along(op, x, name, supports_padding=True).size, steps[i], sizes[i])
+        pair = padding_of(
+            op, padding, axes, i, along(op, x, name, supports_padding=True).size, steps[i], sizes[i]
+        )
         if min(pair) < 0 or max(pair) >= sizes[i]:  # otherwise a window may contain padding only
             raise ArgumentError(
-                f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the window, {sizes[i]}."
+                f"{op}: the padding {pair} of axis {name!r} must be at least 0 and less than the"
+                f" window, {sizes[i]}."
             )
-        plans.append(plan_window(op, x, name, renamed.get(name), "window", sizes[i], steps[i], pair))
+        plans.append(
+            plan_window(op, x, name, renamed.get(name), "window", sizes[i], steps[i], pair)
+        )
     return plans, sizes, steps
 
 
-def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: tuple[int, ...], fill: Any, combine: Any) -> Any:
+def _pool(
+    op: str,
+    x: Any,
+    plans: list[Plan],
+    sizes: tuple[int, ...],
+    strides: tuple[int, ...],
+    fill: Any,
+    combine: Any,
+) -> Any:
     """Apply `combine` to every window; `fill` is its neutral element."""
-    dims = tuple(next((plan.out_axis for plan in plans if plan.axis == dim), dim) for dim in x._dims)
+    dims = tuple(
+        next((plan.out_axis for plan in plans if plan.axis == dim), dim) for dim in x._dims
+    )
     gathered = frozenset[str]().union(*(plan.gathered for plan in plans))
 
     def compute(keep: frozenset[str]) -> Any:
@@ -77,7 +97,9 @@ def _pool(op: str, x: Any, plans: list[Plan], sizes: tuple[int, ...], strides: t
         axes = {plan.axis for plan in plans}
         data = whole_for_partitioner(value._data, x._dims, axes)
         pooled = lax.reduce_window(data, fill, combine, lengths, steps, "VALID")
-        if combine is not lax.add and jnp.issubdtype(data.dtype, jnp.floating) and on_cpus():  # XLA drops NaN on CPU
+        if (
+            combine is not lax.add and jnp.issubdtype(data.dtype, jnp.floating) and on_cpus()
+        ):  # XLA drops NaN on CPU
             is_nan = lax.ne(data, data).astype(jnp.int32)
             has_nan = lax.reduce_window(is_nan, np.int32(0), lax.max, lengths, steps, "VALID")
             pooled = jnp.where(has_nan > 0, jnp.asarray(jnp.nan, data.dtype), pooled)
@@ -93,8 +115,12 @@ def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis:
     largest = op == "max_pool"
     dtype = x.dtype
     if jnp.issubdtype(dtype, jnp.complexfloating):
-        raise ArgumentTypeError(f"{op}: {type_text(x)} is complex, and complex numbers have no order.")
-    return _pool(op, x, plans, sizes, steps, extreme(dtype, largest), lax.max if largest else lax.min)
+        raise ArgumentTypeError(
+            f"{op}: {type_text(x)} is complex, and complex numbers have no order."
+        )
+    return _pool(
+        op, x, plans, sizes, steps, extreme(dtype, largest), lax.max if largest else lax.min
+    )
 
 
 _WINDOWS = """
@@ -198,17 +224,26 @@ def avg_pool(
 
 def _describe(function: Callable[..., Any], **texts: str) -> None:
     summary, examples = (function.__doc__ or "").split("\n\n", 1)
-    function.__doc__ = joined(summary, _WINDOWS.format(**{"more": "", "gradient": ".", **texts}), examples)
+    function.__doc__ = joined(
+        summary, _WINDOWS.format(**{"more": "", "gradient": ".", **texts}), examples
+    )
 
 
 _ties = ": among equal extrema the first one receives it."
-_describe(max_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties)
-_describe(min_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties)
+_describe(
+    max_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties
+)
+_describe(
+    min_pool, padded="Padding never wins.", returns="An array of the same type.", gradient=_ties
+)
 _describe(
     avg_pool,
     padded="Padding is zero.",
-    more="\n      count_include_pad: if `True` (default), windows that include padding are divided by their size. If `False`, they are\n"
-    "        divided by the number of their elements within the axis.",
+    more=(
+        "\n      count_include_pad: if `True` (default), windows that include padding are divided"
+        " by their size. If `False`, they are\n        divided by the number of their elements"
+        " within the axis."
+    ),
     returns="An array of floats.",
 )
 

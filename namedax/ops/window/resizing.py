@@ -1,7 +1,7 @@
 """`resize`, in `nx.image`: resizing along named axes.
 
-An element of the result is a weighted sum of a few rows of the axis, with static weights from JAX. Over a sharded axis a
-device receives the rows that its elements need.
+An element of the result is a weighted sum of a few rows of the axis, with static weights from JAX.
+Over a sharded axis a device receives the rows that its elements need.
 """
 
 from __future__ import annotations
@@ -44,23 +44,26 @@ def resize(
 
     Args:
       image: an array, named or not.
-      shape: new sizes by name, `{"h": 64, "w": 64}`, with all other axes as batch axes. Or the positional shape, as in
-        `jax.image.resize`, with named axes as batch axes.
-      method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in `jax.image.resize`.
+      shape: new sizes by name, `{"h": 64, "w": 64}`, with all other axes as batch axes. Or the
+        positional shape, as in `jax.image.resize`, with named axes as batch axes.
+      method: `"nearest"`, `"linear"`, `"cubic"`, `"lanczos3"` or `"lanczos5"`, as in
+        `jax.image.resize`.
       antialias: if `True` (default), smooth if an axis shrinks.
       precision: the precision of the weighted sums, by default `lax.Precision.HIGHEST`.
-      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a
-        mapped function for axes that change their size.
+      out_axis: with sizes by name, new names, `{"h": "h_out"}`, or `"h_out"` for one axis; by
+        default `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       The resized array, of floats (of the same dtype for `"nearest"`).
 
-    Communication: along a sharded axis each device receives the rows next to its block that its elements need, by
-    collective-permutes. An axis is gathered if its new name is not sharded over the same mesh axes.
+    Communication: along a sharded axis each device receives the rows next to its block that its
+    elements need, by collective-permutes. An axis is gathered if its new name is not sharded over
+    the same mesh axes.
 
     Raises:
       AxisNotFoundError: `image` lacks a named axis.
-      AxisSizeError: an axis of the result has a different size in the mapped function, or does not divide over its mesh axes.
+      AxisSizeError: an axis of the result has a different size in the mapped function, or does not
+        divide over its mesh axes.
       ArgumentTypeError: `out_axis` is given with a positional shape.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -71,9 +74,12 @@ def resize(
     if not isinstance(shape, Mapping):
         if out_axis is not None:
             raise ArgumentTypeError(
-                f"resize: out_axis={format_value(out_axis)} requires sizes by name, shape={{'h': 64}}, got shape={format_value(shape)}."
+                f"resize: out_axis={format_value(out_axis)} requires sizes by name, shape={{'h':"
+                f" 64}}, got shape={format_value(shape)}."
             )
-        return Lifted(lambda data: jax.image.resize(data, shape, method, antialias, precision), "resize")(image)
+        return Lifted(
+            lambda data: jax.image.resize(data, shape, method, antialias, precision), "resize"
+        )(image)
     renamed = new_names("resize", out_axis, shape, f"shape={dict(shape)!r}")
     kind = jax.image.ResizeMethod.from_string(method) if isinstance(method, str) else method
     for name, size in shape.items():
@@ -83,7 +89,13 @@ def resize(
 
 
 def _resize_one(
-    x: Any, name: Hashable, size: int, new_name: Hashable | None, method: Any, antialias: bool, precision: Any
+    x: Any,
+    name: Hashable,
+    size: int,
+    new_name: Hashable | None,
+    method: Any,
+    antialias: bool,
+    precision: Any,
 ) -> Any:
     site = along("resize", x, name)
     if size == site.size and new_name in (None, name):
@@ -97,7 +109,9 @@ def _resize_one(
     gathered = frozenset(site.old) - frozenset(new)
 
     def weighted(matrix: Any, data: Any) -> Any:
-        summed = jnp.tensordot(jnp.asarray(matrix, dtype), data.astype(dtype), ((1,), (site.dim,)), precision=precision)
+        summed = jnp.tensordot(
+            jnp.asarray(matrix, dtype), data.astype(dtype), ((1,), (site.dim,)), precision=precision
+        )
         return jnp.moveaxis(summed, 0, site.dim)
 
     if site.old and site.old == new:
@@ -105,7 +119,9 @@ def _resize_one(
 
     def compute(keep: frozenset[str]) -> Any:
         keep |= frozenset(new)
-        return site.relaid(weighted(weights, site.relaid(site.data, site.old, (), keep)), (), new, keep)
+        return site.relaid(
+            weighted(weights, site.relaid(site.data, site.old, (), keep)), (), new, keep
+        )
 
     return finish(compute, dims, gathered)
 
@@ -123,10 +139,20 @@ def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], 
     parts = weights.reshape(devices, -1, site.size)
     used = [np.flatnonzero(part.any(0)) for part in parts]
     first = np.array([rows[0] if rows.size else 0 for rows in used])
-    length = max(1, *(int(rows[-1]) + 1 - int(begin) for rows, begin in zip(used, first, strict=True) if rows.size), 1)
+    length = max(
+        1,
+        *(
+            int(rows[-1]) + 1 - int(begin)
+            for rows, begin in zip(used, first, strict=True)
+            if rows.size
+        ),
+        1,
+    )
     wanted = first[:, None] + np.arange(length)
     here = wanted < site.size
-    table = np.where(here[:, None], np.take_along_axis(parts, np.minimum(wanted, site.size - 1)[:, None], 2), 0)
+    table = np.where(
+        here[:, None], np.take_along_axis(parts, np.minimum(wanted, site.size - 1)[:, None], 2), 0
+    )
     value = move_rows(site.data, site.dim, site.old, np.where(here, wanted, FILL))
     mine = cast_data(jnp.asarray(table), site.old)[comm.block_index(site.old)]
     return weighted(mine, value)

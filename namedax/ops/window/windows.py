@@ -1,7 +1,8 @@
 """Windows along several named axes, for convolutions and pooling.
 
-An output element reads a window of an axis. A plan contains the rows that the windows of a device reach, and the sharding of
-the output. `spread` gives every device these rows, by collective-permutes of the rows that it lacks.
+An output element reads a window of an axis. A plan contains the rows that the windows of a device
+reach, and the sharding of the output. `spread` gives every device these rows, by
+collective-permutes of the rows that it lacks.
 """
 
 from __future__ import annotations
@@ -99,18 +100,22 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
         wrong = [name for name in (*value, *axes) if name not in axes or name not in value]
         if wrong:
             raise PositionalAxisError(
-                f"{op}: {what}={format_value(value)} must have one entry for each of {tuple(axes)}; see {wrong[0]!r}."
+                f"{op}: {what}={format_value(value)} must have one entry for each of {tuple(axes)};"
+                f" see {wrong[0]!r}."
             )
         return tuple(value[name] for name in axes)
     values = tuple(value)
     if len(values) != len(axes):
         raise PositionalAxisError(
-            f"{op}: {what}={format_value(value)} has {len(values)} values for {len(axes)} axes. Pass one number, or one for each axis."
+            f"{op}: {what}={format_value(value)} has {len(values)} values for {len(axes)} axes."
+            " Pass one number, or one for each axis."
         )
     return values
 
 
-def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int) -> tuple[int, int]:
+def padding_of(
+    op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int
+) -> tuple[int, int]:
     """Return the rows to add before and after `axes[i]`, for windows of `reach` rows in steps of `stride`.
 
     Raises:
@@ -123,48 +128,72 @@ def padding_of(op: str, padding: Any, axes: Sequence[Hashable], i: int, size: in
             total = max(0, (-(-size // stride) - 1) * stride + reach - size)
             return total // 2, total - total // 2
         raise PositionalAxisError(
-            f"{op}: padding must be 'SAME', 'VALID' or a pair (before, after) for each axis, got {format_value(padding)}."
+            f"{op}: padding must be 'SAME', 'VALID' or a pair (before, after) for each axis, got"
+            f" {format_value(padding)}."
         )
     if isinstance(padding, Mapping):
         padding = per_axis(op, "padding", padding, axes)
     pairs = tuple(padding) if isinstance(padding, Iterable) else ()
     if len(pairs) != len(axes):
         raise PositionalAxisError(
-            f"{op}: padding={format_value(padding)} has {len(pairs)} pairs for {len(axes)} axes. Pass a pair (before, after) for each."
+            f"{op}: padding={format_value(padding)} has {len(pairs)} pairs for {len(axes)} axes."
+            " Pass a pair (before, after) for each."
         )
     try:
         low, high = (int(n) for n in pairs[i])
     except (TypeError, ValueError):
         raise PositionalAxisError(
-            f"{op}: the padding {format_value(pairs[i])} of axis {format_value(axes[i])} is not a pair (before, after)."
+            f"{op}: the padding {format_value(pairs[i])} of axis {format_value(axes[i])} is not a"
+            " pair (before, after)."
         ) from None
     return low, high
 
 
 def plan_window(
-    op: str, x: Any, axis: Hashable, out_axis: Hashable | None, what: str, reach: int, stride: int, padding: tuple[int, int]
+    op: str,
+    x: Any,
+    axis: Hashable,
+    out_axis: Hashable | None,
+    what: str,
+    reach: int,
+    stride: int,
+    padding: tuple[int, int],
 ) -> Plan:
     """Plan windows of `reach` rows, in steps of `stride`, along one axis.
 
     Raises:
-      AxisSizeError: no window fits, or the size of the result differs from its name's size in the mapped function or does not
-        divide.
+      AxisSizeError: no window fits, or the size of the result differs from its name's size in the
+        mapped function or does not divide.
     """
     site = along(op, x, axis, supports_padding=True)
     low, high = padding
     size = max(0, (site.size + low + high - reach) // stride + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: the {what} covers {reach} elements, but axis {format_value(axis)} has {site.size + low + high} including its padding."
+            f"{op}: the {what} covers {reach} elements, but axis {format_value(axis)} has"
+            f" {site.size + low + high} including its padding."
         )
     dims, new = site.result(out_axis, size)
     block = site.block(new, size)
-    return Plan(axis, dims[site.dim], size, site.old, new, -low, block * stride, (block - 1) * stride + reach)
+    return Plan(
+        axis,
+        dims[site.dim],
+        size,
+        site.old,
+        new,
+        -low,
+        block * stride,
+        (block - 1) * stride + reach,
+    )
 
 
-def transposed_padding(op: str, padding: Any, axes: Sequence[Hashable], i: int, stride: int, reach: int) -> tuple[int, int]:
+def transposed_padding(
+    op: str, padding: Any, axes: Sequence[Hashable], i: int, stride: int, reach: int
+) -> tuple[int, int]:
     """Return the padding as `padding_of`, for a transposed convolution with `stride - 1` zeros between the elements of an axis."""
-    if isinstance(padding, str) and padding.upper() == "SAME":  # the result has size * stride elements
+    if (
+        isinstance(padding, str) and padding.upper() == "SAME"
+    ):  # the result has size * stride elements
         total = reach + stride - 2
         before = reach - 1 if stride > reach - 1 else -(-total // 2)
         return before, total - before
@@ -176,37 +205,51 @@ def transposed_padding(op: str, padding: Any, axes: Sequence[Hashable], i: int, 
 
 
 def plan_transposed(
-    op: str, x: Any, axis: Hashable, out_axis: Hashable | None, reach: int, stride: int, padding: tuple[int, int]
+    op: str,
+    x: Any,
+    axis: Hashable,
+    out_axis: Hashable | None,
+    reach: int,
+    stride: int,
+    padding: tuple[int, int],
 ) -> tuple[Plan, tuple[int, int]]:
     """Plan a transposed convolution along one axis; also return the padding of a device's rows with zeros between them.
 
     Raises:
-      AxisSizeError: the result is empty, or its size differs from its name's size in the mapped function or does not divide.
-        Also if its blocks begin between two elements of the axis.
+      AxisSizeError: the result is empty, or its size differs from its name's size in the mapped
+        function or does not divide. Also if its blocks begin between two elements of the axis.
     """
     site = along(op, x, axis)
     low, high = padding
     size = max(0, (site.size - 1) * stride + 1 + low + high - reach + 1)
     if size == 0:
         raise AxisSizeError(
-            f"{op}: the padding {padding} leaves no element of axis {format_value(axis)}, which has {site.size} elements."
+            f"{op}: the padding {padding} leaves no element of axis {format_value(axis)}, which has"
+            f" {site.size} elements."
         )
     dims, new = site.result(out_axis, size)
     devices = site.blocks(new)
     block = size // devices
     if devices > 1 and block % stride:
         raise AxisSizeError(
-            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} elements over mesh axes {new}, which is not a multiple of the "
-            f"stride {stride}. Choose a padding that makes it one (padding='SAME' does if axis {format_value(axis)} divides), or another out_axis."
+            f"{op}: axis {dims[site.dim]!r} of size {size} has blocks of {block} elements over mesh"
+            f" axes {new}, which is not a multiple of the stride {stride}. Choose a padding that"
+            f" makes it one (padding='SAME' does if axis {format_value(axis)} divides), or another"
+            " out_axis."
         )
     first = -(low // stride)
     length = max(1, (block + reach - 2 - low) // stride - first + 1)
     before = stride * first + low
     after = block + reach - 1 - before - ((length - 1) * stride + 1)
-    return Plan(axis, dims[site.dim], size, site.old, new, first, block // stride, length), (before, after)
+    return Plan(axis, dims[site.dim], size, site.old, new, first, block // stride, length), (
+        before,
+        after,
+    )
 
 
-def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0) -> NamedArray:
+def spread(
+    op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0
+) -> NamedArray:
     """Give this device the rows that its windows reach, along axes named `Window(axis)`, with `fill` as padding.
 
     Args:
@@ -223,9 +266,19 @@ def spread(op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], 
         moved = (
             site.data
             if is_whole
-            else site.windows(plan.new, plan.first, plan.step, plan.length, "fill", fill, keep | frozenset(plan.new))
+            else site.windows(
+                plan.new,
+                plan.first,
+                plan.step,
+                plan.length,
+                "fill",
+                fill,
+                keep | frozenset(plan.new),
+            )
         )
-        value = make_in_region(moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims)))
+        value = make_in_region(
+            moved, tuple(Window(dim) if i == site.dim else dim for i, dim in enumerate(site.dims))
+        )
     return value
 
 

@@ -1,8 +1,9 @@
 """Execution of a traced jaxpr along one of its mesh axes in steps: the implementation of `SerialLoop`.
 
-`stepping` is the entry point. `nodes` converts a jaxpr to a list of nodes, with its calls inlined. `steps` sorts the nodes into
-passes over the loop, and runs them. `jaxpr_writer` converts nodes back to a jaxpr, without binding any equation again.
-`lockstep_control_flow` handles control flow that all steps have to execute together.
+`stepping` is the entry point. `nodes` converts a jaxpr to a list of nodes, with its calls inlined.
+`steps` sorts the nodes into passes over the loop, and runs them. `jaxpr_writer` converts nodes back
+to a jaxpr, without binding any equation again. `lockstep_control_flow` handles control flow that
+all steps have to execute together.
 
 Read `stepping`, then `nodes`, then `steps`.
 """

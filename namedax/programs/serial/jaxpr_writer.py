@@ -1,13 +1,14 @@
 """The jaxpr of one step: equations that were traced on a mesh with the loop's axis, rewritten for the mesh without it.
 
-The types of variables name the mesh that they were traced on, and the axes over which values vary. To bind every equation again
-would give each a type on the other mesh, and would cost as much as a second trace. But the type of an operation along one axis
-does not depend on the others. A type without the loop's axis therefore follows from the type with it, and the same equations
-connect variables of other types.
+The types of variables name the mesh that they were traced on, and the axes over which values vary.
+To bind every equation again would give each a type on the other mesh, and would cost as much as a
+second trace. But the type of an operation along one axis does not depend on the others. A type
+without the loop's axis therefore follows from the type with it, and the same equations connect
+variables of other types.
 
-Only operations that do something else in a step than when they were traced are traced again: barriers, the start of a pending
-psum, operations whose parameters contain a mesh. If values vary over more axes than they did, because of a pending psum, others
-are cast.
+Only operations that do something else in a step than when they were traced are traced again:
+barriers, the start of a pending psum, operations whose parameters contain a mesh. If values vary
+over more axes than they did, because of a pending psum, others are cast.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ __all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
 
 Atom = Any  # a variable or a literal; JAX declares no precise type
 MeshAxes = frozenset[str]
-# Evaluates a node for values, and the index of the step if it is known; and returns True if a node needs that index.
+# Evaluates a node for values, and the index of the step if it is known; and returns True if a node
+# needs that index.
 Evaluate = Callable[[Node, Sequence[Any], Any], Sequence[Any]]
 Asks = Callable[[Node], bool]
 
@@ -77,7 +79,10 @@ class _Types(dict[Any, Any]):
             ndim, how = len(aval.shape), aval.manual_axis_type
             if ndim not in self._shardings:
                 self._shardings[ndim] = NamedSharding(self._mesh, PartitionSpec(*[None] * ndim))
-            found = aval.update(sharding=self._shardings[ndim], manual_axis_type=how.update(varying=how.varying - {self._axis}))
+            found = aval.update(
+                sharding=self._shardings[ndim],
+                manual_axis_type=how.update(varying=how.varying - {self._axis}),
+            )
         self[aval] = found
         return found
 
@@ -121,7 +126,9 @@ class _Tables:
     def literal(self, literal: Any) -> Literal:
         """Return a scalar literal; JAX's own scalars store the mesh that they were made on."""
         aval = literal.aval
-        return Literal(np.asarray(literal.val, aval.dtype), self.types[aval])  # JAX cannot lower a scalar of an 8-bit float
+        return Literal(
+            np.asarray(literal.val, aval.dtype), self.types[aval]
+        )  # JAX cannot lower a scalar of an 8-bit float
 
     def parameters(self, eqn: Any) -> dict[str, Any]:
         """Return the parameters of an operation, without the mesh that it was traced on."""
@@ -143,11 +150,16 @@ class _Tables:
         constvars, invars = now(jaxpr.constvars), now(jaxpr.invars)
         eqns = [
             eqn.replace(
-                invars=now(eqn.invars), outvars=now(eqn.outvars), params=self.parameters(eqn), ctx=self.contexts[eqn.ctx]
+                invars=now(eqn.invars),
+                outvars=now(eqn.outvars),
+                params=self.parameters(eqn),
+                ctx=self.contexts[eqn.ctx],
             )
             for eqn in jaxpr.eqns
         ]
-        again = jaxpr.replace(constvars=constvars, invars=invars, outvars=now(jaxpr.outvars), eqns=eqns)
+        again = jaxpr.replace(
+            constvars=constvars, invars=invars, outvars=now(jaxpr.outvars), eqns=eqns
+        )
         return ClosedJaxpr(again, value.consts) if isinstance(value, ClosedJaxpr) else again
 
 
@@ -167,15 +179,28 @@ class Writer:
 
     Args:
       axis: the axis of the loop.
-      evaluate: evaluates a node whose equation cannot be copied into the jaxpr, with the index of the step.
+      evaluate: evaluates a node whose equation cannot be copied into the jaxpr, with the index of
+        the step.
       asks: returns True if a node needs that index.
       index: the index, if it is known; default: None.
-      around: the writer of the surrounding jaxpr, if this is the body of control flow, which has no inputs but its own;
-        default: None.
+      around: the writer of the surrounding jaxpr, if this is the body of control flow, which has no
+        inputs but its own; default: None.
     """
 
-    def __init__(self, axis: str, evaluate: Evaluate, asks: Asks, index: Any = None, around: Writer | None = None):
-        self._axis, self._evaluate, self._asks, self._is_inner = axis, evaluate, asks, around is not None
+    def __init__(
+        self,
+        axis: str,
+        evaluate: Evaluate,
+        asks: Asks,
+        index: Any = None,
+        around: Writer | None = None,
+    ):
+        self._axis, self._evaluate, self._asks, self._is_inner = (
+            axis,
+            evaluate,
+            asks,
+            around is not None,
+        )
         self._tables: _Tables = _Tables(axis) if around is None else around._tables
         self._eqns: list[Any] = []
         self._inputs: list[Var] = []
@@ -186,7 +211,9 @@ class Writer:
         """Return a variable for a value from the surrounding code."""
         if self._is_inner:
             raise _Unwritten
-        self._inputs.append(var := Var(self._tables.types[jax.typeof(value)]))  # an array has no mesh, or its own
+        self._inputs.append(
+            var := Var(self._tables.types[jax.typeof(value)])
+        )  # an array has no mesh, or its own
         self.values.append(value)
         return var
 
@@ -198,7 +225,9 @@ class Writer:
 
     def outputs(self, values: Sequence[Value], atoms: Mapping[int, Atom]) -> list[Atom]:
         """Return the atoms of results."""
-        return [atoms[v] if type(v) is int else self.input(jnp.asarray(constant_of(v))) for v in values]
+        return [
+            atoms[v] if type(v) is int else self.input(jnp.asarray(constant_of(v))) for v in values
+        ]
 
     def program(self, outputs: Sequence[Atom], like: Any) -> Any:
         """Return the open jaxpr with these results and the inputs `values`, made by changing the jaxpr `like`."""
@@ -208,7 +237,13 @@ class Writer:
                 eqns.append(eqn)
                 read.update([var for var in eqn.invars if type(var) is Var])
         effects = frozenset[Any]().union(*[eqn.effects for eqn in eqns if eqn.effects])
-        return like.replace(constvars=[], invars=self._inputs, outvars=list(outputs), eqns=eqns[::-1], effects=effects)
+        return like.replace(
+            constvars=[],
+            invars=self._inputs,
+            outvars=list(outputs),
+            eqns=eqns[::-1],
+            effects=effects,
+        )
 
     def call(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
         """Evaluate a body for these inputs."""
@@ -228,7 +263,9 @@ class Writer:
         self._eqns += [eqn.replace(invars=now(eqn.invars)) for eqn in closed.jaxpr.eqns]
         return now(closed.jaxpr.outvars)
 
-    def write(self, nodes: Sequence[Node], atoms: dict[int, Atom], constant: Container[int] = ()) -> None:
+    def write(
+        self, nodes: Sequence[Node], atoms: dict[int, Atom], constant: Container[int] = ()
+    ) -> None:
         """Write nodes, and add the atoms of their results to `atoms`; values in `constant` are the same in every step."""
         for node in nodes:
             kind = node.kind
@@ -265,7 +302,9 @@ class Writer:
         else:
             wanted = [varying_of(types[var.aval]) for var in eqn.invars]
             varies = [varying_of(atom.aval) for atom in inputs]
-            if node.kind in LOCAL_KINDS:  # the summands of a pending psum vary, but the psum did not
+            if (
+                node.kind in LOCAL_KINDS
+            ):  # the summands of a pending psum vary, but the psum did not
                 axes = frozenset[str]().union(*varies)
                 wanted = [axes] * len(inputs)
                 outvars = [Var(tables.cast_type(types[var.aval], axes)) for var in eqn.outvars]
@@ -275,7 +314,12 @@ class Writer:
                 return self._traced(node, inputs)
             inputs = [self._cast(atom, axes) for atom, axes in zip(inputs, wanted, strict=True)]
         self._eqns.append(
-            eqn.replace(invars=inputs, outvars=outvars, params=tables.parameters(eqn), ctx=tables.contexts[eqn.ctx])
+            eqn.replace(
+                invars=inputs,
+                outvars=outvars,
+                params=tables.parameters(eqn),
+                ctx=tables.contexts[eqn.ctx],
+            )
         )
         return outvars
 
@@ -283,9 +327,13 @@ class Writer:
         """Write a `primitives.barrier` by the equation that marks a recomputation."""
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
         program = called_in_steps(eqn)
-        again = program.replace(constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset())
+        again = program.replace(
+            constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset()
+        )
         context = self._tables.contexts[eqn.ctx]
-        self._eqns.append(with_program(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context))
+        self._eqns.append(
+            with_program(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context)
+        )
         return list(outvars)
 
     def _cast(self, atom: Atom, axes: MeshAxes) -> Atom:
@@ -295,7 +343,10 @@ class Writer:
         missing = axes - varies
         if not missing:
             return atom
-        eqn, var = self._tables.cast(aval, missing), Var(self._tables.cast_type(aval, varies | missing))
+        eqn, var = (
+            self._tables.cast(aval, missing),
+            Var(self._tables.cast_type(aval, varies | missing)),
+        )
         self._eqns.append(eqn.replace(invars=[atom], outvars=[var]))
         return var
 
@@ -309,7 +360,9 @@ class Writer:
         def evaluate(*values: Any) -> list[Any]:
             index, *others = values if has_index else (None, *values)
             supply = iter(others)
-            filled = [constant_of(atom) if isinstance(atom, Literal) else next(supply) for atom in inputs]
+            filled = [
+                constant_of(atom) if isinstance(atom, Literal) else next(supply) for atom in inputs
+            ]
             with source_of(node.eqn):
                 return list(self._evaluate(node, filled, index))
 
@@ -334,11 +387,16 @@ class Writer:
         varies = [varying_of(types[var.aval]) for var in eqn.invars]
         results = [varying_of(types[var.aval]) for var in eqn.outvars]
         if node.kind is Kind.SCAN:
-            # Carries and stacked results may vary over more axes than they did, if a pending psum is among them.
+            # Carries and stacked results may vary over more axes than they did, if a pending psum
+            # is among them.
             scan = Scan.of(eqn)
-            if any(i < scan.carries for i in node.waiting):  # the initial carry counts in the first step only
+            if any(
+                i < scan.carries for i in node.waiting
+            ):  # the initial carry counts in the first step only
                 raise _Unwritten
-            varies = [varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)]
+            varies = [
+                varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)
+            ]
             results[: scan.carries] = varies[scan.consts : scan.consts + scan.carries]
         inputs = [self._cast(atom, axes) for atom, axes in zip(inputs, varies, strict=True)]
         if [varying_of(atom.aval) for atom in inputs] != varies:
@@ -346,21 +404,31 @@ class Writer:
         bodies = []
         for body, program, places in zip(node.bodies, programs, operands, strict=True):
             inner = Writer(self._axis, self._evaluate, self._asks, around=self)
-            within = [Var(tables.cast_type(types[aval], varies[i])) for aval, i in zip(program.in_avals, places, strict=True)]
+            within = [
+                Var(tables.cast_type(types[aval], varies[i]))
+                for aval, i in zip(program.in_avals, places, strict=True)
+            ]
             atoms: dict[int, Atom] = dict(zip(body.inputs, within, strict=True))
             inner.write(body.nodes, atoms)
             outputs = [atoms[v] if type(v) is int else inner.constant(v) for v in body.outputs]
             wanted = [varying_of(types[aval]) for aval in program.out_avals]
             if scan is not None:
-                results[scan.carries :] = [varying_of(atom.aval) for atom in outputs[scan.carries :]]
+                results[scan.carries :] = [
+                    varying_of(atom.aval) for atom in outputs[scan.carries :]
+                ]
                 wanted = results
             outputs = [inner._cast(atom, axes) for atom, axes in zip(outputs, wanted, strict=True)]
             if [varying_of(atom.aval) for atom in outputs] != wanted:
                 raise _Unwritten
             inner._inputs = within
             bodies.append(inner.program(outputs, body.jaxpr))
-        avals = [tables.cast_type(types[var.aval], axes) for var, axes in zip(eqn.outvars, results, strict=True)]
-        if scan is not None:  # a result that is scattered after the scan is stacked without scattering
+        avals = [
+            tables.cast_type(types[var.aval], axes)
+            for var, axes in zip(eqn.outvars, results, strict=True)
+        ]
+        if (
+            scan is not None
+        ):  # a result that is scattered after the scan is stacked without scattering
             for i in range(scan.carries, len(avals)):
                 entry = bodies[0].outvars[i].aval.shape
                 if avals[i].shape[1:] != entry:
@@ -369,7 +437,9 @@ class Writer:
         effects = frozenset[Any]().union(*[body.effects for body in bodies])
         closed = [ClosedJaxpr(body, ()) for body in bodies]
         params, context = with_bodies(eqn, closed), tables.contexts[eqn.ctx]
-        self._eqns.append(eqn.replace(invars=inputs, outvars=outvars, params=params, effects=effects, ctx=context))
+        self._eqns.append(
+            eqn.replace(invars=inputs, outvars=outvars, params=params, effects=effects, ctx=context)
+        )
         return outvars
 
 

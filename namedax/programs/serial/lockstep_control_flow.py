@@ -1,9 +1,10 @@
 """Control flow that all steps of a loop in time execute together.
 
-A scan that needs a reduction over the loop's axis in every iteration cannot run within the loop: each iteration would have to
-wait for all steps. Such a scan runs around the loop: in each iteration, the loop runs as often as the iteration needs. A branch
-and a while loop work in the same way, as long as all steps take the same path. Values that differ from step to step, and are
-carried from iteration to iteration, are stored for all steps at once, stacked along a leading axis.
+A scan that needs a reduction over the loop's axis in every iteration cannot run within the loop:
+each iteration would have to wait for all steps. Such a scan runs around the loop: in each
+iteration, the loop runs as often as the iteration needs. A branch and a while loop work in the same
+way, as long as all steps take the same path. Values that differ from step to step, and are carried
+from iteration to iteration, are stored for all steps at once, stacked along a leading axis.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from namedax.programs.serial.nodes import Body, Node
 
 __all__ = ["STACKED", "Part", "prepare", "run", "stacked", "while_loop"]
 
-# In place of the dimension that the loop's axis shards: a leading axis, with one element for every step.
+# In place of the dimension that the loop's axis shards: a leading axis, with one element for every
+# step.
 STACKED = -1
-# The dimension in which a value has the parts of all steps; `None` for a value that is the same in every step.
+# The dimension in which a value has the parts of all steps; `None` for a value that is the same in
+# every step.
 Dim = int | None
 
 
@@ -68,12 +71,17 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
         scan = Scan.of(node.eqn)
         consts, carries = scan.consts, scan.carries
         # The scanned operands lack their first dimension in the body.
-        xs = [STACKED if dim == 0 else dim - 1 if dim is not None and dim > 0 else dim for dim in dims[consts + carries :]]
+        xs = [
+            STACKED if dim == 0 else dim - 1 if dim is not None and dim > 0 else dim
+            for dim in dims[consts + carries :]
+        ]
         return _until_stable(node, dims[:consts], dims[consts : consts + carries], xs, make)
     loop, (condition, _) = While.of(node.eqn), node.bodies
     first, second = loop.condition_consts, loop.body_consts
     if loop.ndim:
-        raise _disagreement(axis, "the condition of a while loop is batched by jax.vmap, and differs")
+        raise _disagreement(
+            axis, "the condition of a while loop is batched by jax.vmap, and differs"
+        )
     differ = _until_stable(node, dims[first : first + second], dims[first + second :], [], make)
     test = make(condition, [*dims[:first], *_dims(differ)], [None])
     if any(test.differing()):
@@ -82,7 +90,9 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
     return differ
 
 
-def _until_stable(node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make) -> list[bool]:
+def _until_stable(
+    node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make
+) -> list[bool]:
     """Plan the body of a loop; an element of the carry differs from step to step if it starts so or is returned so."""
     body, carried = node.bodies[-1], [dim is not None for dim in start]
     while True:
@@ -103,9 +113,10 @@ def _dims(differ: Sequence[bool]) -> list[Dim]:
 
 def _disagreement(axis: str, what: str) -> SerialLoopError:
     return SerialLoopError(
-        f"SerialLoop: {what} from step to step of {axis}, but a reduction or collective over that axis is inside, which all "
-        "steps must execute together. Move the reduction outside, reduce the condition over the axis first (nx.any), or "
-        "remove the SerialLoop from axis_resources."
+        f"SerialLoop: {what} from step to step of {axis}, but a reduction or collective over that"
+        " axis is inside, which all steps must execute together. Move the reduction outside,"
+        " reduce the condition over the axis first (nx.any), or remove the SerialLoop from"
+        " axis_resources."
     )
 
 
@@ -116,10 +127,14 @@ def stacked(block: Any, dim: Dim, steps: int) -> Any:
     if dim is None:
         return jnp.broadcast_to(block, (steps, *jnp.shape(block)))
     shape = block.shape
-    return jnp.moveaxis(block.reshape(*shape[:dim], steps, shape[dim] // steps, *shape[dim + 1 :]), dim, 0)
+    return jnp.moveaxis(
+        block.reshape(*shape[:dim], steps, shape[dim] // steps, *shape[dim + 1 :]), dim, 0
+    )
 
 
-def while_loop(test: Callable[[Any], Any], body: Callable[[Any], list[Any]], start: Sequence[Any], ndim: int) -> list[Any]:
+def while_loop(
+    test: Callable[[Any], Any], body: Callable[[Any], list[Any]], start: Sequence[Any], ndim: int
+) -> list[Any]:
     """Run `jax.lax.while_loop`; a condition with `ndim` leading dimensions, from `jax.vmap`, is applied to each element separately."""
     if not ndim:
         last: list[Any] = lax.while_loop(test, body, list(start))
@@ -133,7 +148,11 @@ def while_loop(test: Callable[[Any], Any], body: Callable[[Any], list[Any]], sta
         return results
 
     axes = varying(test(start))
-    last = lax.while_loop(lambda carry: jnp.any(test(carry)), step, [cast_data(jnp.asarray(value), axes) for value in start])
+    last = lax.while_loop(
+        lambda carry: jnp.any(test(carry)),
+        step,
+        [cast_data(jnp.asarray(value), axes) for value in start],
+    )
     return last
 
 
@@ -149,34 +168,51 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
     variances = [varying_of(var.aval) - {axis} for var in node.eqn.outvars]
 
     def alike(values: Sequence[Any]) -> list[Any]:
-        return [cast_data(jnp.asarray(value), axes) for value, axes in zip(values, variances, strict=False)]
+        return [
+            cast_data(jnp.asarray(value), axes)
+            for value, axes in zip(values, variances, strict=False)
+        ]
 
     def given(part: Part, values: Sequence[tuple[Any, Dim]], first: int) -> list[Any]:
         """Return operands in the form of a body's inputs, from the input with index `first` on."""
         return [
-            value if part.in_dims[i] != STACKED else stacked(value, dim, steps) for i, (value, dim) in enumerate(values, first)
+            value if part.in_dims[i] != STACKED else stacked(value, dim, steps)
+            for i, (value, dim) in enumerate(values, first)
         ]
 
     if node.kind == Kind.BRANCH:
         index, *others = operands
         branches = [lambda *values, part=part: alike(part.run(*values)) for part in node.parts]
-        chosen: list[Any] = lax.switch(jnp.asarray(index[0], jnp.int32), branches, *given(node.parts[0], others, 0))
+        chosen: list[Any] = lax.switch(
+            jnp.asarray(index[0], jnp.int32), branches, *given(node.parts[0], others, 0)
+        )
         return chosen
     if node.kind == Kind.WHILE:
         loop, (test, part) = While.of(node.eqn), node.parts
         first, second = loop.condition_consts, loop.body_consts
-        for_test, for_body = given(test, operands[:first], 0), given(part, operands[first : first + second], 0)
+        for_test, for_body = (
+            given(test, operands[:first], 0),
+            given(part, operands[first : first + second], 0),
+        )
         start = alike(given(part, operands[first + second :], second))
         return while_loop(
-            lambda carry: test.run(*for_test, *carry)[0], lambda carry: alike(part.run(*for_body, *carry)), start, 0
+            lambda carry: test.run(*for_test, *carry)[0],
+            lambda carry: alike(part.run(*for_body, *carry)),
+            start,
+            0,
         )
     return _scan(node, node.parts[0], steps, operands, given, alike)
 
 
-def _scan(node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]], given: Any, alike: Any) -> list[Any]:
+def _scan(
+    node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]], given: Any, alike: Any
+) -> list[Any]:
     scan = Scan.of(node.eqn)
     consts, carries = scan.consts, scan.carries
-    for_all, start = given(part, operands[:consts], 0), alike(given(part, operands[consts : consts + carries], consts))
+    for_all, start = (
+        given(part, operands[:consts], 0),
+        alike(given(part, operands[consts : consts + carries], consts)),
+    )
     xs = given(part, operands[consts + carries :], consts + carries)
     wanted = part.in_dims[consts + carries :]
     # In a stacked operand, the scanned dimension comes before the dimension of the steps.
@@ -188,4 +224,10 @@ def _scan(node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]
 
     last, results = lax.scan(iterate, start, xs, **scan.options)
     dims = part.out_dims[carries:]
-    return [*last, *(jnp.moveaxis(y, 1, 0) if dim == STACKED else y for y, dim in zip(results, dims, strict=True))]
+    return [
+        *last,
+        *(
+            jnp.moveaxis(y, 1, 0) if dim == STACKED else y
+            for y, dim in zip(results, dims, strict=True)
+        ),
+    ]

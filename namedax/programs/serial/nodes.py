@@ -1,7 +1,8 @@
 """A traced jaxpr as a list of nodes, for a loop over one of its mesh axes (`stepping`).
 
-Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. A sum over the loop's axis cannot be
-taken within the loop. Such sums within a `lax.scan` that only collects them are moved after it.
+Calls are inlined, and control flow keeps its bodies, whose nodes are of the same kind. A sum over
+the loop's axis cannot be taken within the loop. Such sums within a `lax.scan` that only collects
+them are moved after it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,19 @@ _SILENT = (Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK)
 class Node:
     """One operation: an equation, control flow with its bodies, or an added node."""
 
-    __slots__ = ("bodies", "collective", "constant", "eqn", "inputs", "kind", "once", "outputs", "parts", "waiting", "whole")
+    __slots__ = (
+        "bodies",
+        "collective",
+        "constant",
+        "eqn",
+        "inputs",
+        "kind",
+        "once",
+        "outputs",
+        "parts",
+        "waiting",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -71,16 +84,25 @@ class Node:
         bodies: Sequence[Body] = (),
         waiting: Mapping[int, Axes] | None = None,
     ):
-        self.kind, self.eqn, self.inputs, self.outputs, self.bodies = kind, eqn, inputs, outputs, list(bodies)
-        # True if all steps execute it together (`lockstep_control_flow`); and the plans of its bodies in this case.
+        self.kind, self.eqn, self.inputs, self.outputs, self.bodies = (
+            kind,
+            eqn,
+            inputs,
+            outputs,
+            list(bodies),
+        )
+        # True if all steps execute it together (`lockstep_control_flow`); and the plans of its
+        # bodies in this case.
         self.whole = False
         self.parts: list[Any] = []
         # Results whose psum over these axes is pending: of a scan, and of the psums in its body.
         self.waiting: dict[int, Axes] = {} if waiting is None else dict(waiting)
-        # Operands that are added to a pending psum, once: in the first step, on the first device along these axes.
+        # Operands that are added to a pending psum, once: in the first step, on the first device
+        # along these axes.
         self.once: dict[int, Axes] = {}
         self.collective = False  # over the loop's axis
-        # Results of control flow that are the same in every step, and the level of the pass that computes them.
+        # Results of control flow that are the same in every step, and the level of the pass that
+        # computes them.
         self.constant: dict[int, int] = {}
 
     @property
@@ -107,7 +129,9 @@ class Body(Record, frozen=False):
 
 def _is_on_scalars(program: Any) -> bool:
     """Return True if a jaxpr combines two scalars, as in a scatter or a reduction."""
-    return all(getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars)
+    return all(
+        getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars
+    )
 
 
 class Flattener:
@@ -115,12 +139,14 @@ class Flattener:
 
     Args:
       axis: the axis of the loop.
-      whole: whether all steps may together execute control flow with reductions over the axis that cannot be postponed.
+      whole: whether all steps may together execute control flow with reductions over the axis that
+        cannot be postponed.
     """
 
     def __init__(self, axis: str, whole: bool):
         self.axis, self.whole = axis, whole
-        # True if gradients of values that are stored in parts are scattered once, after they have been summed (`SerialLoop`).
+        # True if gradients of values that are stored in parts are scattered once, after they have
+        # been summed (`SerialLoop`).
         self.once = getattr(axis, "keep", "parts") == "whole"
         self.fresh = itertools.count()
         self.depth = 0  # of nested bodies
@@ -154,7 +180,9 @@ class Flattener:
                     part = next(self.fresh)
                     late = Node(Added.LATE_SUM, last.eqn, [part], last.outputs, waiting={0: axes})
                     node.kind, node.waiting, last.outputs = Added.IDENTITY, {0: axes}, [part]
-                    body.nodes.insert(1 + next(i for i, other in enumerate(body.nodes) if other is last), late)
+                    body.nodes.insert(
+                        1 + next(i for i, other in enumerate(body.nodes) if other is last), late
+                    )
                     break
 
     def body(self, jaxpr: Any) -> Body:
@@ -166,7 +194,9 @@ class Flattener:
         self.depth -= 1
         return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
 
-    def _inline(self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node], call: Any = None) -> list[Value]:
+    def _inline(
+        self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node], call: Any = None
+    ) -> list[Value]:
         """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
         consts: Sequence[Any] = ()
         if isinstance(jaxpr, ClosedJaxpr):
@@ -177,9 +207,14 @@ class Flattener:
 
         eqns = jaxpr.eqns
         if call is not None and ((pinned := is_pinned(call)) or call.source_info.name_stack.stack):
-            eqns = [eqn.replace(source_info=inlined_source(call.source_info, pinned, eqn)) for eqn in eqns]
+            eqns = [
+                eqn.replace(source_info=inlined_source(call.source_info, pinned, eqn))
+                for eqn in eqns
+            ]
         for eqn, known in zip(eqns, facts_of(eqns), strict=True):
-            operands: list[Value] = [var if type(var) is Literal else values[var] for var in eqn.invars]
+            operands: list[Value] = [
+                var if type(var) is Literal else values[var] for var in eqn.invars
+            ]
             program = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
             results: list[Value]
             if known.kind is Kind.SOLVE:
@@ -196,7 +231,9 @@ class Flattener:
             values.update(zip(eqn.outvars, results, strict=True))
         return [var if type(var) is Literal else values[var] for var in jaxpr.outvars]
 
-    def _operation(self, eqn: JaxprEqn, known: Known, operands: list[Value], nodes: list[Node]) -> list[Value]:
+    def _operation(
+        self, eqn: JaxprEqn, known: Known, operands: list[Value], nodes: list[Node]
+    ) -> list[Value]:
         node = Node(known.kind, eqn, operands, list(itertools.islice(self.fresh, len(eqn.outvars))))
         nodes.append(node)
         if (known.repeats or known.kind is Kind.CAST) and self._is_zero(operands[0]):
@@ -206,8 +243,9 @@ class Flattener:
         node.bodies = self._bodies(eqn)
         if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
             raise SerialLoopError(
-                f"SerialLoop: {node.name} contains its own program, which cannot be executed in steps of {self.axis}. Call it "
-                "outside the mapped function, or remove the SerialLoop from axis_resources."
+                f"SerialLoop: {node.name} contains its own program, which cannot be executed in"
+                f" steps of {self.axis}. Call it outside the mapped function, or remove the"
+                " SerialLoop from axis_resources."
             )
         if not any(self._speaks_of_loop(body) for body in node.bodies):
             return list(node.outputs)
@@ -227,16 +265,18 @@ class Flattener:
 
     def _speaks_of_loop(self, body: Body) -> bool:
         return any(
-            (self.axis in node.axes and node.kind not in _SILENT) or any(map(self._speaks_of_loop, node.bodies))
+            (self.axis in node.axes and node.kind not in _SILENT)
+            or any(map(self._speaks_of_loop, node.bodies))
             for node in body.nodes
         )
 
     def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
         """Move sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
 
-        Within the scan, a pending psum is this step's summand. It may be added to other pending psums, scaled and reshaped. The
-        psum itself is taken of the scan's result. The initial value of a carry that collects is one of the summands: that of
-        the first step, on the first device.
+        Within the scan, a pending psum is this step's summand. It may be added to other pending
+        psums, scaled and reshaped. The psum itself is taken of the scan's result. The initial value
+        of a carry that collects is one of the summands: that of the first step, on the first
+        device.
         """
         if node.kind != Kind.SCAN:
             raise self._too_early("a later operation")
@@ -246,7 +286,11 @@ class Flattener:
         waiting: dict[int, Axes] = {}
         while True:
             found = self._wait(body, waiting)
-            outputs = {i: found[out] for i, out in enumerate(body.outputs) if isinstance(out, int) and out in found}
+            outputs = {
+                i: found[out]
+                for i, out in enumerate(body.outputs)
+                if isinstance(out, int) and out in found
+            }
             grown = waiting | {carried[i]: axes for i, axes in outputs.items() if i < carries}
             if grown == waiting:
                 break
@@ -254,15 +298,23 @@ class Flattener:
         node.waiting = outputs
         results: list[Value] = list(node.outputs)
         for i, axes in outputs.items():
-            tail = self._take_scatter(body, i) if self.once and self.depth == 1 and i >= carries else None
+            tail = (
+                self._take_scatter(body, i)
+                if self.once and self.depth == 1 and i >= carries
+                else None
+            )
             # If a scatter follows, only the loop is summed over before it.
             total, first = next(self.fresh), axes if tail is None else (self.axis,)
-            nodes.append(Node(Added.LATE_SUM, node.eqn, [node.outputs[i]], [total], waiting={0: first}))
+            nodes.append(
+                Node(Added.LATE_SUM, node.eqn, [node.outputs[i]], [total], waiting={0: first})
+            )
             results[i] = total
             if tail is not None:
                 results[i] = scattered = next(self.fresh)
                 rest = tuple(axis for axis in axes if axis != self.axis)
-                nodes.append(Node(Added.EACH, node.eqn, [total], [scattered], [tail], waiting={0: rest}))
+                nodes.append(
+                    Node(Added.EACH, node.eqn, [total], [scattered], [tail], waiting={0: rest})
+                )
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
@@ -277,7 +329,12 @@ class Flattener:
         tail: list[Node] = []
         while isinstance(value, int) and used[value] == 1 and value in made_by:
             node = made_by[value]
-            if len(node.inputs) != 1 or len(node.outputs) != 1 or node.bodies or (node.eqn.effects and not axes_of(node.eqn)):
+            if (
+                len(node.inputs) != 1
+                or len(node.outputs) != 1
+                or node.bodies
+                or (node.eqn.effects and not axes_of(node.eqn))
+            ):
                 return None
             tail.insert(0, node)
             (before,) = node.inputs
@@ -304,7 +361,9 @@ class Flattener:
             elif self.axis in node.axes and node.kind not in _SILENT:
                 raise self._too_early(f"the operation {node.name}")
             elif node.kind in PASSING:
-                found.update((out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None)
+                found.update(
+                    (out, a) for out, a in zip(node.outputs, axes, strict=True) if a is not None
+                )
             elif any(axes):
                 wait = self._may_wait(node, axes)
                 if wait is None:
@@ -318,7 +377,11 @@ class Flattener:
         if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
                 return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
-            node.waiting = {0: node.axes} if node.kind == Added.LATE_SUM else dict.fromkeys(range(len(node.outputs)), node.axes)
+            node.waiting = (
+                {0: node.axes}
+                if node.kind == Added.LATE_SUM
+                else dict.fromkeys(range(len(node.outputs)), node.axes)
+            )
             node.kind = Added.IDENTITY
         own = node.waiting[0]
         if not all(a is None or set(own).isdisjoint(a) for a in axes):
@@ -334,6 +397,7 @@ class Flattener:
 
     def _too_early(self, what: str) -> SerialLoopError:
         return SerialLoopError(
-            f"SerialLoop: a reduction or collective over {self.axis} is inside a scan, a loop or a branch, where {what} needs its "
-            "result. Move the reduction outside, or remove the SerialLoop from axis_resources."
+            f"SerialLoop: a reduction or collective over {self.axis} is inside a scan, a loop or a"
+            f" branch, where {what} needs its result. Move the reduction outside, or remove the"
+            " SerialLoop from axis_resources."
         )

@@ -1,18 +1,21 @@
 """Execution in steps: a program that was written for a mesh axis runs along that axis in steps.
 
-A `SerialLoop` is a mesh axis without devices. The body of the mapped function is traced over a mesh with this axis. All
-operations, their collectives and their derivatives are therefore the same as on any mesh axis. This module then executes the traced jaxpr
-on the real mesh, one block along the loop's axis after another.
+A `SerialLoop` is a mesh axis without devices. The body of the mapped function is traced over a mesh
+with this axis. All operations, their collectives and their derivatives are therefore the same as on
+any mesh axis. This module then executes the traced jaxpr on the real mesh, one block along the
+loop's axis after another.
 
-Values that are the same in every step (parameters, and values computed from them alone) are computed once, outside the loop. A
-collective over the loop's axis needs all steps before its result can be used, so the jaxpr is split into passes. Each pass runs
-the loop once. It computes the values that the pass needs, again if necessary, and accumulates the operands of the collectives
-(a sum, a maximum, or the blocks themselves). The remaining part of a collective, over mesh axes of devices, runs after the
-loop. A loss whose gradient is taken in the body, or outside of it, needs one pass; a batch norm needs three.
+Values that are the same in every step (parameters, and values computed from them alone) are
+computed once, outside the loop. A collective over the loop's axis needs all steps before its result
+can be used, so the jaxpr is split into passes. Each pass runs the loop once. It computes the values
+that the pass needs, again if necessary, and accumulates the operands of the collectives (a sum, a
+maximum, or the blocks themselves). The remaining part of a collective, over mesh axes of devices,
+runs after the loop. A loss whose gradient is taken in the body, or outside of it, needs one pass; a
+batch norm needs three.
 
-The derivative of such a program is the derivative of the traced jaxpr, also executed in steps. No residuals of a step are
-stored, so the memory of a step is that of one block. The gradient of a loss is computed along with its value. A loop can be
-differentiated in reverse mode, any number of times.
+The derivative of such a program is the derivative of the traced jaxpr, also executed in steps. No
+residuals of a step are stored, so the memory of a step is that of one block. The gradient of a loss
+is computed along with its value. A loop can be differentiated in reverse mode, any number of times.
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ def virtual_mesh(mesh: Any, loops: Mapping[str, int]) -> AbstractMesh:
 
 
 def _abstract(sizes: Mapping[str, int]) -> AbstractMesh:
-    return AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes))
+    return AbstractMesh(
+        tuple(sizes.values()), tuple(sizes), axis_types=(AxisType.Auto,) * len(sizes)
+    )
 
 
 @contextlib.contextmanager
@@ -71,9 +76,16 @@ def _trace(
 ) -> tuple[ClosedJaxpr, Any]:
     """Return the jaxpr of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
     mapped = jax.shard_map(
-        body, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, axis_names={*devices, *loops}, check_vma=True
+        body,
+        mesh=mesh,
+        in_specs=tuple(in_specs),
+        out_specs=out_specs,
+        axis_names={*devices, *loops},
+        check_vma=True,
     )
-    types = [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=_is_weak(x)) for x in datas]
+    types = [
+        jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x), weak_type=_is_weak(x)) for x in datas
+    ]
     with _tracing_on(mesh):
         closed, shapes = jax.make_jaxpr(mapped, return_shape=True)(*types)
     return closed, shapes
@@ -99,12 +111,14 @@ def run_in_steps(
     Args:
       body: takes and returns blocks.
       datas: global arrays.
-      in_specs: the specs of the arrays, over the axes of the mesh and of the loops; a loop is the minor axis in its entry.
+      in_specs: the specs of the arrays, over the axes of the mesh and of the loops; a loop is the
+        minor axis in its entry.
       out_specs: a prefix tree of specs for the results.
       loops: the number of steps of every loop.
       mesh: the mesh, or `None`.
       manual: the axes of the mesh over which the body is mapped.
-      shard_map: `jax.shard_map` on the mesh, which takes specs; `None` if no axis of the mesh is mapped.
+      shard_map: `jax.shard_map` on the mesh, which takes specs; `None` if no axis of the mesh is
+        mapped.
       late_sums: whether psums over mesh axes are postponed in the derivative; default: True.
 
     Raises:
@@ -114,7 +128,9 @@ def run_in_steps(
     closed, shapes = _trace(body, datas, in_specs, out_specs, traced_on, manual, set(loops))
     consts = [replicated(const) for const in closed.consts]
     (eqn,) = closed.jaxpr.eqns
-    known = dict(zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True))
+    known = dict(
+        zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True)
+    )
     program, program_in_specs, program_out_specs = mapped_program(eqn)
     whole = _Program(
         ClosedJaxpr(program, ()),
@@ -145,10 +161,23 @@ class _Program(Record):
     late_sums: bool
 
     def __call__(self, datas: Sequence[Any]) -> list[Any]:
-        floats = [i for i, aval in enumerate(self.jaxpr.in_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
-        outs = [i for i, aval in enumerate(self.jaxpr.out_avals) if jnp.issubdtype(aval.dtype, jnp.inexact)]
-        # The gradient of a loss is computed along with its value, in one pass over the steps; the cotangent only scales it.
-        is_loss = len(outs) == 1 and self.jaxpr.out_avals[outs[0]].shape == () and not _has_float16(self.jaxpr.jaxpr)
+        floats = [
+            i
+            for i, aval in enumerate(self.jaxpr.in_avals)
+            if jnp.issubdtype(aval.dtype, jnp.inexact)
+        ]
+        outs = [
+            i
+            for i, aval in enumerate(self.jaxpr.out_avals)
+            if jnp.issubdtype(aval.dtype, jnp.inexact)
+        ]
+        # The gradient of a loss is computed along with its value, in one pass over the steps; the
+        # cotangent only scales it.
+        is_loss = (
+            len(outs) == 1
+            and self.jaxpr.out_avals[outs[0]].shape == ()
+            and not _has_float16(self.jaxpr.jaxpr)
+        )
 
         @jax.custom_vjp
         def run(*datas: Any) -> list[Any]:
@@ -157,7 +186,9 @@ class _Program(Record):
         def forward(*primals: Any) -> tuple[list[Any], Any]:
             values = [primal.value for primal in primals]
             wanted = [i for i in floats if primals[i].perturbed]
-            marks = tuple(() if i in wanted else None for i in range(len(primals)))  # a static pytree structure
+            marks = tuple(
+                () if i in wanted else None for i in range(len(primals))
+            )  # a static pytree structure
             if not is_loss:
                 return self._execute(values), (marks, values, None)
             both = self._with_gradient(wanted, outs[0])(values)
@@ -178,7 +209,9 @@ class _Program(Record):
         run.defvjp(forward, backward, symbolic_zeros=True)
         return run(*datas)
 
-    def _pullback(self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]) -> tuple[list[Any], Any]:
+    def _pullback(
+        self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]
+    ) -> tuple[list[Any], Any]:
         """Return the results for these blocks, and the pullback of the results in `outs` to the arguments in `wanted`."""
         function = jaxpr_as_fun(self.jaxpr)
 
@@ -199,7 +232,9 @@ class _Program(Record):
             results, pullback = self._pullback(wanted, [loss], blocks)
             return [*results, *pullback([jnp.ones_like(results[loss])])]
 
-        return self._traced(body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted))
+        return self._traced(
+            body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted)
+        )
 
     def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
         """Return the program of the vector-Jacobian product, a function of arguments and cotangents."""
@@ -211,7 +246,9 @@ class _Program(Record):
 
         return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
 
-    def _traced(self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]) -> _Program:
+    def _traced(
+        self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]
+    ) -> _Program:
         """Trace a program of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
@@ -231,11 +268,23 @@ class _Program(Record):
         """Trace `body` on a mesh with these loops only, for arguments whose blocks are known on the mesh with all loops."""
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
-            jax.ShapeDtypeStruct(_global_shape(aval.shape, spec, self.traced_on), aval.dtype, weak_type=aval.weak_type)
+            jax.ShapeDtypeStruct(
+                _global_shape(aval.shape, spec, self.traced_on),
+                aval.dtype,
+                weak_type=aval.weak_type,
+            )
             for aval, spec in zip(blocks, block_specs, strict=True)
         ]
         mesh = _abstract({**sizes, **loops})
-        closed, _ = _trace(lambda *xs: list(body(*xs)), types, in_specs, list(out_specs), mesh, self.manual, set(loops))
+        closed, _ = _trace(
+            lambda *xs: list(body(*xs)),
+            types,
+            in_specs,
+            list(out_specs),
+            mesh,
+            self.manual,
+            set(loops),
+        )
         return _of_blocks(closed)
 
     def _execute(self, datas: Sequence[Any]) -> list[Any]:
@@ -245,7 +294,9 @@ class _Program(Record):
         else:
             if current_mesh() is not None:  # the user's cotangents may lack a sharding
                 datas = to_specs(datas, in_specs, None)
-            mapped = self.shard_map(lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs))
+            mapped = self.shard_map(
+                lambda *blocks: list(body(*blocks)), in_specs=in_specs, out_specs=list(out_specs)
+            )
             results = mapped(*datas)
         return list(map(weak_as, results, self.jaxpr.out_avals))
 
@@ -267,8 +318,12 @@ class _Program(Record):
     ) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
         """Nest the remaining `loops`; the other loops are already nested, and this jaxpr is that of one of their steps."""
         last: SerialLoopError | None = None
-        # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within the steps of others.
-        steppers = [Stepper.of(jaxpr, axis, steps, in_specs, out_specs, whole) for axis, steps in loops.items()]
+        # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within
+        # the steps of others.
+        steppers = [
+            Stepper.of(jaxpr, axis, steps, in_specs, out_specs, whole)
+            for axis, steps in loops.items()
+        ]
         for axis, stepper in zip(loops, steppers, strict=True):  # innermost first
             remaining = {other: n for other, n in loops.items() if other != axis}
             inner_in_specs = tuple(_without(spec, axis) for spec in in_specs)
@@ -277,7 +332,12 @@ class _Program(Record):
                 return stepper.run, inner_in_specs, inner_out_specs
             try:
                 step = self._trace_blocks(
-                    stepper.run, self.jaxpr.in_avals, self.in_specs, inner_in_specs, inner_out_specs, remaining
+                    stepper.run,
+                    self.jaxpr.in_avals,
+                    self.in_specs,
+                    inner_in_specs,
+                    inner_out_specs,
+                    remaining,
                 )
                 return self._nest_in(remaining, whole, step, inner_in_specs, inner_out_specs)
             except SerialLoopError as error:
@@ -304,7 +364,8 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
     places = {outer: var for var, outer in given if outer not in values}
     constants = [(var, values[outer]) for var, outer in given if outer in values]
     jaxpr = inner.replace(
-        constvars=[*inner.constvars, *(var for var, _ in constants)], invars=[places[outer] for outer in closed.jaxpr.invars]
+        constvars=[*inner.constvars, *(var for var, _ in constants)],
+        invars=[places[outer] for outer in closed.jaxpr.invars],
     )
     return ClosedJaxpr(jaxpr, [value for _, value in constants])
 
@@ -319,8 +380,13 @@ def _has_float16(jaxpr: Any) -> bool:
 
 def _without(spec: Spec, axis: str) -> Spec:
     entries = (tuple(a for a in entry_of(spec, dim) if a != axis) for dim in range(len(spec)))
-    return PartitionSpec(*(None if not entry else entry[0] if len(entry) == 1 else entry for entry in entries))
+    return PartitionSpec(
+        *(None if not entry else entry[0] if len(entry) == 1 else entry for entry in entries)
+    )
 
 
 def _global_shape(shape: Sequence[int], spec: Spec, mesh: AbstractMesh) -> tuple[int, ...]:
-    return tuple(n * math.prod(mesh.shape[axis] for axis in entry_of(spec, dim)) for dim, n in enumerate(shape))
+    return tuple(
+        n * math.prod(mesh.shape[axis] for axis in entry_of(spec, dim))
+        for dim, n in enumerate(shape)
+    )

@@ -1,6 +1,7 @@
 """Execution of a body over one mesh axis without devices, in steps along that axis (`stepping`).
 
-The nodes of the body are sorted into passes. Each pass runs the loop once, and accumulates the operands of collectives.
+The nodes of the body are sorted into passes. Each pass runs the loop once, and accumulates the
+operands of collectives.
 """
 
 from __future__ import annotations
@@ -55,12 +56,29 @@ _GIVING_BACK = (*PASSING, Kind.CAST)
 class Stepper:
     """A body over one loop's axis, executed in steps."""
 
-    def __init__(self, body: Body, axis: str, steps: int, in_dims: list[int | None], out_dims: list[int | None]):
-        self.body, self.axis, self.steps, self.in_dims, self.out_dims = body, axis, steps, in_dims, out_dims
-        # The dimension in which a value has the parts of all steps; a value that is not sliced from an operand is stacked in
-        # front.
+    def __init__(
+        self,
+        body: Body,
+        axis: str,
+        steps: int,
+        in_dims: list[int | None],
+        out_dims: list[int | None],
+    ):
+        self.body, self.axis, self.steps, self.in_dims, self.out_dims = (
+            body,
+            axis,
+            steps,
+            in_dims,
+            out_dims,
+        )
+        # The dimension in which a value has the parts of all steps; a value that is not sliced from
+        # an operand is stacked in front.
         self.dims = dict(zip(body.inputs, in_dims, strict=True))
-        self.varies = {value for value, dim in zip(self.body.inputs, self.in_dims, strict=True) if dim is not None}
+        self.varies = {
+            value
+            for value, dim in zip(self.body.inputs, self.in_dims, strict=True)
+            if dim is not None
+        }
         self.level: dict[int, int] = dict.fromkeys(self.body.inputs, 0)
         self.needed = self._needed()
         self.nodes: list[Node] = []
@@ -70,7 +88,8 @@ class Stepper:
                 self.nodes.append(part)
         self.reads = _reads(self.nodes)
         self.made_by = {v: node for node in self.nodes for v in node.outputs}
-        # Values that are read individually: by nodes that all steps execute together, and as results.
+        # Values that are read individually: by nodes that all steps execute together, and as
+        # results.
         self.read_whole = {v for v in body.outputs if type(v) is int}.union(
             *[[v for v in node.inputs if type(v) is int] for node in self.nodes if node.collective]
         )
@@ -78,10 +97,18 @@ class Stepper:
 
     @classmethod
     def of(
-        cls, jaxpr: ClosedJaxpr, axis: str, steps: int, in_specs: Sequence[Spec], out_specs: Sequence[Spec], whole: bool
+        cls,
+        jaxpr: ClosedJaxpr,
+        axis: str,
+        steps: int,
+        in_specs: Sequence[Spec],
+        out_specs: Sequence[Spec],
+        whole: bool,
     ) -> Stepper:
         """Return the stepper for the body of `jaxpr`; `whole` has the same meaning as for `Flattener`."""
-        in_dims, out_dims = ([_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs))
+        in_dims, out_dims = (
+            [_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs)
+        )
         return cls(Flattener(axis, whole).program(jaxpr), axis, steps, in_dims, out_dims)
 
     def differing(self) -> list[bool]:
@@ -104,7 +131,12 @@ class Stepper:
         if all(differ) or not any(differ):
             return [node]
         places = [[i for i, one in enumerate(differ) if one == wanted] for wanted in (False, True)]
-        return [Node(node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]) for some in places]
+        return [
+            Node(
+                node.kind, node.eqn, [node.inputs[i] for i in some], [node.outputs[i] for i in some]
+            )
+            for some in places
+        ]
 
     def _classify(self, node: Node) -> None:
         """Record which results of a node differ from step to step, and the pass in which they can be computed."""
@@ -129,7 +161,9 @@ class Stepper:
         if varies and node.bodies:
             # Some results of control flow are the same in every step.
             constant = [
-                i for i, var in enumerate(node.eqn.outvars) if self.axis not in varying_of(var.aval) and i not in node.waiting
+                i
+                for i, var in enumerate(node.eqn.outvars)
+                if self.axis not in varying_of(var.aval) and i not in node.waiting
             ]
             node.constant = dict.fromkeys((node.outputs[i] for i in constant), level)
         for output in node.outputs:
@@ -141,7 +175,10 @@ class Stepper:
                 self.varies.add(output)
 
     def _classify_whole(self, node: Node, level: int) -> None:
-        dims = [self.dims.get(v, STACKED) if isinstance(v, int) and v in self.varies else None for v in node.inputs]
+        dims = [
+            self.dims.get(v, STACKED) if isinstance(v, int) and v in self.varies else None
+            for v in node.inputs
+        ]
         make = functools.partial(Stepper, axis=self.axis, steps=self.steps)
         differ = lockstep_control_flow.prepare(
             node, self.axis, dims, lambda body, into, out: make(body, in_dims=into, out_dims=out)
@@ -153,7 +190,9 @@ class Stepper:
     def _asks_for_step(self, node: Node) -> bool:
         if node.kind == Kind.PLACE and self.axis in node.axes:
             return True
-        if node.once or (node.kind == Kind.SCAN and node.waiting):  # an operand that counts once does so in the first step
+        if node.once or (
+            node.kind == Kind.SCAN and node.waiting
+        ):  # an operand that counts once does so in the first step
             return True
         return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
 
@@ -181,7 +220,11 @@ class Stepper:
                 known[value] = block
             else:
                 sliced[value] = (block, dim)
-        outputs = [(i, v) for i, v in enumerate(self.body.outputs) if isinstance(v, int) and v in self.varies]
+        outputs = [
+            (i, v)
+            for i, v in enumerate(self.body.outputs)
+            if isinstance(v, int) and v in self.varies
+        ]
         results: dict[int, Any] = {}
         computed = set[int]()
         for level in range(max(self.level.values(), default=0) + 1):
@@ -195,19 +238,28 @@ class Stepper:
             results[i] = (
                 whole
                 if dim is None
-                else lockstep_control_flow.stacked(whole, None, self.steps)
-                if dim == STACKED
-                else lax.concatenate([whole] * self.steps, dim)
+                else (
+                    lockstep_control_flow.stacked(whole, None, self.steps)
+                    if dim == STACKED
+                    else lax.concatenate([whole] * self.steps, dim)
+                )
             )
         return [results[i] for i in range(len(self.out_dims))]
 
-    def _compute_constants(self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], computed: set[int]) -> None:
+    def _compute_constants(
+        self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], computed: set[int]
+    ) -> None:
         """Compute values that are the same in all steps and depend only on collectives of earlier passes; add them to `computed`."""
         together: list[Node] = []
         for node in self.nodes:
             is_ready = True
             for v in node.inputs:
-                is_ready = is_ready and (type(v) is not int or v in known or v in computed or (node.whole and v in sliced))
+                is_ready = is_ready and (
+                    type(v) is not int
+                    or v in known
+                    or v in computed
+                    or (node.whole and v in sliced)
+                )
             if not is_ready or not self._is_needed(node) or not computed.isdisjoint(node.outputs):
                 continue
             if any(output in known or output in sliced for output in node.outputs):
@@ -220,7 +272,12 @@ class Stepper:
             elif node.collective:
                 self._compute(together, known)
                 with source_of(node.eqn):
-                    self._finish(node, [self._as_if_summed(node, _read(known, v)) for v in node.inputs], known, sliced)
+                    self._finish(
+                        node,
+                        [self._as_if_summed(node, _read(known, v)) for v in node.inputs],
+                        known,
+                        sliced,
+                    )
             else:
                 together.append(node)
                 computed.update(node.outputs)
@@ -240,15 +297,28 @@ class Stepper:
 
         atoms = Atoms(given)
         writer.write(nodes, atoms)
-        inside = _reads([node for node in nodes if self.cheap.isdisjoint(node.outputs)])  # the others are computed again
+        inside = _reads(
+            [node for node in nodes if self.cheap.isdisjoint(node.outputs)]
+        )  # the others are computed again
         made = [v for node in nodes for v in node.outputs]
-        read = [v for v in made if v in self.read_whole or (self.reads[v] > inside[v] and v not in self.cheap)]
-        results = as_one_call(writer.program(writer.outputs(read, atoms), self.body.jaxpr), writer.values)
+        read = [
+            v
+            for v in made
+            if v in self.read_whole or (self.reads[v] > inside[v] and v not in self.cheap)
+        ]
+        results = as_one_call(
+            writer.program(writer.outputs(read, atoms), self.body.jaxpr), writer.values
+        )
         known.update(zip(read, results, strict=True))
         nodes.clear()
 
-    def _run_whole(self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
-        operands = [sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None) for v in node.inputs]
+    def _run_whole(
+        self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]
+    ) -> None:
+        operands = [
+            sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None)
+            for v in node.inputs
+        ]
         with source_of(node.eqn):
             results = lockstep_control_flow.run(node, self.axis, self.steps, operands)
         for output, value in zip(node.outputs, results, strict=True):
@@ -278,24 +348,45 @@ class Stepper:
             and all(self.level[v] <= level for v in node.inputs if isinstance(v, int))
         ]
         # Values of each step that control flow executed by all steps together needs.
-        stacks = list(dict.fromkeys(v for node in collectives if node.whole for v in node.inputs if isinstance(v, int)))
+        stacks = list(
+            dict.fromkeys(
+                v for node in collectives if node.whole for v in node.inputs if isinstance(v, int)
+            )
+        )
         stacks = [v for v in stacks if v in self.varies and v not in sliced]
         collectives = [node for node in collectives if not node.whole]
-        constants = {v: node for node in needed for v, at in node.constant.items() if at == level and v in self.needed}
+        constants = {
+            v: node
+            for node in needed
+            for v, at in node.constant.items()
+            if at == level and v in self.needed
+        }
         effects = [
-            node for node in needed if node.eqn.effects and not node.whole and self._level(node) == level and self._varies(node)
+            node
+            for node in needed
+            if node.eqn.effects
+            and not node.whole
+            and self._level(node) == level
+            and self._varies(node)
         ]
         if not (collectives or stacks or constants or effects or wanted):
             return {}
-        targets = {v for node in collectives for v in node.inputs if isinstance(v, int)} | {v for _, v in wanted}
-        plan = self._plan(targets | set(constants) | set(stacks), effects, known.keys() | sliced.keys())
+        targets = {v for node in collectives for v in node.inputs if isinstance(v, int)} | {
+            v for _, v in wanted
+        }
+        plan = self._plan(
+            targets | set(constants) | set(stacks), effects, known.keys() | sliced.keys()
+        )
         summands = [v for node in collectives for v in node.inputs]
         results = [*summands, *stacks, *constants, *(v for _, v in wanted)]
         program, values = self._step(plan, results, known, sliced, computed)
 
         folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
         stack = _Fold("join", 0, self.steps, expand=True)
-        joins = [stack if dim == STACKED else _Fold("join", dim, self.steps) for dim in (self.out_dims[i] for i, _ in wanted)]
+        joins = [
+            stack if dim == STACKED else _Fold("join", dim, self.steps)
+            for dim in (self.out_dims[i] for i, _ in wanted)
+        ]
         folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
         supply = iter(self._over_steps(program, values, folds))
         for node in collectives:
@@ -321,7 +412,10 @@ class Stepper:
                 return writer.input(known[value])
             block, dim = sliced[value]
 
-            return writer.trace(lambda index, block: [self._part(index, block, dim)], [writer.index, writer.input(block)])[0]
+            return writer.trace(
+                lambda index, block: [self._part(index, block, dim)],
+                [writer.index, writer.input(block)],
+            )[0]
 
         atoms = Atoms(given)
         writer.write(plan, atoms, computed)
@@ -347,19 +441,25 @@ class Stepper:
 
         def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
             results = as_one_call(program, [index, *values])
-            return [fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)], None
+            return [
+                fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)
+            ], None
 
         if self.steps == 1:
             totals, _ = iterate(totals, jnp.zeros((), jnp.int32))
         else:
             totals, _ = lax.scan(iterate, totals, jnp.arange(self.steps, dtype=jnp.int32))
-        return [fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)]
+        return [
+            fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)
+        ]
 
     def _level(self, node: Node) -> int:
         return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
 
     def _varies(self, node: Node) -> bool:
-        return self._asks_for_step(node) or any(v in self.varies for v in node.inputs if isinstance(v, int))
+        return self._asks_for_step(node) or any(
+            v in self.varies for v in node.inputs if isinstance(v, int)
+        )
 
     def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
         """Return the nodes of one step that lead to the targets, in order; stored values need none."""
@@ -369,7 +469,9 @@ class Stepper:
         for node in reversed(self.nodes):
             if node.collective:  # its result is known, or sliced from a known value
                 continue
-            if node in effects or (not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)):
+            if node in effects or (
+                not wanted.isdisjoint(node.outputs) and not (node.eqn.effects and not node.outputs)
+            ):
                 plan.append(node)
                 wanted |= {v for v in node.inputs if type(v) is int and v not in kept}
         return plan[::-1]
@@ -385,9 +487,15 @@ class Stepper:
             inputs = [v for v in node.inputs if isinstance(v, int)]
             if node.kind == Kind.GATHER and not node.collective:
                 gathered.update(node.outputs if again else ())
-            elif len(inputs) == 1 and inputs[0] in gathered and (node.kind == Kind.CAST or facts(node.eqn).moves):
+            elif (
+                len(inputs) == 1
+                and inputs[0] in gathered
+                and (node.kind == Kind.CAST or facts(node.eqn).moves)
+            ):
                 gathered.update(node.outputs)
-            if facts(node.eqn).is_cheap or (node.kind == Kind.CAST and any(v in cheap for v in inputs)):
+            if facts(node.eqn).is_cheap or (
+                node.kind == Kind.CAST and any(v in cheap for v in inputs)
+            ):
                 cheap.update(node.outputs)
         return cheap | gathered
 
@@ -403,7 +511,13 @@ class Stepper:
             return lax.concatenate([value] * self.steps, dim)
         return value * jnp.asarray(self.steps, value.dtype)
 
-    def _finish(self, node: Node, totals: Sequence[Any], known: dict[int, Any], sliced: dict[int, tuple[Any, int]]) -> None:
+    def _finish(
+        self,
+        node: Node,
+        totals: Sequence[Any],
+        known: dict[int, Any],
+        sliced: dict[int, tuple[Any, int]],
+    ) -> None:
         """Run the remaining part of a collective after the loop: the part over mesh axes of devices."""
         others = tuple(axis for axis in node.axes if axis != self.axis)
         for output, total in zip(node.outputs, totals, strict=True):
@@ -425,16 +539,16 @@ class Stepper:
                 scattered = comm.psum_scatter(total, dim, others) if others else total
                 if not is_tiled(node.eqn):
                     raise SerialLoopError(
-                        f"SerialLoop: an untiled psum_scatter over {self.axis} cannot be executed in steps. Use tiled=True, or "
-                        "an axis name, as in nx.lax.psum_scatter."
+                        f"SerialLoop: an untiled psum_scatter over {self.axis} cannot be executed"
+                        " in steps. Use tiled=True, or an axis name, as in nx.lax.psum_scatter."
                     )
                 sliced[output] = (scattered, dim)
 
     def _swap_minor(self, data: Any, dim: int, axes: Sequence[str], to_minor: bool) -> Any:
         """Reorder blocks along a dimension from the order of `axes` (major first) to steps as the minor axis, or back.
 
-        Each device joins its steps, and devices are joined after that. A collective over `(loop, "x")` is therefore one over
-        `("x", loop)`, of blocks in another order.
+        Each device joins its steps, and devices are joined after that. A collective over `(loop,
+        "x")` is therefore one over `("x", loop)`, of blocks in another order.
         """
         minor = axes[axes.index(self.axis) + 1 :]
         if not minor:
@@ -458,7 +572,12 @@ class Stepper:
         if kind in PASSING:
             return barrier(values)
         if kind == Added.EACH:
-            return [comm.psum(lax.map(lambda x: self._call(node.bodies[0], [x], index)[0], values[0]), node.waiting[0])]
+            return [
+                comm.psum(
+                    lax.map(lambda x: self._call(node.bodies[0], [x], index)[0], values[0]),
+                    node.waiting[0],
+                )
+            ]
         if kind == Kind.CAST:
             others = [axis for axis in node.axes if axis != self.axis]
             return [cast_data(value, others) for value in values]
@@ -469,12 +588,17 @@ class Stepper:
         if kind == Kind.WHILE:
             return self._while(node, values, index)
         if kind == Kind.BRANCH:
-            branches = [lambda *operands, body=body: self._call(body, operands, index) for body in node.bodies]
+            branches = [
+                lambda *operands, body=body: self._call(body, operands, index)
+                for body in node.bodies
+            ]
             chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
             return chosen
         if kind == Kind.CONSTRAINT:
             sharding = on_this_mesh(constraint(node.eqn))
-            return [values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)]
+            return [
+                values[0] if sharding is None else lax.with_sharding_constraint(values[0], sharding)
+            ]
         # The summands of a pending psum vary, but the psum did not.
         return bound(self.axis, node.eqn, values)
 
@@ -486,7 +610,9 @@ class Stepper:
         others = tuple(axis for axis in axes if axis != self.axis)
         first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
         value = jnp.asarray(value)
-        return lax.select(*cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)]))
+        return lax.select(
+            *cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)])
+        )
 
     def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
         (body,), scan = node.bodies, Scan.of(node.eqn)
@@ -560,7 +686,9 @@ class _Fold(Record):
         key = (kind, dtype, axes)
         if key not in numbers:
             number = (
-                additive_identity(dtype) if kind in ("sum", "join") else jnp.asarray(extreme(dtype, self.kind == "maximum"))
+                additive_identity(dtype)
+                if kind in ("sum", "join")
+                else jnp.asarray(extreme(dtype, self.kind == "maximum"))
             )
             numbers[key] = cast_data(number, axes)
         return lax.broadcast(numbers[key], dims)
@@ -568,15 +696,26 @@ class _Fold(Record):
     def add(self, total: Any, value: Any, index: Any) -> Any:
         value = cast_data(value, varying(total))
         if self.kind == "sum":
-            return lax.add(total, value if value.dtype == total.dtype else lax.convert_element_type(value, total.dtype))
+            return lax.add(
+                total,
+                (
+                    value
+                    if value.dtype == total.dtype
+                    else lax.convert_element_type(value, total.dtype)
+                ),
+            )
         if self.kind in ("maximum", "minimum"):
-            return jnp.maximum(total, value) if self.kind == "maximum" else jnp.minimum(total, value)
+            return (
+                jnp.maximum(total, value) if self.kind == "maximum" else jnp.minimum(total, value)
+            )
         if self.kind == "last":
             return value
         assert self.dim is not None
         if self.expand:
             value = jnp.expand_dims(value, self.dim)
-        return lax.dynamic_update_slice_in_dim(total, value, index * value.shape[self.dim], self.dim)
+        return lax.dynamic_update_slice_in_dim(
+            total, value, index * value.shape[self.dim], self.dim
+        )
 
     def end(self, total: Any, shape: Any) -> Any:
         return total.astype(shape.dtype) if self.kind == "sum" else total

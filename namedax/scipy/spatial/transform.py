@@ -28,7 +28,9 @@ class Rotation(_module.Rotation):
 
 @_lift_methods
 class Slerp(_module.Slerp):
-    """A `jax.scipy.spatial.transform.Slerp` for named arrays, which interpolates between rotations. See `Rotation`.
+    """A `jax.scipy.spatial.transform.Slerp` for named arrays, which interpolates between rotations.
+
+    See `Rotation`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> transform = nx.scipy.spatial.transform

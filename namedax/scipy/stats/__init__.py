@@ -8,9 +8,13 @@ import types as _types
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.scipy import STATS as _OWN
 
-_spec = _importlib.find_spec("jax.scipy.stats")  # only its location; it is imported on first use of a function
+_spec = _importlib.find_spec(
+    "jax.scipy.stats"
+)  # only its location; it is imported on first use of a function
 _path = _spec.submodule_search_locations if _spec else None
-_DISTRIBUTIONS = tuple(info.name for info in _pkgutil.iter_modules(_path or []) if not info.name.startswith("_"))
+_DISTRIBUTIONS = tuple(
+    info.name for info in _pkgutil.iter_modules(_path or []) if not info.name.startswith("_")
+)
 
 
 def _distribution(name: str) -> _types.ModuleType:
