@@ -16,7 +16,7 @@ from typing import Any, overload
 
 import jax
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax import checkpoints as checkpoints
 from namedax import distributed as distributed
 from namedax import errors as errors
@@ -181,7 +181,7 @@ def cumulative_prod(
     x: NamedArray,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
@@ -191,17 +191,17 @@ def cumulative_prod(
     x: ArrayLike,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def cumulative_sum(
     x: NamedArray,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
@@ -211,16 +211,16 @@ def cumulative_sum(
     x: ArrayLike,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: bool = False,
     out_axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def diff(
     a: NamedArray,
     n: int = 1,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
     *,
@@ -230,21 +230,21 @@ def diff(
 def diff(
     a: ArrayLike,
     n: int = 1,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
     *,
     out_axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def take_along_axis(
     x: ArrayLike,
     indices: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
     *,
     wrap_negative_indices: bool | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
     """Elements of `x` where `condition` holds, else of `y`, broadcast by name."""
@@ -253,7 +253,7 @@ def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: .
 @overload
 def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
 @overload
 def where(
     condition: ArrayLike,
@@ -261,9 +261,9 @@ def where(
     *,
     size: int | None = None,
     fill_value: Any = None,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> tuple[Array, ...]:
+) -> tuple[AnyArray, ...]:
     """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Args:
@@ -284,33 +284,33 @@ def where(
     """
 def logsumexp(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     b: ArrayLike | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
     where: ArrayLike | None = None,
-) -> Array | tuple[Array, Array]: ...
+) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 def nanpercentile(
     x: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     method: str = 'linear',
     keepdims: bool = False,
     weights: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nanquantile(
     x: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     method: str = 'linear',
     keepdims: bool = False,
     weights: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nanstd(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     ddof: float = 0,
@@ -318,10 +318,10 @@ def nanstd(
     where: ArrayLike | None = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nanvar(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     ddof: float = 0,
@@ -329,28 +329,28 @@ def nanvar(
     where: ArrayLike | None = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def percentile(
     x: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     method: str = 'linear',
     keepdims: bool = False,
     weights: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def quantile(
     x: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     method: str = 'linear',
     keepdims: bool = False,
     weights: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def std(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     ddof: float = 0,
@@ -358,10 +358,10 @@ def std(
     where: ArrayLike | None = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def var(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     ddof: float = 0,
@@ -369,41 +369,47 @@ def var(
     where: ArrayLike | None = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array: ...
-def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> Array: ...
+) -> AnyArray: ...
+def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray: ...
 @overload
-def moveaxis(a: NamedArray, source: Axis, destination: Axis) -> NamedArray: ...
+def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray: ...
 @overload
-def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array: ...
+def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray: ...
 @overload
-def permute_dims(a: NamedArray, axes: Axis = None) -> NamedArray: ...
+def permute_dims(a: NamedArray, axes: AxisSpec = None) -> NamedArray: ...
 @overload
-def permute_dims(a: ArrayLike, axes: Axis = None) -> Array: ...
+def permute_dims(a: ArrayLike, axes: AxisSpec = None) -> AnyArray: ...
 def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: Axis = 2, *, precision: Any = None, preferred_element_type: Any = None,
-) -> Array: ...
+    a: ArrayLike, b: ArrayLike, axes: AxisSpec = 2, *, precision: Any = None, preferred_element_type: Any = None,
+) -> AnyArray: ...
 def trace(
-    a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
-) -> Array: ...
+    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
+) -> AnyArray: ...
 @overload
-def transpose(a: NamedArray, axes: Axis = None) -> NamedArray: ...
+def transpose(a: NamedArray, axes: AxisSpec = None) -> NamedArray: ...
 @overload
-def transpose(a: ArrayLike, axes: Axis = None) -> Array: ...
+def transpose(a: ArrayLike, axes: AxisSpec = None) -> AnyArray: ...
 def vecdot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
-) -> Array: ...
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> AnyArray: ...
 def dot(
     x: ArrayLike,
     y: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
     overlap: Any = None,
-) -> Array: ...
+) -> AnyArray: ...
 def einsum(
     spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Any = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def slice(
     x: NamedArray,
@@ -414,16 +420,16 @@ def slice(
 @overload
 def slice(
     x: ArrayLike, index: Mapping[Hashable, Any], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def take(
     x: ArrayLike,
     indices: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
-) -> Array: ...
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Axis = 0) -> Any: ...
+) -> AnyArray: ...
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: AxisSpec = 0) -> Any: ...
 def pipeline(
     layer: Callable[[Any, Any], Any],
     x: Any,
@@ -440,141 +446,146 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any: ...
 def array_equiv(a1: Any, a2: Any) -> Any: ...
 @overload
-def cumlogsumexp(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray: ...
+def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray: ...
 @overload
-def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array: ...
+def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray: ...
 @overload
-def cummax(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray: ...
+def cummax(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray: ...
 @overload
-def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array: ...
+def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray: ...
 @overload
-def cummin(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray: ...
+def cummin(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray: ...
 @overload
-def cummin(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array: ...
+def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray: ...
 @overload
-def cumprod(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def cumprod(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
-def cumprod(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+def cumprod(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
 @overload
-def cumsum(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def cumsum(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
-def cumsum(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+def cumsum(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
 @overload
-def nancumprod(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def nancumprod(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
-def nancumprod(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+def nancumprod(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
 @overload
-def nancumsum(x: NamedArray, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
+def nancumsum(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
-def nancumsum(x: ArrayLike, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> Array: ...
+def nancumsum(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
 def amax(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def amin(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
-def argmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-def argmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+) -> AnyArray: ...
+def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
+def argmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def max(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
-def max_with_index(x: Any, axis: Axis) -> Any: ...
+) -> AnyArray: ...
+def max_with_index(x: Any, axis: AxisSpec) -> Any: ...
 def min(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
-def min_with_index(x: Any, axis: Axis) -> Any: ...
-def all(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array: ...
-def any(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array: ...
-def count_nonzero(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+) -> AnyArray: ...
+def min_with_index(x: Any, axis: AxisSpec) -> Any: ...
+def all(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray: ...
+def any(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray: ...
+def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def mean(
-    x: ArrayLike, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
-) -> Array: ...
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> AnyArray: ...
 def prod(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
     promote_integers: bool = True,
-) -> Array: ...
+) -> AnyArray: ...
 def sum(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
     promote_integers: bool = True,
-) -> Array: ...
+) -> AnyArray: ...
 def segment_max(
     data: ArrayLike,
     segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def segment_min(
     data: ArrayLike,
     segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def segment_prod(
     data: ArrayLike,
     segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def segment_sum(
     data: ArrayLike,
     segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def broadcast_to(
     array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray: ...
 @overload
-def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> Array: ...
+def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> AnyArray: ...
 @overload
 def named(array: ArrayLike, axes: Any) -> NamedArray:
     """Name positional axes."""
@@ -618,7 +629,7 @@ def positional(x: Any, axes: Any) -> Any:
       AxisMappingError: the mapping is malformed or does not fit the rank.
     """
 @overload
-def untag(x: ArrayLike, axes: Any) -> Array:
+def untag(x: ArrayLike, axes: Any) -> AnyArray:
     """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`."""
 @overload
 def untag(x: Any, axes: Any) -> Any:
@@ -647,9 +658,9 @@ def arange(
     *,
     axis: Hashable | None = None,
     dtype: Any = None,
-) -> Array: ...
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = 'K', ndmin: int = 0) -> Array: ...
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> Array: ...
+) -> AnyArray: ...
+def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = 'K', ndmin: int = 0) -> AnyArray: ...
+def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> AnyArray: ...
 @overload
 def empty(
     shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
@@ -688,10 +699,10 @@ def linspace(
     endpoint: bool = True,
     retstep: bool = False,
     dtype: Any = None,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     *,
     device: Any = None,
-) -> Array | tuple[Array, Array]: ...
+) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 def array_repr(
     x: ArrayLike,
     max_line_width: int | None = None,
@@ -710,40 +721,44 @@ def isscalar(x: ArrayLike) -> bool: ...
 def ndim(x: ArrayLike) -> int: ...
 def result_type(*args: Any) -> Any: ...
 def shape(x: ArrayLike) -> tuple[int, ...]: ...
-def size(x: ArrayLike, axis: Axis = None) -> int: ...
+def size(x: ArrayLike, axis: AxisSpec = None) -> int: ...
 @overload
 def append(
-    arr: NamedArray, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None,
+    arr: NamedArray, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
 def append(
-    arr: ArrayLike, values: NamedArray, axis: Axis = None, *, out_axis: Hashable | None = None,
+    arr: ArrayLike, values: NamedArray, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
-def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array: ...
-def concat(arrays: Sequence[Any], axis: Axis = 0, dtype: Any = None, *, out_axis: Hashable | None = None) -> Array: ...
+def append(
+    arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
+) -> AnyArray: ...
+def concat(
+    arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
+) -> AnyArray: ...
 def concatenate(
-    arrays: Sequence[Any], axis: Axis = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
-) -> Array: ...
-def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array: ...
+    arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
+) -> AnyArray: ...
+def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: Any = None) -> AnyArray: ...
 @overload
 def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
 @overload
-def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> Array: ...
-def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> Array: ...
-def reduce(x: ArrayLike, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array: ...
+def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> AnyArray: ...
+def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> AnyArray: ...
+def reduce(x: ArrayLike, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> AnyArray: ...
 @overload
-def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array:
+def repeat(x: ArrayLike, repeats: str, **sizes: int) -> AnyArray:
     """Repeat an array along new axes, by a pattern, or its elements along an existing axis."""
 @overload
 def repeat(
     x: ArrayLike,
     repeats: Any,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
     With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.
@@ -777,27 +792,29 @@ def split_axis(
     x: NamedArray, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable],
 ) -> NamedArray: ...
 @overload
-def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> Array: ...
+def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]) -> AnyArray: ...
 @overload
-def flip(m: NamedArray, axis: Axis = None) -> NamedArray: ...
+def flip(m: NamedArray, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def flip(m: ArrayLike, axis: Axis = None) -> Array: ...
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> Array: ...
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]: ...
-def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]: ...
+def flip(m: ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
+def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> AnyArray: ...
+def array_split(
+    ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None,
+) -> list[AnyArray]: ...
+def split(ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None) -> list[AnyArray]: ...
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray: ...
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array: ...
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray: ...
 @overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray: ...
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array: ...
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray: ...
 @overload
-def expand_dims(a: NamedArray, axis: Axis) -> NamedArray: ...
+def expand_dims(a: NamedArray, axis: AxisSpec) -> NamedArray: ...
 @overload
-def expand_dims(a: ArrayLike, axis: Axis) -> Array: ...
-def squeeze(a: ArrayLike, axis: Axis = None) -> Array: ...
+def expand_dims(a: ArrayLike, axis: AxisSpec) -> AnyArray: ...
+def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
 def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
@@ -806,31 +823,36 @@ def searchsorted(
     *,
     method: str = 'scan',
     axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nonzero(
-    a: ArrayLike, *, size: Any = None, fill_value: Any = None, axis: Axis = None, out_axis: Hashable | None = None,
-) -> tuple[Array, ...]: ...
+    a: ArrayLike,
+    *,
+    size: Any = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> tuple[AnyArray, ...]: ...
 def unique(
     ar: ArrayLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     equal_nan: bool = True,
     size: Any = None,
     fill_value: Any = None,
     sorted: bool = True,
     out_axis: Hashable | None = None,
-) -> Array | tuple[Array, ...]: ...
+) -> AnyArray | tuple[AnyArray, ...]: ...
 @overload
-def argpartition(x: NamedArray, kth: int, axis: Axis = -1) -> NamedArray: ...
+def argpartition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
-def argpartition(x: ArrayLike, kth: int, axis: Axis = -1) -> Array: ...
+def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray: ...
 @overload
 def argsort(
     x: NamedArray,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
@@ -841,23 +863,23 @@ def argsort(
 @overload
 def argsort(
     x: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
     dtype: Any = None,
-) -> Array: ...
-def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array: ...
+) -> AnyArray: ...
+def lexsort(keys: Iterable[Any], axis: AxisSpec = -1) -> AnyArray: ...
 @overload
-def partition(x: NamedArray, kth: int, axis: Axis = -1) -> NamedArray: ...
+def partition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
-def partition(x: ArrayLike, kth: int, axis: Axis = -1) -> Array: ...
+def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray: ...
 @overload
 def sort(
     x: NamedArray,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
@@ -867,31 +889,31 @@ def sort(
 @overload
 def sort(
     x: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-) -> Array: ...
-def top_k(x: Any, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any: ...
+) -> AnyArray: ...
+def top_k(x: Any, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any: ...
 def average(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     weights: ArrayLike | None = None,
     returned: bool = False,
     keepdims: bool = False,
-) -> Array | tuple[Array, Array]: ...
-def ptp(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+) -> AnyArray | tuple[AnyArray, AnyArray]: ...
+def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def bincount(
     x: ArrayLike,
     weights: ArrayLike | None = None,
     minlength: int = 0,
     *,
     length: int | None = None,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def histogram(
     x: ArrayLike,
     bins: Any = 10,
@@ -899,18 +921,18 @@ def histogram(
     weights: ArrayLike | None = None,
     density: bool | None = None,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> tuple[Array, Array]: ...
+) -> tuple[AnyArray, AnyArray]: ...
 def corrcoef(
     x: ArrayLike,
     y: ArrayLike | None = None,
     rowvar: bool = True,
     dtype: Any = None,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     variables: Any = None,
-) -> Array: ...
+) -> AnyArray: ...
 def cov(
     m: ArrayLike,
     y: ArrayLike | None = None,
@@ -921,57 +943,64 @@ def cov(
     aweights: Any = None,
     dtype: Any = None,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     variables: Any = None,
-) -> Array: ...
-def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array: ...
-def median(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-def nanmedian(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-def nanargmax(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
-def nanargmin(x: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Array: ...
+) -> AnyArray: ...
+def norm(x: ArrayLike, ord: Any = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray: ...
+def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
+def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
+def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
+def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def nanmax(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nanmean(
-    x: ArrayLike, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
-) -> Array: ...
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+) -> AnyArray: ...
 def nanmin(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nanprod(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 def nansum(
     x: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     keepdims: bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array: ...
-def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]: ...
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array: ...
+) -> AnyArray: ...
+def gradient(
+    f: Any, *varargs: Any, axis: AxisSpec = None, edge_order: int | None = None,
+) -> AnyArray | list[AnyArray]: ...
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray: ...
 @overload
-def unwrap(p: NamedArray, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> NamedArray: ...
+def unwrap(p: NamedArray, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> NamedArray: ...
 @overload
-def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> Array: ...
+def unwrap(p: ArrayLike, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> AnyArray: ...
 def conv(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -986,7 +1015,7 @@ def conv(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array: ...
+) -> AnyArray: ...
 def conv_transpose(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -1001,7 +1030,7 @@ def conv_transpose(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def convolve(
     a: NamedArray,
@@ -1031,7 +1060,7 @@ def convolve(
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
     precision: Any = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def halo(
     x: NamedArray,
@@ -1053,7 +1082,7 @@ def halo(
     mode: str = 'zero',
     fill_value: ArrayLike = 0,
     out_axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
 def pad(
     array: NamedArray,
@@ -1073,15 +1102,15 @@ def pad(
     constant_values: Any = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
-) -> Array: ...
+) -> AnyArray: ...
 @overload
-def roll(a: NamedArray, shift: Any, axis: Axis = None) -> NamedArray: ...
+def roll(a: NamedArray, shift: Any, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array: ...
+def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray: ...
 @overload
-def shift(x: NamedArray, offset: int, axis: Axis, fill_value: ArrayLike = 0) -> NamedArray: ...
+def shift(x: NamedArray, offset: int, axis: AxisSpec, fill_value: ArrayLike = 0) -> NamedArray: ...
 @overload
-def shift(x: ArrayLike, offset: int, axis: Axis, fill_value: ArrayLike = 0) -> Array: ...
+def shift(x: ArrayLike, offset: int, axis: AxisSpec, fill_value: ArrayLike = 0) -> AnyArray: ...
 def plan(
     f: Any,
     *args: Any,

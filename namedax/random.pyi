@@ -14,10 +14,10 @@ import jax
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
 from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
-def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> Array:
+def PRNGKey(seed: int | ArrayLike, *, impl: Any = None) -> AnyArray:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
@@ -40,7 +40,7 @@ def ball(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample uniformly from the unit Lp ball."""
 @overload
 def bernoulli(
@@ -61,7 +61,7 @@ def bernoulli(
     mode: str = 'low',
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Bernoulli random values with given shape and mean."""
 @overload
 def beta(
@@ -84,11 +84,11 @@ def beta(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: Array,
+    key: AnyArray,
     n: Any,
     p: ArrayLike,
     shape: int | Sequence[int] | None = None,
@@ -99,8 +99,8 @@ def binomial(
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def binomial(
-    key: Array, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None,
-) -> Array:
+    key: AnyArray, n: Any, p: ArrayLike, shape: int | Sequence[int] | None = None, dtype: Any = None,
+) -> AnyArray:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
@@ -113,13 +113,15 @@ def bits(
 ) -> NamedArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
-def bits(key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
+def bits(
+    key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
+) -> AnyArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def categorical(
     key: Any,
     logits: Any,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
     mode: str | None = None,
@@ -132,13 +134,13 @@ def categorical(
 def categorical(
     key: Any,
     logits: Any,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
     mode: str | None = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
     Args:
@@ -176,7 +178,7 @@ def cauchy(
 @overload
 def cauchy(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
 def chisquare(
@@ -197,7 +199,7 @@ def chisquare(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def choice(
@@ -206,7 +208,7 @@ def choice(
     shape: Sequence[int] = (),
     replace: bool = True,
     p: Any = None,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     mode: str | None = None,
     *,
     named_shape: Mapping[Hashable, int],
@@ -219,9 +221,9 @@ def choice(
     shape: Sequence[int] = (),
     replace: bool = True,
     p: Any = None,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     mode: str | None = None,
-) -> Array:
+) -> AnyArray:
     """Draw random elements of `a` along an axis, or random numbers below `a`.
 
     Args:
@@ -265,7 +267,7 @@ def dirichlet(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
 def double_sided_maxwell(
@@ -281,7 +283,7 @@ def double_sided_maxwell(
 @overload
 def double_sided_maxwell(
     key: ArrayLike, loc: Any, scale: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample from a double sided Maxwell distribution."""
 @overload
 def exponential(
@@ -296,7 +298,7 @@ def exponential(
 @overload
 def exponential(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
 def f(
@@ -319,9 +321,9 @@ def f(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample F-distribution random values with given shape and float dtype."""
-def fold_in(key: ArrayLike, data: ArrayLike) -> Array:
+def fold_in(key: ArrayLike, data: ArrayLike) -> AnyArray:
     """Folds in data to a PRNG key to form a new PRNG key."""
 @overload
 def gamma(
@@ -342,7 +344,7 @@ def gamma(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
 def generalized_normal(
@@ -358,7 +360,7 @@ def generalized_normal(
 @overload
 def generalized_normal(
     key: ArrayLike, p: float, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample from the generalized normal distribution."""
 @overload
 def geometric(
@@ -379,7 +381,7 @@ def geometric(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Geometric random values with given shape and float dtype."""
 @overload
 def gumbel(
@@ -400,11 +402,11 @@ def gumbel(
     mode: str | None = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Gumbel random values with given shape and float dtype."""
-def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> Array:
+def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> AnyArray:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
-def key_data(keys: ArrayLike) -> Array:
+def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
 def key_impl(keys: Any) -> Any:
     """Return the generator of `keys`, as `jax.random.key_impl` does."""
@@ -421,7 +423,7 @@ def laplace(
 @overload
 def laplace(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
 def loggamma(
@@ -442,7 +444,7 @@ def loggamma(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
 def logistic(
@@ -457,7 +459,7 @@ def logistic(
 @overload
 def logistic(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample logistic random values with given shape and float dtype."""
 @overload
 def lognormal(
@@ -478,7 +480,7 @@ def lognormal(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample lognormal random values with given shape and float dtype."""
 @overload
 def maxwell(
@@ -493,11 +495,11 @@ def maxwell(
 @overload
 def maxwell(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample from a one sided Maxwell distribution."""
 @overload
 def multinomial(
-    key: Array,
+    key: AnyArray,
     n: Any,
     p: Any,
     *,
@@ -509,14 +511,14 @@ def multinomial(
     """Sample from a multinomial distribution."""
 @overload
 def multinomial(
-    key: Array,
+    key: AnyArray,
     n: Any,
     p: Any,
     *,
     shape: int | Sequence[int] | None = None,
     dtype: Any = None,
     unroll: int | bool = 1,
-) -> Array:
+) -> AnyArray:
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
@@ -541,7 +543,7 @@ def multivariate_normal(
     method: str = 'cholesky',
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
 def normal(
@@ -556,7 +558,7 @@ def normal(
 @overload
 def normal(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
 def orthogonal(
@@ -579,7 +581,7 @@ def orthogonal(
     m: int | None = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
 def pareto(
@@ -600,9 +602,11 @@ def pareto(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Pareto random values with given shape and float dtype."""
-def permutation(key: Any, x: Any, axis: Axis = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
+def permutation(
+    key: Any, x: Any, axis: AxisSpec = 0, independent: bool = False, *, out_sharding: Any = None,
+) -> Any:
     """Permute `x` randomly along an axis.
 
     Args:
@@ -642,7 +646,7 @@ def poisson(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
 def rademacher(
@@ -657,7 +661,7 @@ def rademacher(
 @overload
 def rademacher(
     key: ArrayLike, shape: int | Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample from a Rademacher distribution."""
 @overload
 def randint(
@@ -680,7 +684,7 @@ def randint(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def rayleigh(
@@ -701,13 +705,13 @@ def rayleigh(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
 def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int]) -> NamedArray:
     """Split one key into new keys, along positional or named axes."""
 @overload
-def split(key: Any, num: int | Sequence[int] | None = None) -> Array:
+def split(key: Any, num: int | Sequence[int] | None = None) -> AnyArray:
     """Split one key into new keys, along positional or named axes.
 
     See `nx.split`.
@@ -731,7 +735,7 @@ def t(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Student's t random values with given shape and float dtype."""
 @overload
 def triangular(
@@ -756,7 +760,7 @@ def triangular(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Triangular random values with given shape and float dtype."""
 @overload
 def truncated_normal(
@@ -779,7 +783,7 @@ def truncated_normal(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
 def uniform(
@@ -802,7 +806,7 @@ def uniform(
     maxval: Any = 1.0,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
 def wald(
@@ -823,7 +827,7 @@ def wald(
     dtype: Any = None,
     *,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample Wald random values with given shape and float dtype."""
 @overload
 def weibull_min(
@@ -839,7 +843,7 @@ def weibull_min(
 @overload
 def weibull_min(
     key: ArrayLike, scale: ArrayLike, concentration: Any, shape: int | Sequence[int] = (), dtype: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sample from a Weibull distribution."""
-def wrap_key_data(key_bits_array: Array, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array: AnyArray, *, impl: Any = None, dtype: Any = None) -> Any:
     """Wrap an array of key data bits into a PRNG key array."""

@@ -63,7 +63,7 @@ _BY_NAME = {
     ),
     "where": "ArrayLike | None",
     "initial": "ArrayLike | None",
-    **dict.fromkeys(AXIS_PARAMETERS, "Axis"),
+    **dict.fromkeys(AXIS_PARAMETERS, "AxisSpec"),
 }
 # Parameters that bear such a name and are something else, by function.
 _NOT_BY_NAME = {
@@ -72,7 +72,7 @@ _NOT_BY_NAME = {
 }  # fmt: skip
 _TYPING = {"Any", "Literal", "NamedTuple"}
 _ABC = {"Callable", "Sequence", "Mapping", "Iterable", "Iterator", "Hashable"}
-_OURS = {"Array", "ArrayLike", "Axis", "NamedArray"}
+_OURS = {"AnyArray", "ArrayLike", "AxisSpec", "NamedArray"}
 _BUILTIN = {
     "int",
     "float",
@@ -102,7 +102,9 @@ class _Types(ast.NodeTransformer):
         self.used: set[str] = set()
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        name = {"Shape": "_Shape", "LikeArguments": "Array"}.get(node.id, node.id)
+        name = {"Shape": "_Shape", "LikeArguments": "AnyArray", "Array": "AnyArray"}.get(
+            node.id, node.id
+        )
         if name == "_Shape":
             self.used |= {"Sequence"}
             return ast.parse("int | Sequence[int]", mode="eval").body
@@ -125,7 +127,9 @@ class _Types(ast.NodeTransformer):
             return node
         return self.visit_Name(
             ast.Name(
-                node.attr if node.attr in ("Array", "ArrayLike", "Any", *_ABC, *self.known) else "?"
+                node.attr
+                if node.attr in ("Array", "AnyArray", "ArrayLike", "Any", *_ABC, *self.known)
+                else "?"
             )
         )
 
@@ -218,7 +222,7 @@ class _Stub:
             p.default is None
             and text != "Any"
             and "None" not in text
-            and text not in ("Axis", "Hashable", "object")
+            and text not in ("AxisSpec", "Hashable", "object")
         ):
             text += " | None"
         return p.replace(annotation=text, default=p.default)
@@ -256,12 +260,13 @@ class _Stub:
         *,
         doc: str = "",
         like: bool = False,
-        plain: str = "Array",
+        plain: str = "AnyArray",
     ) -> None:
         """Writes a function; as overloads where it is `like` its arguments, of which it says that `plain` ones give this."""
         result = self.type_text(signature.return_annotation)
         parameters = [
-            self.parameter(name, p, tree="Any" in result) for p in signature.parameters.values()
+            self.parameter(name, p, tree=re.search(r"\bAny\b", result) is not None)
+            for p in signature.parameters.values()
         ]
         named = _with_named_shape(parameters)
         if named is not None:
@@ -269,8 +274,8 @@ class _Stub:
             without = [p for p in parameters if p.name != "named_shape"]
             takes_keys = any(p.name in ("key", "array", "a", "x") for p in parameters)
             self.define(name, named, "NamedArray", _first_paragraph(doc), "@overload")
-            self.define(name, without, "Array" if takes_keys else "jax.Array", doc, "@overload")
-            self.words |= {"Array"} if takes_keys else set()
+            self.define(name, without, "AnyArray" if takes_keys else "jax.Array", doc, "@overload")
+            self.words |= {"AnyArray"} if takes_keys else set()
             return
         arrays = [
             i
@@ -306,7 +311,7 @@ class _Stub:
                 for j, p in enumerate(parameters)
             ]
         else:
-            self.words.add("Array")
+            self.words.add("AnyArray")
         self.define(name, parameters, plain, doc, "@overload")
 
     def text(self, doc: str) -> str:
@@ -595,8 +600,8 @@ def _namespace_function(
     if batches and signature.return_annotation in (_EMPTY, "Any", Any):
         signature = signature.replace(return_annotation="Array") if name in space.own else signature
     result = _text_of(signature.return_annotation)
-    like = result == "LikeArguments" or (batches and result == "Array")
-    stub.function(name, signature, doc=doc, like=like, plain="jax.Array" if batches else "Array")
+    like = result == "LikeArguments" or (batches and result in ("Array", "AnyArray"))
+    stub.function(name, signature, doc=doc, like=like, plain="jax.Array" if batches else "AnyArray")
 
 
 # --- methods ----------------------------------------------------------------------------------------------------------
@@ -634,7 +639,7 @@ def methods() -> str:
         keeps = (
             name in operators.POSITIONAL
             or "LikeArguments" in result
-            or (result == "Array" and _only_batches_method(name))
+            or (result in ("Array", "AnyArray") and _only_batches_method(name))
         )
         result = (
             result.replace("LikeArguments", "NamedArray")

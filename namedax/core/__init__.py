@@ -3,7 +3,7 @@
 Read `names` and `array` (`NamedArray`) first, then `region` (the axis names of a mapped function
 and their mesh axes), `padded_sharding` (axes that do not divide over their mesh axes),
 `closure_capture` and `user_code` (the boundary to the functions of users). `axis_mappings` is the
-notation that `nx.named` and `nx.xmap` share; `annotations` are type annotations.
+notation that `nx.named` and `nx.xmap` share; `types` and `annotations` are type aliases.
 
 `display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds`
 has the sums that XLA's CPU backend cannot compile. `element_types` chooses dtypes, `foreign_arrays`

@@ -1,6 +1,6 @@
 """Type annotations of arguments and results.
 
-A result without named axes is a plain `jax.Array` (law 6), so most results are an `Array`, which is
+A result without named axes is a plain `jax.Array` (law 6), so most results are an `AnyArray`, which is
 either. A function that keeps all names of its arguments returns `LikeArguments`: a `NamedArray` if
 one of its arrays is one. Python and mypy treat the two as the same type. The stubs
 (`tools/stubs.py`) turn the second into overloads.
@@ -17,14 +17,14 @@ import jax.typing
 
 from namedax.core.array import NamedArray
 
-__all__ = ["Array", "ArrayLike", "Axis", "LikeArguments"]
+__all__ = ["AnyArray", "ArrayLike", "AxisSpec", "LikeArguments"]
 
 #: A result: a `NamedArray`, or a plain array if no named axis is left.
-Array: TypeAlias = NamedArray | jax.Array
+AnyArray: TypeAlias = NamedArray | jax.Array
 #: A result that has all names of the array arguments.
 LikeArguments: TypeAlias = NamedArray | jax.Array
 #: An operand: a `NamedArray`, or anything that JAX accepts as an array.
 ArrayLike: TypeAlias = NamedArray | jax.typing.ArrayLike
 #: A position, an axis name, a sequence or set of both, `None` for all positional axes, or `...` for
 #: all axes.
-Axis: TypeAlias = Hashable | Sequence[Hashable] | AbstractSet[Hashable] | ValuesView[Hashable]
+AxisSpec: TypeAlias = Hashable | Sequence[Hashable] | AbstractSet[Hashable] | ValuesView[Hashable]

@@ -4,7 +4,7 @@
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.ops.indexing.updates import At
 
@@ -48,7 +48,7 @@ class Methods:
     def __round__(self, ndigits: int | None = None, /) -> NamedArray: ...
     def __matmul__(self, other: ArrayLike, /) -> NamedArray: ...
     def __rmatmul__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __getitem__(self, index: Any, /) -> Array: ...
+    def __getitem__(self, index: Any, /) -> AnyArray: ...
     def __iter__(self) -> Iterator[NamedArray]: ...
     def astype(self, dtype: Any) -> NamedArray:
         """The values as another element type."""
@@ -60,12 +60,12 @@ class Methods:
     def dot(
         self,
         y: ArrayLike,
-        axis: Axis,
+        axis: AxisSpec,
         *,
         precision: Any = None,
         preferred_element_type: Any = None,
         overlap: Any = None,
-    ) -> Array:
+    ) -> AnyArray:
         """Contract two arrays over the given named axes, and broadcast the other axes.
 
         `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with
@@ -100,12 +100,12 @@ class Methods:
     def repeat(
         self,
         repeats: Any,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         *,
         total_repeat_length: int | None = None,
         out_axis: Hashable | None = None,
         **sizes: int,
-    ) -> Array:
+    ) -> AnyArray:
         """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
         With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.
@@ -136,7 +136,7 @@ class Methods:
         """
     def round(self, decimals: int = 0) -> NamedArray:
         """The values rounded to `decimals` decimals."""
-    def squeeze(self, axis: Axis = None) -> Array:
+    def squeeze(self, axis: AxisSpec = None) -> AnyArray:
         """Remove axes of size 1.
 
         Args:
@@ -154,8 +154,13 @@ class Methods:
           AxisSizeError: an axis has a different size.
         """
     def take(
-        self, indices: ArrayLike, axis: Axis = None, *, mode: str | None = None, fill_value: ArrayLike | None = None,
-    ) -> Array:
+        self,
+        indices: ArrayLike,
+        axis: AxisSpec = None,
+        *,
+        mode: str | None = None,
+        fill_value: ArrayLike | None = None,
+    ) -> AnyArray:
         """Take elements of `x` along one axis.
 
         Args:
@@ -215,14 +220,14 @@ class Methods:
         """
     def sum(
         self,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         dtype: Any = None,
         *,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
         promote_integers: bool = True,
-    ) -> Array:
+    ) -> AnyArray:
         """Sum over positional and named axes.
 
         Args:
@@ -244,12 +249,12 @@ class Methods:
           AxisNotFoundError: `x` has no axis of that name.
         """
     def mean(
-        self, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
-    ) -> Array:
+        self, axis: AxisSpec = None, dtype: Any = None, *, keepdims: bool = False, where: ArrayLike | None = None,
+    ) -> AnyArray:
         """Average over positional and named axes; arguments as for `sum`."""
     def var(
         self,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         dtype: Any = None,
         *,
         ddof: float = 0,
@@ -257,7 +262,7 @@ class Methods:
         where: ArrayLike | None = None,
         mean: Any = None,
         correction: float | None = None,
-    ) -> Array:
+    ) -> AnyArray:
         """The variance over positional and named axes together.
 
         Args:
@@ -282,7 +287,7 @@ class Methods:
         """
     def std(
         self,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         dtype: Any = None,
         *,
         ddof: float = 0,
@@ -290,21 +295,21 @@ class Methods:
         where: ArrayLike | None = None,
         mean: Any = None,
         correction: float | None = None,
-    ) -> Array:
+    ) -> AnyArray:
         """The standard deviation over positional and named axes together.
 
         Arguments and costs as for `var`.
         """
     def prod(
         self,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         dtype: Any = None,
         *,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
         promote_integers: bool = True,
-    ) -> Array:
+    ) -> AnyArray:
         """Multiply over positional and named axes; arguments as for `sum`.
 
         Communication: over a sharded axis, one all-gather of the partial products, one per device,
@@ -312,12 +317,12 @@ class Methods:
         """
     def max(
         self,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         *,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
-    ) -> Array:
+    ) -> AnyArray:
         """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
         A NaN is the maximum.
@@ -334,29 +339,29 @@ class Methods:
         """
     def min(
         self,
-        axis: Axis = None,
+        axis: AxisSpec = None,
         *,
         keepdims: bool = False,
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
-    ) -> Array:
+    ) -> AnyArray:
         """Take the minimum over positional and named axes; see `max`."""
-    def any(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+    def any(self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray:
         """Return True if any element is true, over positional and named axes; arguments as for `sum`."""
-    def all(self, axis: Axis = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> Array:
+    def all(self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray:
         """Return True if all elements are true, over positional and named axes; arguments as for `sum`."""
-    def argmax(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def argmax(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
         Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a
         single axis, since named axes have no order. Along a sharded axis the index refers to the
         complete axis, not to the block.
         """
-    def argmin(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def argmin(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Return the index of the first minimum along one axis; see `argmax`."""
-    def ptp(self, axis: Axis = None, *, keepdims: bool = False) -> Array:
+    def ptp(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both."""
-    def cumsum(self, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
+    def cumsum(self, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
         """Compute the cumulative sum along one axis.
 
         Args:
@@ -377,10 +382,16 @@ class Methods:
           AxisNotFoundError: `x` has no axis of that name.
           PositionalAxisError: `axis` is not a single axis, or is out of range.
         """
-    def cumprod(self, axis: Axis = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
+    def cumprod(self, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray:
         """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
     def sort(
-        self, axis: Axis = -1, *, kind: None = None, order: None = None, stable: bool = True, descending: bool = False,
+        self,
+        axis: AxisSpec = -1,
+        *,
+        kind: None = None,
+        order: None = None,
+        stable: bool = True,
+        descending: bool = False,
     ) -> NamedArray:
         """Sort values in ascending order along one axis, NaN last.
 
@@ -409,7 +420,7 @@ class Methods:
         """
     def argsort(
         self,
-        axis: Axis = -1,
+        axis: AxisSpec = -1,
         *,
         kind: None = None,
         order: None = None,
@@ -448,7 +459,7 @@ class Methods:
         """
     def flatten(self, order: str = 'C', *, out_sharding: Any = None) -> NamedArray:
         """`jax.Array.flatten` over the positional axes; names are batch axes."""
-    def swapaxes(self, axis1: Axis, axis2: Axis) -> NamedArray:
+    def swapaxes(self, axis1: AxisSpec, axis2: AxisSpec) -> NamedArray:
         """`jax.Array.swapaxes` over the positional axes; names are batch axes.
 
         Swap two axes of an array.
@@ -458,13 +469,18 @@ class Methods:
 
         Return a transposed version of an N-dimensional array.
         """
-    def diagonal(self, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> NamedArray:
+    def diagonal(self, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> NamedArray:
         """`jax.Array.diagonal` over the positional axes; names are batch axes.
 
         Returns the specified diagonal of an array.
         """
     def trace(
-        self, offset: int | ArrayLike = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
+        self,
+        offset: int | ArrayLike = 0,
+        axis1: AxisSpec = 0,
+        axis2: AxisSpec = 1,
+        dtype: Any = None,
+        out: None = None,
     ) -> NamedArray:
         """`jax.Array.trace` over the positional axes; names are batch axes.
 

@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from namedax.core.types import Dims
 from namedax.errors import AxisNameError, format_value
 
 __all__ = ["Dims", "check_dims", "check_name", "escaped", "is_name"]
-
-
-Dims = tuple[Hashable | None, ...]
 
 
 def is_name(value: Any) -> bool:

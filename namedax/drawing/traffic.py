@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from namedax.analysis.records import Collective
+from namedax.core.types import MeshAxes
 from namedax.drawing.canvas import (
     GREY,
     INK,
@@ -45,8 +46,6 @@ _WIDTH, _MARGIN, _LEFT, _BAR = (
 )  # in inches: the page, its margin, the names of mesh axes, and a bar
 _MOST = 6  # the maximum number of causes of a mesh axis
 _DOTS = 8
-
-Axes = tuple[str, ...]
 
 
 def draw_collectives(
@@ -138,9 +137,9 @@ def _sent(collective: Collective) -> int:
 
 def _groups(
     collectives: Sequence[Collective], mesh_shape: Mapping[str, int]
-) -> dict[Axes, list[Collective]]:
+) -> dict[MeshAxes, list[Collective]]:
     """Group the collectives by their mesh axes; every mesh axis alone has a group, possibly an empty one."""
-    groups: dict[Axes, list[Collective]] = {(axis,): [] for axis in mesh_shape}
+    groups: dict[MeshAxes, list[Collective]] = {(axis,): [] for axis in mesh_shape}
     order = list(mesh_shape)
     for collective in collectives:
         for axis in collective.mesh_axes:
@@ -179,7 +178,7 @@ def _figures(these: Sequence[Collective]) -> tuple[str, str]:
 
 
 def _draw_axes(
-    canvas: Canvas, y: float, axes: Axes, mesh_shape: Mapping[str, int], share: float
+    canvas: Canvas, y: float, axes: MeshAxes, mesh_shape: Mapping[str, int], share: float
 ) -> None:
     """Draw the mesh axes of a row: their names, and devices on a line whose thickness shows the bytes."""
     size = 1

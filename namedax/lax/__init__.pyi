@@ -200,7 +200,7 @@ from jax.lax import while_p as while_p  # type: ignore[attr-defined, unused-igno
 from jax.lax import xor_p as xor_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.lax import linalg as linalg
 
@@ -235,7 +235,7 @@ def all_gather(
     axis_name: Any,
     *,
     axis_index_groups: Any = None,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     tiled: bool = False,
     to: str = 'varying',
 ) -> Any:
@@ -289,29 +289,29 @@ def all_to_all(
       PositionalAxisError: a positional axis does not exist, or its size does not fit.
     """
 def approx_max_k(
-    operand: Array,
+    operand: AnyArray,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Returns max ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def approx_min_k(
-    operand: Array,
+    operand: AnyArray,
     k: int,
     reduction_dimension: int = -1,
     recall_target: float = 0.95,
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
-def argmax(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
+def argmax(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
     """`jax.lax.argmax`, by name or position. Over a sharded name: reductions of the size of the result.
 
     See `nx.argmax`.
     """
-def argmin(operand: ArrayLike, axis: Axis, index_dtype: Any) -> Array:
+def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
     """`jax.lax.argmin`, by name or position. Over a sharded name: reductions of the size of the result.
 
     See `nx.argmin`.
@@ -328,7 +328,7 @@ def asinh(x: NamedArray) -> NamedArray:
 @overload
 def asinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Axis = 0) -> Any:
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: AxisSpec = 0) -> Any:
     """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
 
     Args:
@@ -384,7 +384,7 @@ def axis_size(axis_name: Any) -> int:
 
     See `nx.axis_size`.
     """
-def batch_matmul(lhs: Array, rhs: Array, precision: Any = None) -> Array:
+def batch_matmul(lhs: AnyArray, rhs: AnyArray, precision: Any = None) -> AnyArray:
     """Batch matrix multiplication."""
 @overload
 def bessel_i0e(x: NamedArray) -> NamedArray:
@@ -518,7 +518,7 @@ def clz(x: NamedArray) -> NamedArray:
 @overload
 def clz(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise count-leading-zeros."""
-def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
+def collapse(operand: AnyArray, start_dimension: int, stop_dimension: int | None = None) -> AnyArray:
     """Collapses dimensions of an array into a single dimension."""
 @overload
 def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -528,7 +528,7 @@ def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise make complex number: :math:`x + jy`."""
-def concatenate(operands: Any, dimension: Axis) -> Array:
+def concatenate(operands: Any, dimension: AxisSpec) -> AnyArray:
     """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`.
 
     See `nx.concatenate`.
@@ -547,17 +547,17 @@ def conj(x: NamedArray) -> NamedArray:
 def conj(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
 def conv(
-    lhs: Array,
-    rhs: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array:
+) -> AnyArray:
     """Convenience wrapper around `conv_general_dilated`."""
 def conv_general_dilated(
-    lhs: Array,
-    rhs: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None = None,
@@ -568,7 +568,7 @@ def conv_general_dilated(
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """General n-dimensional convolution operator, with optional dilation."""
 @overload
 def conv_general_dilated_local(
@@ -635,8 +635,8 @@ def conv_general_dilated_patches(
 ) -> jax.Array:
     """Extract patches subject to the receptive field of `conv_general_dilated`."""
 def conv_transpose(
-    lhs: Array,
-    rhs: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     rhs_dilation: Sequence[int] | None = None,
@@ -645,18 +645,18 @@ def conv_transpose(
     precision: Any = None,
     preferred_element_type: Any = None,
     use_consistent_padding: bool = False,
-) -> Array:
+) -> AnyArray:
     """Convenience wrapper for calculating the N-d convolution "transpose"."""
 def conv_with_general_padding(
-    lhs: Array,
-    rhs: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
     lhs_dilation: Sequence[int] | None,
     rhs_dilation: Sequence[int] | None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array:
+) -> AnyArray:
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
 def convert_element_type(operand: NamedArray, new_dtype: Any) -> NamedArray:
@@ -677,16 +677,16 @@ def cosh(x: NamedArray) -> NamedArray:
 def cosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
 @overload
-def cumlogsumexp(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`."""
 @overload
-def cumlogsumexp(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
     """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`."""
 @overload
-def cummax(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+def cummax(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative maximum along one axis, as `lax.cummax`."""
 @overload
-def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
     """Compute the cumulative maximum along one axis, as `lax.cummax`.
 
     Args:
@@ -708,25 +708,25 @@ def cummax(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
       PositionalAxisError: `axis` is not a single axis, or is out of range.
     """
 @overload
-def cummin(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+def cummin(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
 @overload
-def cummin(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
     """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
 @overload
-def cumprod(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+def cumprod(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`."""
 @overload
-def cumprod(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+def cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
     """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`.
 
     See `nx.cumprod`.
     """
 @overload
-def cumsum(operand: NamedArray, axis: Axis = 0, reverse: bool = False) -> NamedArray:
+def cumsum(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`."""
 @overload
-def cumsum(operand: ArrayLike, axis: Axis = 0, reverse: bool = False) -> Array:
+def cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
     """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`.
 
     See `nx.cumsum`.
@@ -812,16 +812,16 @@ def dot_general(
 def dynamic_index_in_dim(
     operand: ArrayLike,
     index: ArrayLike,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     keepdims: bool = True,
     *,
     allow_negative_indices: bool = True,
-) -> Array:
+) -> AnyArray:
     """Convenience wrapper around dynamic_slice to perform int indexing."""
 @overload
 def dynamic_slice(
     operand: NamedArray,
-    start_indices: Array | Any | Sequence[ArrayLike],
+    start_indices: AnyArray | Any | Sequence[ArrayLike],
     slice_sizes: int | Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -833,7 +833,7 @@ def dynamic_slice(
 @overload
 def dynamic_slice(
     operand: jax.typing.ArrayLike,
-    start_indices: Array | Any | Sequence[ArrayLike],
+    start_indices: AnyArray | Any | Sequence[ArrayLike],
     slice_sizes: int | Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -846,14 +846,19 @@ def dynamic_slice_in_dim(
     operand: ArrayLike,
     start_index: ArrayLike,
     slice_size: int,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     *,
     allow_negative_indices: bool = True,
-) -> Array:
+) -> AnyArray:
     """Convenience wrapper around :func:`lax.dynamic_slice` applied to one dimension."""
 def dynamic_update_index_in_dim(
-    operand: ArrayLike, update: ArrayLike, index: ArrayLike, axis: Axis, *, allow_negative_indices: bool = True,
-) -> Array:
+    operand: ArrayLike,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: AxisSpec,
+    *,
+    allow_negative_indices: bool = True,
+) -> AnyArray:
     """Convenience wrapper around :func:`dynamic_update_slice` to update a slice
     of size 1 in a single ``axis``.
     """
@@ -861,7 +866,7 @@ def dynamic_update_index_in_dim(
 def dynamic_update_slice(
     operand: NamedArray,
     update: ArrayLike,
-    start_indices: Array | Sequence[ArrayLike],
+    start_indices: AnyArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray:
@@ -873,7 +878,7 @@ def dynamic_update_slice(
 def dynamic_update_slice(
     operand: ArrayLike,
     update: NamedArray,
-    start_indices: Array | Sequence[ArrayLike],
+    start_indices: AnyArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> NamedArray: ...
@@ -881,7 +886,7 @@ def dynamic_update_slice(
 def dynamic_update_slice(
     operand: jax.typing.ArrayLike,
     update: jax.typing.ArrayLike,
-    start_indices: Array | Sequence[ArrayLike],
+    start_indices: AnyArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array:
@@ -893,10 +898,10 @@ def dynamic_update_slice_in_dim(
     operand: ArrayLike,
     update: ArrayLike,
     start_index: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     allow_negative_indices: bool = True,
-) -> Array:
+) -> AnyArray:
     """Convenience wrapper around :func:`dynamic_update_slice` to update
     a slice in a single ``axis``.
     """
@@ -942,7 +947,7 @@ def exp2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 @overload
 def exp2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise base-2 exponential: :math:`2^x`."""
-def expand_dims(array: ArrayLike, dimensions: Axis) -> Array:
+def expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both.
 
     See `nx.expand_dims`.
@@ -1088,7 +1093,7 @@ def imag(x: NamedArray) -> NamedArray:
 @overload
 def imag(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
-def index_in_dim(operand: ArrayLike, index: int, axis: Axis = 0, keepdims: bool = True) -> Array:
+def index_in_dim(operand: ArrayLike, index: int, axis: AxisSpec = 0, keepdims: bool = True) -> AnyArray:
     """One entry along an axis, a position or a name: `jax.lax.index_in_dim`.
 
     Along a sharded name it costs what `x[name, index]` does.
@@ -1098,7 +1103,7 @@ def index_in_dim(operand: ArrayLike, index: int, axis: Axis = 0, keepdims: bool 
       AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in
         this mapped function.
     """
-def index_take(src: Array, idxs: Array, axes: Axis) -> Array:
+def index_take(src: AnyArray, idxs: AnyArray, axes: AxisSpec) -> AnyArray:
     """The named version of `jax.lax.index_take`, with the same arguments; see JAX for these."""
 @overload
 def integer_pow(x: NamedArray, y: int) -> NamedArray:
@@ -1152,7 +1157,7 @@ def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Axis = 0) -> Any:
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: AxisSpec = 0) -> Any:
     """Apply a function to the elements along an axis in sequence: `lax.map` over named axes.
 
     `map` needs less memory than `vmap`, but more time.
@@ -1248,7 +1253,7 @@ def pad(
     padding_config: Sequence[tuple[int, int, int]],
 ) -> jax.Array:
     """Applies low, high, and/or interior padding to an array."""
-def pbroadcast(x: Any, axis_name: Any, source: Axis) -> Any:
+def pbroadcast(x: Any, axis_name: Any, source: AxisSpec) -> Any:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -1288,7 +1293,7 @@ def pdot(
     pos_contract: tuple[Sequence[int], Sequence[int]] = ...,
     pos_batch: tuple[Sequence[int], Sequence[int]] = ...,
     precision: Any = None,
-) -> Array:
+) -> AnyArray:
     """Contract over named and positional axes at once.
 
     Args:
@@ -1310,12 +1315,12 @@ def pdot(
       AxisNotFoundError: neither the values nor the mapped function have an axis.
       PositionalAxisError: an axis is out of range or given twice, or sizes disagree.
     """
-def pgather(x: Any, idx: Any, axes: Axis) -> Any:
+def pgather(x: Any, idx: Any, axes: AxisSpec) -> Any:
     """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x`
+      idx: integers, named or not: row-major indices over `axes`. MeshAxes that `idx` shares with `x`
         are batch axes, except the gathered axes, which become axes of the result. Negative indices
         count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
@@ -1455,7 +1460,7 @@ def psum_scatter(
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
-def pswapaxes(x: Any, axis_name: Any, axis: Axis, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x: Any, axis_name: Any, axis: AxisSpec, *, axis_index_groups: Any = None) -> Any:
     """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given."""
 def ragged_all_to_all(
     operand: Any,
@@ -1470,25 +1475,25 @@ def ragged_all_to_all(
 ) -> Any:
     """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Entries that go where numbers say travel by nx.take, nx.segment_sum or nx.nn.mixture_of_experts."""
 def ragged_dot(
-    lhs: Array,
-    rhs: Array,
-    group_sizes: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
+    group_sizes: AnyArray,
     precision: Any = None,
     preferred_element_type: Any = None,
-    group_offset: Array | None = None,
+    group_offset: AnyArray | None = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Ragged matrix multiplication."""
 def ragged_dot_general(
-    lhs: Array,
-    rhs: Array,
-    group_sizes: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
+    group_sizes: AnyArray,
     ragged_dot_dimension_numbers: Any,
     precision: Any = None,
     preferred_element_type: Any = None,
-    group_offset: Array | None = None,
+    group_offset: AnyArray | None = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Ragged matrix multiplication."""
 def random_gamma_grad(*args: Any) -> Any:
     """The named version of `jax.lax.random_gamma_grad`, with the same arguments; see JAX for these."""
@@ -1508,14 +1513,14 @@ def reduce(
     operands: Any,
     init_values: Any,
     computation: Callable[[Any, Any], Any],
-    dimensions: Axis,
+    dimensions: AxisSpec,
     out_sharding: Any = None,
 ) -> Any:
     """Wraps XLA's `Reduce
     <https://www.openxla.org/xla/operation_semantics#reduce>`_
     operator.
     """
-def reduce_and(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_and(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """`jax.lax.reduce_and`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
@@ -1523,7 +1528,7 @@ def reduce_and(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_max(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_max(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """`jax.lax.reduce_max`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
@@ -1531,7 +1536,7 @@ def reduce_max(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_min(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_min(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """`jax.lax.reduce_min`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
@@ -1539,7 +1544,7 @@ def reduce_min(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_or(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_or(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """`jax.lax.reduce_or`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
@@ -1547,12 +1552,12 @@ def reduce_or(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_precision(operand: float | ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+def reduce_precision(operand: float | ArrayLike, exponent_bits: int, mantissa_bits: int) -> AnyArray:
     """Wraps XLA's `ReducePrecision
     <https://www.openxla.org/xla/operation_semantics#reduceprecision>`_
     operator.
     """
-def reduce_prod(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_prod(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """`jax.lax.reduce_prod`, by name or position; the element type stays.
 
     Over sharded names: one all-gather of the products of the blocks.
@@ -1560,7 +1565,7 @@ def reduce_prod(operand: ArrayLike, axes: Axis) -> Array:
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
-def reduce_sum(operand: ArrayLike, axes: Axis, *, out_sharding: Any = None) -> Array:
+def reduce_sum(operand: ArrayLike, axes: AxisSpec, *, out_sharding: Any = None) -> AnyArray:
     """`jax.lax.reduce_sum`, by name or position; the element type stays.
 
     Over sharded names: one all-reduce of the result.
@@ -1581,7 +1586,7 @@ def reduce_window(
     window_dilation: Sequence[int] | None = None,
 ) -> Any:
     """Reduction over padded windows."""
-def reduce_xor(operand: ArrayLike, axes: Axis) -> Array:
+def reduce_xor(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Compute the bitwise XOR of elements over one or more array axes."""
 @overload
 def rem(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -1592,17 +1597,17 @@ def rem(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def rem(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise remainder: :math:`x \\bmod y`."""
 def reshape(
-    operand: ArrayLike, new_sizes: int | Sequence[int], dimensions: Axis = None, *, out_sharding: Any = None,
-) -> Array:
+    operand: ArrayLike, new_sizes: int | Sequence[int], dimensions: AxisSpec = None, *, out_sharding: Any = None,
+) -> AnyArray:
     """Wraps XLA's `Reshape
     <https://www.openxla.org/xla/operation_semantics#reshape>`_
     operator.
     """
 @overload
-def rev(operand: NamedArray, dimensions: Axis) -> NamedArray:
+def rev(operand: NamedArray, dimensions: AxisSpec) -> NamedArray:
     """Entries in reverse order along axes, positions or names: `jax.lax.rev`."""
 @overload
-def rev(operand: ArrayLike, dimensions: Axis) -> Array:
+def rev(operand: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     """Entries in reverse order along axes, positions or names: `jax.lax.rev`.
 
     Whole blocks change places along a sharded name.
@@ -1629,11 +1634,11 @@ def rsqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def rsqrt(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise reciprocal square root:  :math:`1 \\over \\sqrt{x}`."""
 def scaled_dot(
-    lhs: Array,
-    rhs: Array,
+    lhs: AnyArray,
+    rhs: AnyArray,
     *,
-    lhs_scale: Array | None = None,
-    rhs_scale: Array | None = None,
+    lhs_scale: AnyArray | None = None,
+    rhs_scale: AnyArray | None = None,
     dimension_numbers: tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]] | None = None,
     preferred_element_type: Any = None,
 ) -> Any:
@@ -1647,7 +1652,7 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
     *,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
 ) -> tuple[Any, Any]:
     """Apply a function to the elements along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
@@ -1746,16 +1751,16 @@ def scatter_add(
 ) -> jax.Array:
     """Scatter-add operator."""
 def scatter_apply(
-    operand: Array,
-    scatter_indices: Array,
-    func: Callable[[Array], Array],
+    operand: AnyArray,
+    scatter_indices: AnyArray,
+    func: Callable[[AnyArray], AnyArray],
     dimension_numbers: Any,
     *,
     update_shape: int | Sequence[int] = (),
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: Any = None,
-) -> Array:
+) -> AnyArray:
     """Scatter-apply operator."""
 @overload
 def scatter_max(
@@ -2021,7 +2026,9 @@ def slice(
     <https://www.openxla.org/xla/operation_semantics#slice>`_
     operator.
     """
-def slice_in_dim(operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: Axis = 0) -> Array:
+def slice_in_dim(
+    operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: AxisSpec = 0,
+) -> AnyArray:
     """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`.
 
     Along a name it is `x[name, start:limit:stride]`.
@@ -2030,16 +2037,16 @@ def slice_in_dim(operand: ArrayLike, start_index: Any, limit_index: Any, stride:
       AxisNotFoundError: `operand` lacks the name.
       AxisSizeError: the name would have a different size in this mapped function.
     """
-def sort(operand: Any, dimension: Axis = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(operand: Any, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """`jax.lax.sort`, by name or position.
 
     See `nx.sort`.
     """
 def sort_key_val(
-    keys: Array, values: ArrayLike, dimension: Axis = -1, is_stable: bool = True,
-) -> tuple[Array, Array]:
+    keys: AnyArray, values: ArrayLike, dimension: AxisSpec = -1, is_stable: bool = True,
+) -> tuple[AnyArray, AnyArray]:
     """Sorts ``keys`` along ``dimension`` and applies the same permutation to ``values``."""
-def split(operand: ArrayLike, sizes: Sequence[Any], axis: Axis = 0) -> Sequence[Array]:
+def split(operand: ArrayLike, sizes: Sequence[Any], axis: AxisSpec = 0) -> Sequence[AnyArray]:
     """Splits an array along ``axis``."""
 @overload
 def sqrt(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
@@ -2053,9 +2060,9 @@ def square(x: NamedArray) -> NamedArray:
 @overload
 def square(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise square: :math:`x^2`."""
-def squeeze(array: ArrayLike, dimensions: Axis) -> Array:
+def squeeze(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
     """Squeeze any number of size 1 dimensions from an array."""
-def stack(operands: Sequence[ArrayLike], axis: Axis = 0) -> Array:
+def stack(operands: Sequence[ArrayLike], axis: AxisSpec = 0) -> AnyArray:
     """Joins a sequence of arrays along a new axis."""
 def stop_gradient(x: Any) -> Any:
     """Stops gradient computation."""
@@ -2090,7 +2097,7 @@ def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
 @overload
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
-def top_k(operand: ArrayLike, k: int, *, axis: Axis = -1, out_axis: Hashable | None = None) -> Any:
+def top_k(operand: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any:
     """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
 
     See `nx.top_k`.
@@ -2107,7 +2114,7 @@ def transpose(operand: jax.typing.ArrayLike, permutation: Sequence[int] | Any) -
     <https://www.openxla.org/xla/operation_semantics#transpose>`_
     operator.
     """
-def unstack(x: ArrayLike, axis: Axis = 0) -> tuple[Array, ...]:
+def unstack(x: ArrayLike, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstacks an array along an axis."""
 def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.

@@ -26,10 +26,10 @@ from jax.lax.linalg import triangular_solve_p as triangular_solve_p  # type: ign
 from jax.lax.linalg import tridiagonal_p as tridiagonal_p  # type: ignore[attr-defined, unused-ignore]
 from jax.lax.linalg import tridiagonal_solve_p as tridiagonal_solve_p  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 
-def cholesky(x: Array, *, symmetrize_input: bool = True) -> Array:
+def cholesky(x: AnyArray, *, symmetrize_input: bool = True) -> AnyArray:
     """Cholesky decomposition."""
 @overload
 def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
@@ -47,19 +47,19 @@ def eig(
     enable_eigvec_derivs: bool = False,
     implementation: Any = None,
     use_magma: bool | None = None,
-) -> list[Array]:
+) -> list[AnyArray]:
     """Eigendecomposition of a general matrix."""
 def eigh(
-    x: Array,
+    x: AnyArray,
     *,
     lower: bool = True,
     symmetrize_input: bool = True,
     sort_eigenvalues: bool = True,
     subset_by_index: tuple[int, int] | None = None,
     implementation: Any = None,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Eigendecomposition of a Hermitian matrix."""
-def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
+def hessenberg(a: ArrayLike) -> tuple[AnyArray, AnyArray]:
     """Reduces a square matrix to upper Hessenberg form."""
 @overload
 def householder_product(a: NamedArray, taus: ArrayLike) -> NamedArray:
@@ -69,7 +69,7 @@ def householder_product(a: ArrayLike, taus: NamedArray) -> NamedArray: ...
 @overload
 def householder_product(a: jax.typing.ArrayLike, taus: jax.typing.ArrayLike) -> jax.Array:
     """Product of elementary Householder reflectors."""
-def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
+def lu(x: ArrayLike) -> tuple[AnyArray, AnyArray, AnyArray]:
     """LU decomposition with partial pivoting."""
 @overload
 def lu_pivots_to_permutation(pivots: NamedArray, permutation_size: int) -> NamedArray:
@@ -111,7 +111,7 @@ def qdwh(
     """QR-based dynamically weighted Halley iteration for polar decomposition."""
 def qr(
     x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None,
-) -> tuple[Array, Array] | tuple[Array, Array, Array]:
+) -> tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
     """QR decomposition."""
 def schur(
     x: ArrayLike,
@@ -119,7 +119,7 @@ def schur(
     compute_schur_vectors: bool = True,
     sort_eig_vals: bool = False,
     select_callable: Callable[..., Any] | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Schur decomposition."""
 def svd(
     x: ArrayLike,
@@ -128,7 +128,7 @@ def svd(
     compute_uv: bool = True,
     subset_by_index: tuple[int, int] | None = None,
     algorithm: Any = None,
-) -> Array | tuple[Array, Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray, AnyArray]:
     """Singular value decomposition."""
 def symmetric_product(
     a_matrix: ArrayLike,
@@ -174,7 +174,9 @@ def triangular_solve(
     unit_diagonal: bool = False,
 ) -> jax.Array:
     """Triangular solve."""
-def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
+def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Reduces a symmetric/Hermitian matrix to tridiagonal form."""
-def tridiagonal_solve(dl: Array, d: Array, du: Array, b: Array, *, perturb_singular: bool = False) -> Array:
+def tridiagonal_solve(
+    dl: AnyArray, d: AnyArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> AnyArray:
     """Computes the solution of a tridiagonal linear system."""

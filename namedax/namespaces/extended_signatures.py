@@ -11,7 +11,7 @@ from typing import Any, overload
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
@@ -44,7 +44,7 @@ def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: .
 @overload
 def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> Array: ...
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
 @overload
 def where(
     condition: ArrayLike,
@@ -52,9 +52,9 @@ def where(
     *,
     size: int | None = None,
     fill_value: Any = None,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> tuple[Array, ...]: ...
+) -> tuple[AnyArray, ...]: ...
 @operation(explicit=Explicit.ALIGNED)
 def where(
     condition: Any,
@@ -66,7 +66,7 @@ def where(
     fill_value: Any = None,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> Array | tuple[Array, ...]:
+) -> AnyArray | tuple[AnyArray, ...]:
     """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Args:
@@ -120,7 +120,7 @@ def take_along_axis(
     fill_value: Any = None,
     *,
     wrap_negative_indices: bool | None = None,
-) -> Array:
+) -> AnyArray:
     """Entries of `x` along one axis, at indices that differ from place to place.
 
     Args:

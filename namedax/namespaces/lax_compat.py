@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
@@ -180,7 +180,7 @@ def _with_groups(op: str, kind: str) -> Callable[..., Any]:
     base = getattr(reducing, op)
 
     @functools.wraps(base)
-    def grouped(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Array:
+    def grouped(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> AnyArray:
         return (
             base(x, axis_name)
             if axis_index_groups is None

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 from jax import lax
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import NamedArray, as_array
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -41,7 +41,7 @@ _sum, _std = REDUCTIONS["sum"], REDUCTIONS["std"]
 def _lax_reduction(name: str, own: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     positional = along_axes(getattr(lax, name), name, ("axes",))
 
-    def reduce(operand: Any, axes: Any) -> Array:
+    def reduce(operand: Any, axes: Any) -> AnyArray:
         operand = as_array(operand, name)
         return (
             own(operand, tuple(entries_of(axes))) if names_in(axes) else positional(operand, axes)
@@ -78,7 +78,7 @@ def _logical(name: str, own: str) -> Callable[..., Any]:
 def _lax_arg(name: str) -> Callable[..., Any]:
     positional = along_axes(getattr(lax, name), name, ("axis",))
 
-    def arg(operand: Any, axis: Any, index_dtype: Any) -> Array:
+    def arg(operand: Any, axis: Any, index_dtype: Any) -> AnyArray:
         return (
             REDUCTIONS[name](operand, axis).astype(index_dtype)
             if names_in(axis)
@@ -124,7 +124,7 @@ def sort(operand: Any, dimension: Any = -1, is_stable: bool = True, num_keys: in
 _positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
 
 
-def concatenate(operands: Any, dimension: Any) -> Array:
+def concatenate(operands: Any, dimension: Any) -> AnyArray:
     """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`.
 
     Along a name it is `nx.concatenate`.
@@ -152,7 +152,7 @@ def _one_name(op: str, axis: Any) -> Hashable:
     return names[0]
 
 
-def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> Array:
+def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True) -> AnyArray:
     """One entry along an axis, a position or a name: `jax.lax.index_in_dim`.
 
     Along a sharded name it costs what `x[name, index]` does.
@@ -171,7 +171,7 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
 
 def slice_in_dim(
     operand: Any, start_index: Any, limit_index: Any, stride: int = 1, axis: Any = 0
-) -> Array:
+) -> AnyArray:
     """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`.
 
     Along a name it is `x[name, start:limit:stride]`.
@@ -206,7 +206,7 @@ def _positional_sem() -> Callable[..., Any]:
 
 def sem(
     a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False
-) -> Array:
+) -> AnyArray:
     """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
 
     Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
@@ -229,7 +229,7 @@ def sem(
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Array:
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> AnyArray:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 
     Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.element_types import inexact_type
 from namedax.errors import ArgumentError, format_value, refuse_names
@@ -89,7 +89,7 @@ def var(
     where: Any = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The variance over positional and named axes together.
 
     Args:
@@ -142,7 +142,7 @@ def std(
     where: Any = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The standard deviation over positional and named axes together.
 
     Arguments and costs as for `var`.
@@ -178,7 +178,7 @@ def nanvar(
     where: Any = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The variance of the elements that are not NaN; NaN if there are none.
 
     Arguments and costs as for `var`.
@@ -213,7 +213,7 @@ def nanstd(
     where: Any = None,
     mean: Any = None,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The standard deviation of the elements that are not NaN; NaN if there are none.
 
     Arguments and costs as for `var`.
@@ -275,7 +275,7 @@ def logsumexp(
     keepdims: bool = False,
     return_sign: bool = False,
     where: Any = None,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
     Args:
@@ -391,7 +391,7 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Array:
+) -> AnyArray:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
     Args:
@@ -432,7 +432,7 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Array:
+) -> AnyArray:
     """Quantiles of the elements that are not NaN. Arguments and costs as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -451,7 +451,7 @@ def percentile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Array:
+) -> AnyArray:
     """Percentiles over positional and named axes together; NaN where one element is NaN. As `quantile`, with `q` between 0 and 100.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -470,7 +470,7 @@ def nanpercentile(
     method: str = "linear",
     keepdims: bool = False,
     weights: Any = None,
-) -> Array:
+) -> AnyArray:
     """Percentiles of the elements that are not NaN. As `quantile`, with `q` between 0 and 100.
 
     >>> import jax.numpy as jnp, namedax as nx

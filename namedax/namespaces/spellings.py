@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.call_errors import bound
 from namedax.core.display import type_text
@@ -214,7 +214,7 @@ _positional_trace = along_axes(jnp.trace, "trace", ("axis1", "axis2"))
 
 
 @axes_checked
-def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
+def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> AnyArray:
     """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
 
     Args:
@@ -245,7 +245,7 @@ def diagonal(a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1) -> Array:
 @axes_checked
 def trace(
     a: Any, offset: int = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: None = None
-) -> Array:
+) -> AnyArray:
     """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
 
     Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is
@@ -280,7 +280,7 @@ def vecdot(
     axis: Any = -1,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array:
+) -> AnyArray:
     """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
 
     Along a name it is `nx.dot`, and costs that.
@@ -305,7 +305,7 @@ _positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
 @axes_checked
 def tensordot(
     a: Any, b: Any, axes: Any = 2, *, precision: Any = None, preferred_element_type: Any = None
-) -> Array:
+) -> AnyArray:
     """The product of two arrays, summed over axes: `jnp.tensordot`.
 
     Over a name, or several, it is `nx.dot`, and costs that.
@@ -356,7 +356,7 @@ def _fourier_shift(name: str) -> Callable[..., Any]:
 @operation(requires_axis=REDUCED)
 def minmax(
     a: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """The minimum and the maximum over positional and named axes: `jnp.minmax`, which JAX has since 0.12.
 
     Args:

@@ -8,7 +8,7 @@ import jax
 import jax.typing
 from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_config  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.ops.nn.normalisation import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
@@ -69,7 +69,7 @@ def avg_pool(
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
-) -> Array:
+) -> AnyArray:
     """Average over windows of named axes.
 
     Args:
@@ -99,7 +99,7 @@ def avg_pool(
     """
 def batch_norm(
     x: Any,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     scale: Any = None,
     bias: Any = None,
@@ -107,7 +107,7 @@ def batch_norm(
     var: Any = None,
     epsilon: float = 1e-05,
     where: Any = None,
-) -> tuple[Array, Any]:
+) -> tuple[AnyArray, Any]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
     In training the moments are computed from `x`, over the complete axis even if it is sharded. You
@@ -139,7 +139,7 @@ def batch_norm(
     """
 def binary_cross_entropy(
     logits: ArrayLike, labels: ArrayLike, *, pos_weight: Any = None, where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 
     Args:
@@ -221,11 +221,11 @@ def dot_product_attention(
     key_heads: Hashable | None = None,
     segments: Any = None,
     key_segments: Any = None,
-) -> Array:
+) -> AnyArray:
     """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
     Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
-    batch axes. With `axis` all axes are found by name. Axes that no argument mentions (batch,
+    batch axes. With `axis` all axes are found by name. MeshAxes that no argument mentions (batch,
     heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
     them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
     d}` aligns with `key{batch, pos, kv_heads, d}`.
@@ -296,7 +296,7 @@ def dot_product_attention(
 def dropout(x: NamedArray, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> NamedArray:
     """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014)."""
 @overload
-def dropout(x: ArrayLike, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> Array:
+def dropout(x: ArrayLike, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> AnyArray:
     """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
 
     Args:
@@ -335,9 +335,9 @@ def gelu(x: NamedArray, approximate: bool = True) -> NamedArray:
 @overload
 def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
     """Gaussian error linear unit activation function."""
-def glu(x: ArrayLike, axis: Axis = -1) -> Array:
+def glu(x: ArrayLike, axis: AxisSpec = -1) -> AnyArray:
     """Gated linear unit activation function."""
-def grouped_dot(x: ArrayLike, w: Any, axis: Axis, *, groups: Any, group: Hashable) -> Array:
+def grouped_dot(x: ArrayLike, w: Any, axis: AxisSpec, *, groups: Any, group: Hashable) -> AnyArray:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
@@ -410,7 +410,7 @@ def identity(x: jax.typing.ArrayLike) -> jax.Array:
 @overload
 def layer_norm(
     x: NamedArray,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     scale: ArrayLike | None = None,
     bias: ArrayLike | None = None,
@@ -421,13 +421,13 @@ def layer_norm(
 @overload
 def layer_norm(
     x: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     scale: ArrayLike | None = None,
     bias: ArrayLike | None = None,
     epsilon: float = 1e-05,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Normalize to mean 0 and variance 1 over `axis`, then multiply by `scale` and add `bias`.
 
     Args:
@@ -456,7 +456,7 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 @overload
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
-def load_balancing_loss(routing: Any, over: Any) -> Array:
+def load_balancing_loss(routing: Any, over: Any) -> AnyArray:
     """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
     The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
@@ -492,16 +492,18 @@ def log_sigmoid(x: NamedArray) -> NamedArray:
 def log_sigmoid(x: jax.typing.ArrayLike) -> jax.Array:
     """Log-sigmoid activation function."""
 @overload
-def log_softmax(x: NamedArray, axis: Axis = -1, where: ArrayLike | None = None) -> NamedArray:
+def log_softmax(x: NamedArray, axis: AxisSpec = -1, where: ArrayLike | None = None) -> NamedArray:
     """Compute the logarithm of `softmax` without overflow."""
 @overload
-def log_softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> AnyArray:
     """Compute the logarithm of `softmax` without overflow.
 
     Arguments and communication are the same as for `softmax`; elements where `where` is false are
     `-inf`.
     """
-def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, keepdims: bool = False) -> Array:
+def logmeanexp(
+    x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False,
+) -> AnyArray:
     """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
 
     Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.
@@ -511,12 +513,12 @@ def logmeanexp(x: ArrayLike, axis: Axis = None, where: ArrayLike | None = None, 
     """
 def logsumexp(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     b: ArrayLike | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
     where: ArrayLike | None = None,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
     See `nx.logsumexp`.
@@ -539,7 +541,7 @@ def max_pool(
     strides: Any = None,
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the maximum over windows of named axes.
 
     Args:
@@ -583,7 +585,7 @@ def min_pool(
     strides: Any = None,
     padding: Any = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the minimum over windows of named axes.
 
     Args:
@@ -639,7 +641,7 @@ def mixture_of_experts(
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
       tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
-        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
+        share (a batch) are groups of tokens. MeshAxes of `x` alone are features, including positional
         axes.
       axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
         because it may be sharded over the mesh axis of the groups or tokens.
@@ -671,13 +673,13 @@ def mixture_of_experts(
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.
     """
-def moments(x: Any, axis: Axis, *, where: Any = None) -> Any:
+def moments(x: Any, axis: AxisSpec, *, where: Any = None) -> Any:
     """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
     """
-def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Axis = -1) -> Array:
+def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: AxisSpec = -1) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
@@ -741,7 +743,7 @@ def relu6(x: jax.typing.ArrayLike) -> jax.Array:
 @overload
 def rms_norm(
     x: NamedArray,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     scale: ArrayLike | None = None,
     epsilon: float = 1e-06,
@@ -751,12 +753,12 @@ def rms_norm(
 @overload
 def rms_norm(
     x: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     *,
     scale: ArrayLike | None = None,
     epsilon: float = 1e-06,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Divide by the root mean square over `axis`, then multiply by `scale`.
 
     Arguments are the same as for `layer_norm`; `epsilon` is 1e-6 by default.
@@ -764,7 +766,7 @@ def rms_norm(
     Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
     one.
     """
-def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> Array:
+def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> AnyArray:
     """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 
     Args:
@@ -792,8 +794,8 @@ def scaled_dot_general(
 ) -> Any:
     """Scaled dot general operation."""
 def scaled_matmul(
-    lhs: Array, rhs: Array, lhs_scales: Array, rhs_scales: Array, preferred_element_type: Any = ...,
-) -> Array:
+    lhs: AnyArray, rhs: AnyArray, lhs_scales: AnyArray, rhs_scales: AnyArray, preferred_element_type: Any = ...,
+) -> AnyArray:
     """Scaled matrix multiplication function."""
 @overload
 def selu(x: NamedArray) -> NamedArray:
@@ -820,10 +822,10 @@ def soft_sign(x: NamedArray) -> NamedArray:
 def soft_sign(x: jax.typing.ArrayLike) -> jax.Array:
     """Soft-sign activation function."""
 @overload
-def softmax(x: NamedArray, axis: Axis = -1, where: ArrayLike | None = None) -> NamedArray:
+def softmax(x: NamedArray, axis: AxisSpec = -1, where: ArrayLike | None = None) -> NamedArray:
     """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1."""
 @overload
-def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Array:
+def softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> AnyArray:
     """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
     Args:
@@ -841,12 +843,12 @@ def softmax(x: ArrayLike, axis: Axis = -1, where: ArrayLike | None = None) -> Ar
 def softmax_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     z_loss: float = 0.0,
     label_smoothing: float = 0.0,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
 
     The loss is `logsumexp(logits) - logits[label]`.
@@ -912,7 +914,7 @@ def squareplus(x: jax.typing.ArrayLike, b: ArrayLike = 4) -> jax.Array:
 @overload
 def standardize(
     x: NamedArray,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     mean: Any = None,
     variance: Any = None,
     epsilon: Any = 1e-05,
@@ -924,14 +926,14 @@ def standardize(
 @overload
 def standardize(
     x: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     mean: Any = None,
     variance: Any = None,
     epsilon: Any = 1e-05,
     where: ArrayLike | None = None,
     *,
     algorithm: str = 'fast',
-) -> Array:
+) -> AnyArray:
     """Normalize to mean 0 and variance 1 over `axis`: `jax.nn.standardize`, by name or position.
 
     Args:

@@ -109,7 +109,7 @@ from jax.numpy import uint8 as uint8  # type: ignore[attr-defined, unused-ignore
 from jax.numpy import unsignedinteger as unsignedinteger  # type: ignore[attr-defined, unused-ignore]
 from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
@@ -150,12 +150,12 @@ def add(
     """Add two arrays element-wise."""
 def all(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     *,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
 
     See `nx.all`.
@@ -188,24 +188,24 @@ def allclose(
     """Check if two arrays are element-wise approximately equal within a tolerance."""
 def amax(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
     See `nx.amax`.
     """
 def amin(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the minimum over positional and named axes; see `max`.
 
     See `nx.amin`.
@@ -218,33 +218,37 @@ def angle(z: jax.typing.ArrayLike, deg: builtins.bool = False) -> jax.Array:
     """Return the angle of a complex valued number or array."""
 def any(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     *,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Return True if any element is true, over positional and named axes; arguments as for `sum`.
 
     See `nx.any`.
     """
 @overload
 def append(
-    arr: NamedArray, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None,
+    arr: NamedArray, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does."""
 @overload
 def append(
-    arr: ArrayLike, values: NamedArray, axis: Axis = None, *, out_axis: Hashable | None = None,
+    arr: ArrayLike, values: NamedArray, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
 ) -> NamedArray: ...
 @overload
-def append(arr: ArrayLike, values: ArrayLike, axis: Axis = None, *, out_axis: Hashable | None = None) -> Array:
+def append(
+    arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
+) -> AnyArray:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
     `axis=None` (default) flattens the positional axes first. `axis` is required if every axis is
     named.
     """
-def apply_along_axis(func1d: Callable[..., Any], axis: Axis, arr: ArrayLike, *args: Any, **kwargs: Any) -> Array:
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: AxisSpec, arr: ArrayLike, *args: Any, **kwargs: Any,
+) -> AnyArray:
     """Apply a function to 1D array slices along an axis."""
 def arange(
     start: Any = None,
@@ -255,7 +259,7 @@ def arange(
     device: Any = None,
     out_sharding: Any = None,
     axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Create evenly spaced values, along a named axis if `axis` is given.
 
     See `nx.arange`.
@@ -304,21 +308,25 @@ def arctanh(x: NamedArray, /) -> NamedArray:
 @overload
 def arctanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise inverse of hyperbolic tangent of input."""
-def argmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
+def argmax(
+    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+) -> AnyArray:
     """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
     See `nx.argmax`.
     """
-def argmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
+def argmin(
+    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+) -> AnyArray:
     """Return the index of the first minimum along one axis; see `argmax`.
 
     See `nx.argmin`.
     """
 @overload
-def argpartition(a: NamedArray, kth: int, axis: Axis = -1) -> NamedArray:
+def argpartition(a: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray:
     """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`."""
 @overload
-def argpartition(a: ArrayLike, kth: int, axis: Axis = -1) -> Array:
+def argpartition(a: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray:
     """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
 
     See `nx.argpartition`.
@@ -326,7 +334,7 @@ def argpartition(a: ArrayLike, kth: int, axis: Axis = -1) -> Array:
 @overload
 def argsort(
     a: NamedArray,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
@@ -338,14 +346,14 @@ def argsort(
 @overload
 def argsort(
     a: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
     dtype: Any = None,
-) -> Array:
+) -> AnyArray:
     """Return the indices that sort along one axis; ties keep their order, NaN last.
 
     See `nx.argsort`.
@@ -371,7 +379,7 @@ def array(
     ndmin: int = 0,
     device: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes.
 
     See `nx.array`.
@@ -402,7 +410,9 @@ def array_repr(
 
     See `nx.array_repr`.
     """
-def array_split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]:
+def array_split(
+    ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None,
+) -> list[AnyArray]:
     """Split an array like `split`, into sections that need not be equal: the first ones are larger by one."""
 def array_str(
     a: ArrayLike,
@@ -422,7 +432,7 @@ def asarray(
     copy: builtins.bool | None = None,
     device: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
 
     See `nx.asarray`.
@@ -465,19 +475,19 @@ def atanh(x: NamedArray, /) -> NamedArray:
 @overload
 def atanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.arctanh`"""
-def atleast_1d(*arys: ArrayLike) -> Array | list[Array]:
+def atleast_1d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 1 dimension."""
-def atleast_2d(*arys: ArrayLike) -> Array | list[Array]:
+def atleast_2d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 2 dimensions."""
-def atleast_3d(*arys: ArrayLike) -> Array | list[Array]:
+def atleast_3d(*arys: ArrayLike) -> AnyArray | list[AnyArray]:
     """Convert inputs to arrays with at least 3 dimensions."""
 def average(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     weights: ArrayLike | None = None,
     returned: builtins.bool = False,
     keepdims: builtins.bool = False,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Compute the weighted mean over positional and named axes.
 
     See `nx.average`.
@@ -489,9 +499,9 @@ def bincount(
     *,
     length: int | None = None,
     out_sharding: Any = None,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Count how often each integer from 0 on occurs, over positional and named axes.
 
     See `nx.bincount`.
@@ -564,9 +574,9 @@ def bitwise_xor(
     x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /, *, out: None = None, where: None = None,
 ) -> jax.Array:
     """Compute the bitwise XOR operation elementwise."""
-def block(arrays: ArrayLike | list[ArrayLike]) -> Array:
+def block(arrays: ArrayLike | list[ArrayLike]) -> AnyArray:
     """Create an array from a list of blocks."""
-def broadcast_arrays(*args: ArrayLike) -> list[Array]:
+def broadcast_arrays(*args: ArrayLike) -> list[AnyArray]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
@@ -574,7 +584,7 @@ def broadcast_to(
 ) -> NamedArray:
     """Repeat an array along axes that it lacks."""
 @overload
-def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> Array:
+def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> AnyArray:
     """Repeat an array along axes that it lacks.
 
     Args:
@@ -611,38 +621,38 @@ def ceil(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Round input to the nearest integer upwards."""
 @overload
 def choose(
-    a: NamedArray, choices: Array | Any | Sequence[ArrayLike], out: None = None, mode: str = 'raise',
+    a: NamedArray, choices: AnyArray | Any | Sequence[ArrayLike], out: None = None, mode: str = 'raise',
 ) -> NamedArray:
     """Construct an array by stacking slices of choice arrays."""
 @overload
 def choose(
-    a: jax.typing.ArrayLike, choices: Array | Any | Sequence[ArrayLike], out: None = None, mode: str = 'raise',
+    a: jax.typing.ArrayLike, choices: AnyArray | Any | Sequence[ArrayLike], out: None = None, mode: str = 'raise',
 ) -> jax.Array:
     """Construct an array by stacking slices of choice arrays."""
-def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
+def clip(arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None) -> AnyArray:
     """Clip array values to a specified range."""
-def column_stack(tup: Any | Array | Sequence[ArrayLike]) -> Array:
+def column_stack(tup: Any | AnyArray | Sequence[ArrayLike]) -> AnyArray:
     """Stack arrays column-wise."""
 def compress(
     condition: ArrayLike,
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     size: int | None = None,
     fill_value: ArrayLike = 0,
     out: None = None,
-) -> Array:
+) -> AnyArray:
     """Compress an array along a given axis using a boolean condition."""
 def concat(
-    arrays: Sequence[Any], /, *, axis: Axis = 0, dtype: Any = None, out_axis: Hashable | None = None,
-) -> Array:
+    arrays: Sequence[Any], /, *, axis: AxisSpec = 0, dtype: Any = None, out_axis: Hashable | None = None,
+) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
     See `nx.concat`.
     """
 def concatenate(
-    arrays: Sequence[Any], axis: Axis = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
-) -> Array:
+    arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
+) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
     Args:
@@ -710,7 +720,7 @@ def convolve(
     preferred_element_type: Any = None,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Convolve along one axis, as `jnp.convolve`.
 
     See `nx.convolve`.
@@ -735,9 +745,9 @@ def corrcoef(
     rowvar: builtins.bool = True,
     dtype: Any = None,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     variables: Any = None,
-) -> Array:
+) -> AnyArray:
     """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
 
     See `nx.cov`.
@@ -791,7 +801,7 @@ def cosh(x: NamedArray, /) -> NamedArray:
 @overload
 def cosh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic cosine of input."""
-def count_nonzero(a: ArrayLike, axis: Axis = None, keepdims: builtins.bool = False) -> Array:
+def count_nonzero(a: ArrayLike, axis: AxisSpec = None, keepdims: builtins.bool = False) -> AnyArray:
     """Count the nonzero elements over positional and named axes.
 
     See `nx.count_nonzero`.
@@ -806,9 +816,9 @@ def cov(
     aweights: Any = None,
     dtype: Any = None,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     variables: Any = None,
-) -> Array:
+) -> AnyArray:
     """Compute the covariances of variables over observations.
 
     Args:
@@ -840,30 +850,30 @@ def cov(
         or, without `axis`, `m` has named axes only.
       ArgumentTypeError: `y` is an axis name.
     """
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Axis = None) -> Any:
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: AxisSpec = None) -> Any:
     """Compute the (batched) cross product of two arrays."""
 @overload
 def cumprod(
-    a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative product along one axis; arguments and communication as for `cumsum`."""
 @overload
 def cumprod(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
-) -> Array:
+    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+) -> AnyArray:
     """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
 
     See `nx.cumprod`.
     """
 @overload
 def cumsum(
-    a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative sum along one axis."""
 @overload
 def cumsum(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
-) -> Array:
+    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+) -> AnyArray:
     """Compute the cumulative sum along one axis.
 
     See `nx.cumsum`.
@@ -873,7 +883,7 @@ def cumulative_prod(
     x: NamedArray,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
@@ -884,18 +894,18 @@ def cumulative_prod(
     x: ArrayLike,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1."""
 @overload
 def cumulative_sum(
     x: NamedArray,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
@@ -906,11 +916,11 @@ def cumulative_sum(
     x: ArrayLike,
     /,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Cumulative sum along one axis, as in the array API: narrow integers are combined as `int`.
 
     Args:
@@ -942,8 +952,8 @@ def degrees(x: NamedArray, /) -> NamedArray:
 def degrees(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.rad2deg`"""
 def delete(
-    arr: ArrayLike, obj: ArrayLike | slice, axis: Axis = None, *, assume_unique_indices: builtins.bool = False,
-) -> Array:
+    arr: ArrayLike, obj: ArrayLike | slice, axis: AxisSpec = None, *, assume_unique_indices: builtins.bool = False,
+) -> AnyArray:
     """Delete entry or entries from an array."""
 @overload
 def diag(v: NamedArray, k: int = 0) -> NamedArray:
@@ -951,7 +961,7 @@ def diag(v: NamedArray, k: int = 0) -> NamedArray:
 @overload
 def diag(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Returns the specified diagonal or constructs a diagonal array."""
-def diag_indices_from(arr: ArrayLike) -> tuple[Array, ...]:
+def diag_indices_from(arr: ArrayLike) -> tuple[AnyArray, ...]:
     """Return indices for accessing the main diagonal of a given array."""
 @overload
 def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
@@ -959,7 +969,7 @@ def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
 @overload
 def diagflat(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
-def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) -> Array:
+def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray:
     """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
 
     Args:
@@ -979,7 +989,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1) ->
 def diff(
     a: NamedArray,
     n: int = 1,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
     *,
@@ -990,12 +1000,12 @@ def diff(
 def diff(
     a: ArrayLike,
     n: int = 1,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     prepend: ArrayLike | None = None,
     append: ArrayLike | None = None,
     *,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """The `n`-th differences along one axis, which becomes shorter by `n`.
 
     Args:
@@ -1044,7 +1054,7 @@ def divide(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def divide(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.true_divide`."""
-def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[Array, Array]:
+def divmod(x1: ArrayLike, x2: ArrayLike, /) -> tuple[AnyArray, AnyArray]:
     """Calculates the integer quotient and remainder of x1 by x2 element-wise"""
 @overload
 def dot(
@@ -1075,9 +1085,9 @@ def dot(
     out_sharding: Any = None,
 ) -> jax.Array:
     """Compute the dot product of two arrays."""
-def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
+def dsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[AnyArray]:
     """Split an array into sub-arrays depth-wise."""
-def dstack(tup: Any | Array | Sequence[ArrayLike], dtype: Any = None) -> Array:
+def dstack(tup: Any | AnyArray | Sequence[ArrayLike], dtype: Any = None) -> AnyArray:
     """Stack arrays depth-wise."""
 @overload
 def ediff1d(ary: NamedArray, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> NamedArray:
@@ -1095,10 +1105,10 @@ def einsum(
     optimize: str | builtins.bool | list[tuple[int, ...]] = 'auto',
     precision: Any = None,
     preferred_element_type: Any = None,
-    _dot_general: Callable[..., Array] = ...,
+    _dot_general: Callable[..., AnyArray] = ...,
     out_sharding: Any = None,
     overlap: Any = None,
-) -> Array:
+) -> AnyArray:
     """Contract arrays over positional and named axes.
 
     See `nx.einsum`.
@@ -1119,7 +1129,7 @@ def empty(shape: Any = (), dtype: Any = None, *, device: Any = None, out_shardin
 
     See `nx.empty`.
     """
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Array:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> AnyArray:
     """Create an empty array with the same shape and dtype as an array."""
 @overload
 def equal(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -1142,10 +1152,10 @@ def exp2(x: NamedArray, /) -> NamedArray:
 def exp2(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base-2 exponential of input."""
 @overload
-def expand_dims(a: NamedArray, axis: Axis) -> NamedArray:
+def expand_dims(a: NamedArray, axis: AxisSpec) -> NamedArray:
     """Insert axes of size 1."""
 @overload
-def expand_dims(a: ArrayLike, axis: Axis) -> Array:
+def expand_dims(a: ArrayLike, axis: AxisSpec) -> AnyArray:
     """Insert axes of size 1.
 
     Args:
@@ -1222,10 +1232,10 @@ def flatnonzero(
 ) -> jax.Array:
     """Return indices of nonzero elements in a flattened array"""
 @overload
-def flip(m: NamedArray, axis: Axis = None) -> NamedArray:
+def flip(m: NamedArray, axis: AxisSpec = None) -> NamedArray:
     """Reverse axes."""
 @overload
-def flip(m: ArrayLike, axis: Axis = None) -> Array:
+def flip(m: ArrayLike, axis: AxisSpec = None) -> AnyArray:
     """Reverse axes.
 
     Args:
@@ -1302,7 +1312,7 @@ def fmod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise floating-point modulo operation."""
-def frexp(x: ArrayLike, /) -> tuple[Array, Array]:
+def frexp(x: ArrayLike, /) -> tuple[AnyArray, AnyArray]:
     """Split floating point values into mantissa and twos exponent."""
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
     """`jax.numpy.frompyfunc`: a `jnp.ufunc` of a function of scalars.
@@ -1389,10 +1399,12 @@ def geomspace(
     num: int = 50,
     endpoint: builtins.bool = True,
     dtype: Any = None,
-    axis: Axis = 0,
-) -> Array:
+    axis: AxisSpec = 0,
+) -> AnyArray:
     """Generate geometrically-spaced values."""
-def gradient(f: Any, *varargs: Any, axis: Axis = None, edge_order: int | None = None) -> Array | list[Array]:
+def gradient(
+    f: Any, *varargs: Any, axis: AxisSpec = None, edge_order: int | None = None,
+) -> AnyArray | list[AnyArray]:
     """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
     Args:
@@ -1443,9 +1455,9 @@ def histogram(
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
     *,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Count the elements in each bin, over positional and named axes.
 
     See `nx.histogram`.
@@ -1454,16 +1466,16 @@ def histogram2d(
     x: ArrayLike,
     y: ArrayLike,
     bins: ArrayLike | list[ArrayLike] = 10,
-    range: Sequence[None | Array | Sequence[ArrayLike]] | None = None,
+    range: Sequence[None | AnyArray | Sequence[ArrayLike]] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
-) -> tuple[Array, Array, Array]:
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Compute a 2-dimensional histogram."""
 @overload
 def histogram_bin_edges(
     a: NamedArray,
     bins: ArrayLike = 10,
-    range: None | Array | Sequence[ArrayLike] = None,
+    range: None | AnyArray | Sequence[ArrayLike] = None,
     weights: ArrayLike | None = None,
 ) -> NamedArray:
     """Compute the bin edges for a histogram."""
@@ -1471,21 +1483,21 @@ def histogram_bin_edges(
 def histogram_bin_edges(
     a: jax.typing.ArrayLike,
     bins: ArrayLike = 10,
-    range: None | Array | Sequence[ArrayLike] = None,
+    range: None | AnyArray | Sequence[ArrayLike] = None,
     weights: ArrayLike | None = None,
 ) -> jax.Array:
     """Compute the bin edges for a histogram."""
 def histogramdd(
     sample: ArrayLike,
     bins: ArrayLike | list[ArrayLike] = 10,
-    range: Sequence[None | Array | Sequence[ArrayLike]] | None = None,
+    range: Sequence[None | AnyArray | Sequence[ArrayLike]] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
-) -> tuple[Array, list[Array]]:
+) -> tuple[AnyArray, list[AnyArray]]:
     """Compute an N-dimensional histogram."""
-def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
+def hsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[AnyArray]:
     """Split an array into sub-arrays horizontally."""
-def hstack(tup: Any | Array | Sequence[ArrayLike], dtype: Any = None) -> Array:
+def hstack(tup: Any | AnyArray | Sequence[ArrayLike], dtype: Any = None) -> AnyArray:
     """Horizontally stack arrays."""
 @overload
 def hypot(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -1517,7 +1529,7 @@ def inner(
     a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, *, precision: Any = None, preferred_element_type: Any = None,
 ) -> jax.Array:
     """Compute the inner product of two arrays."""
-def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: Axis = None) -> Array:
+def insert(arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: AxisSpec = None) -> AnyArray:
     """Insert entries into an array at specified indices."""
 int1: Any
 @overload
@@ -1566,7 +1578,7 @@ def intersect1d(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-) -> Array | tuple[Array, Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the set intersection of two 1D arrays."""
 @overload
 def invert(x: NamedArray, /) -> NamedArray:
@@ -1728,7 +1740,7 @@ def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
-def lexsort(keys: Iterable[Any], axis: Axis = -1) -> Array:
+def lexsort(keys: Iterable[Any], axis: AxisSpec = -1) -> AnyArray:
     """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
 
     Args:
@@ -1748,10 +1760,10 @@ def linspace(
     endpoint: builtins.bool = True,
     retstep: builtins.bool = False,
     dtype: Any = None,
-    axis: Axis = 0,
+    axis: AxisSpec = 0,
     *,
     device: Any = None,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
     Args:
@@ -1861,8 +1873,8 @@ def logspace(
     endpoint: builtins.bool = True,
     base: ArrayLike = 10.0,
     dtype: Any = None,
-    axis: Axis = 0,
-) -> Array:
+    axis: AxisSpec = 0,
+) -> AnyArray:
     """Generate logarithmically-spaced values."""
 @overload
 def matmul(
@@ -1909,12 +1921,12 @@ def matvec(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched matrix-vector product."""
 def max(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
     See `nx.max`.
@@ -1931,40 +1943,40 @@ def maximum(
     """Return element-wise maximum of the input arrays."""
 def mean(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     keepdims: builtins.bool = False,
     *,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Average over positional and named axes; arguments as for `sum`.
 
     See `nx.mean`.
     """
 def median(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
-) -> Array:
+) -> AnyArray:
     """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
 
     See `nx.median`.
     """
 def meshgrid(
     *xi: ArrayLike, copy: builtins.bool = True, sparse: builtins.bool = False, indexing: str = 'xy',
-) -> list[Array]:
+) -> list[AnyArray]:
     """Construct N-dimensional grid arrays from N 1-dimensional vectors."""
 def min(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the minimum over positional and named axes; see `max`.
 
     See `nx.min`.
@@ -1987,13 +1999,13 @@ def mod(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def mod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Alias of :func:`jax.numpy.remainder`"""
-def modf(x: ArrayLike, /, out: Any = None) -> tuple[Array, Array]:
+def modf(x: ArrayLike, /, out: Any = None) -> tuple[AnyArray, AnyArray]:
     """Return element-wise fractional and integral parts of the input array."""
 @overload
-def moveaxis(a: NamedArray, source: Axis, destination: Axis) -> NamedArray:
+def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray:
     """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to."""
 @overload
-def moveaxis(a: ArrayLike, source: Axis, destination: Axis) -> Array:
+def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray:
     """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to.
 
     Raises:
@@ -2027,85 +2039,89 @@ def nan_to_num(
     neginf: ArrayLike | None = None,
 ) -> jax.Array:
     """Replace NaN and infinite entries in an array."""
-def nanargmax(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
+def nanargmax(
+    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
 
     See `nx.nanargmax`.
     """
-def nanargmin(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool | None = None) -> Array:
+def nanargmin(
+    a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
+) -> AnyArray:
     """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     See `nx.nanargmin`.
     """
 @overload
 def nancumprod(
-    a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`."""
 @overload
 def nancumprod(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
-) -> Array:
+    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+) -> AnyArray:
     """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
 
     See `nx.nancumprod`.
     """
 @overload
 def nancumsum(
-    a: NamedArray, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+    a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
     """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`."""
 @overload
 def nancumsum(
-    a: ArrayLike, axis: Axis = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
-) -> Array:
+    a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
+) -> AnyArray:
     """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
 
     See `nx.nancumsum`.
     """
 def nanmax(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
 
     See `nx.nanmax`.
     """
 def nanmean(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     keepdims: builtins.bool = False,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
 
     See `nx.nanmean`.
     """
 def nanmedian(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
-) -> Array:
+) -> AnyArray:
     """Compute the median of the elements that are not NaN; see `median`.
 
     See `nx.nanmedian`.
     """
 def nanmin(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the minimum of the elements that are not NaN; see `nanmax`.
 
     See `nx.nanmin`.
@@ -2113,27 +2129,27 @@ def nanmin(
 def nanpercentile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     overwrite_input: builtins.bool = False,
     method: str = 'linear',
     keepdims: builtins.bool = False,
     *,
     weights: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Percentiles of the elements that are not NaN. As `quantile`, with `q` between 0 and 100.
 
     See `nx.nanpercentile`.
     """
 def nanprod(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
     See `nx.nanprod`.
@@ -2141,21 +2157,21 @@ def nanprod(
 def nanquantile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     overwrite_input: builtins.bool = False,
     method: str = 'linear',
     keepdims: builtins.bool = False,
     *,
     weights: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Quantiles of the elements that are not NaN. Arguments and costs as for `quantile`.
 
     See `nx.nanquantile`.
     """
 def nanstd(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     ddof: float = 0,
@@ -2164,27 +2180,27 @@ def nanstd(
     mean: ArrayLike | None = None,
     *,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The standard deviation of the elements that are not NaN; NaN if there are none.
 
     See `nx.nanstd`.
     """
 def nansum(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
     See `nx.nansum`.
     """
 def nanvar(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     ddof: float = 0,
@@ -2193,7 +2209,7 @@ def nanvar(
     mean: ArrayLike | None = None,
     *,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The variance of the elements that are not NaN; NaN if there are none.
 
     See `nx.nanvar`.
@@ -2203,7 +2219,7 @@ def ndim(a: ArrayLike) -> int:
 
     See `nx.ndim`.
     """
-def negative(*args: ArrayLike, out: None = None, where: None = None) -> Array:
+def negative(*args: ArrayLike, out: None = None, where: None = None) -> AnyArray:
     """Return element-wise negative values of the input."""
 @overload
 def nextafter(x: NamedArray, y: ArrayLike, /) -> NamedArray:
@@ -2214,8 +2230,13 @@ def nextafter(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 def nextafter(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise next floating point value after ``x`` towards ``y``."""
 def nonzero(
-    a: ArrayLike, *, size: Any = None, fill_value: Any = None, axis: Axis = None, out_axis: Hashable | None = None,
-) -> tuple[Array, ...]:
+    a: ArrayLike,
+    *,
+    size: Any = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> tuple[AnyArray, ...]:
     """Return the indices of the nonzero elements, in row-major order.
 
     Args:
@@ -2282,7 +2303,7 @@ def outer(a: ArrayLike, b: NamedArray, out: None = None) -> NamedArray: ...
 @overload
 def outer(a: jax.typing.ArrayLike, b: jax.typing.ArrayLike, out: None = None) -> jax.Array:
     """Compute the outer product of two arrays."""
-def packbits(a: ArrayLike, axis: Axis = None, bitorder: str = 'big') -> Array:
+def packbits(a: ArrayLike, axis: AxisSpec = None, bitorder: str = 'big') -> AnyArray:
     """Pack array of bits into a uint8 array."""
 @overload
 def pad(
@@ -2304,16 +2325,16 @@ def pad(
     constant_values: Any = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
-) -> Array:
+) -> AnyArray:
     """Pad an array at the ends of its axes.
 
     See `nx.pad`.
     """
 @overload
-def partition(a: NamedArray, kth: int, axis: Axis = -1) -> NamedArray:
+def partition(a: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray:
     """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow."""
 @overload
-def partition(a: ArrayLike, kth: int, axis: Axis = -1) -> Array:
+def partition(a: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray:
     """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
     See `nx.partition`.
@@ -2321,7 +2342,7 @@ def partition(a: ArrayLike, kth: int, axis: Axis = -1) -> Array:
 def percentile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     overwrite_input: builtins.bool = False,
     method: str = 'linear',
@@ -2329,16 +2350,16 @@ def percentile(
     *,
     weights: ArrayLike | None = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """Percentiles over positional and named axes together; NaN where one element is NaN. As `quantile`, with `q` between 0 and 100.
 
     See `nx.percentile`.
     """
 @overload
-def permute_dims(a: NamedArray, /, axes: Axis = None) -> NamedArray:
+def permute_dims(a: NamedArray, /, axes: AxisSpec = None) -> NamedArray:
     """`nx.transpose`, under the name that it has in the array API."""
 @overload
-def permute_dims(a: ArrayLike, /, axes: Axis = None) -> Array:
+def permute_dims(a: ArrayLike, /, axes: AxisSpec = None) -> AnyArray:
     """`nx.transpose`, under the name that it has in the array API.
 
     See `nx.permute_dims`.
@@ -2346,8 +2367,8 @@ def permute_dims(a: ArrayLike, /, axes: Axis = None) -> Array:
 @overload
 def piecewise(
     x: NamedArray,
-    condlist: Array | Sequence[ArrayLike],
-    funclist: list[ArrayLike | Callable[..., Array]],
+    condlist: AnyArray | Sequence[ArrayLike],
+    funclist: list[ArrayLike | Callable[..., AnyArray]],
     *args: Any,
     **kw: Any,
 ) -> NamedArray:
@@ -2355,8 +2376,8 @@ def piecewise(
 @overload
 def piecewise(
     x: jax.typing.ArrayLike,
-    condlist: Array | Sequence[ArrayLike],
-    funclist: list[ArrayLike | Callable[..., Array]],
+    condlist: AnyArray | Sequence[ArrayLike],
+    funclist: list[ArrayLike | Callable[..., AnyArray]],
     *args: Any,
     **kw: Any,
 ) -> jax.Array:
@@ -2397,7 +2418,7 @@ def polyder(p: NamedArray, m: int = 1) -> NamedArray:
 @overload
 def polyder(p: jax.typing.ArrayLike, m: int = 1) -> jax.Array:
     """Returns the coefficients of the derivative of specified order of a polynomial."""
-def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: builtins.bool = False) -> tuple[Array, Array]:
+def polydiv(u: ArrayLike, v: ArrayLike, *, trim_leading_zeros: builtins.bool = False) -> tuple[AnyArray, AnyArray]:
     """Returns the quotient and remainder of polynomial division."""
 def polyfit(
     x: ArrayLike,
@@ -2407,7 +2428,7 @@ def polyfit(
     full: builtins.bool = False,
     w: ArrayLike | None = None,
     cov: builtins.bool = False,
-) -> Array | tuple[Array, ...]:
+) -> AnyArray | tuple[AnyArray, ...]:
     """Least squares polynomial fit to data."""
 @overload
 def polyint(p: NamedArray, m: int = 1, k: int | ArrayLike | None = None) -> NamedArray:
@@ -2465,19 +2486,19 @@ def power(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise base ``x1`` exponential of ``x2``."""
 def prod(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
     promote_integers: builtins.bool = True,
-) -> Array:
+) -> AnyArray:
     """Multiply over positional and named axes; arguments as for `sum`.
 
     See `nx.prod`.
     """
-def ptp(a: ArrayLike, axis: Axis = None, out: None = None, keepdims: builtins.bool = False) -> Array:
+def ptp(a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool = False) -> AnyArray:
     """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
     See `nx.ptp`.
@@ -2509,23 +2530,23 @@ def put_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
     values: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     inplace: builtins.bool = True,
     *,
     mode: str | None = None,
-) -> Array:
+) -> AnyArray:
     """Put values into the destination array by matching 1d index and data slices."""
 def quantile(
     a: ArrayLike,
     q: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     overwrite_input: builtins.bool = False,
     method: str = 'linear',
     keepdims: builtins.bool = False,
     *,
     weights: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Quantiles over positional and named axes together; NaN where one element is NaN.
 
     See `nx.quantile`.
@@ -2555,7 +2576,7 @@ def ravel_multi_index(
     order: str = 'C',
     *,
     dtype: Any = None,
-) -> Array:
+) -> AnyArray:
     """Convert multi-dimensional indices into flat indices."""
 @overload
 def real(val: NamedArray, /) -> NamedArray:
@@ -2580,12 +2601,12 @@ def remainder(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Arra
 def repeat(
     a: ArrayLike,
     repeats: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
     out_sharding: Any = None,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Repeat single elements along an axis, as in `jnp.repeat`.
 
     See `nx.repeat`.
@@ -2633,10 +2654,10 @@ def rint(x: NamedArray, /) -> NamedArray:
 def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Rounds the elements of x to the nearest integer"""
 @overload
-def roll(a: NamedArray, shift: Any, axis: Axis = None) -> NamedArray:
+def roll(a: NamedArray, shift: Any, axis: AxisSpec = None) -> NamedArray:
     """Roll an array along axes; elements that leave at one end reenter at the other."""
 @overload
-def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
+def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray:
     """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
@@ -2660,10 +2681,10 @@ def roll(a: ArrayLike, shift: Any, axis: Axis = None) -> Array:
       ArgumentTypeError: a shift is not an integer.
     """
 @overload
-def rollaxis(a: NamedArray, axis: Axis, start: int = 0) -> NamedArray:
+def rollaxis(a: NamedArray, axis: AxisSpec, start: int = 0) -> NamedArray:
     """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to."""
 @overload
-def rollaxis(a: ArrayLike, axis: Axis, start: int = 0) -> Array:
+def rollaxis(a: ArrayLike, axis: AxisSpec, start: int = 0) -> AnyArray:
     """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to.
 
     Raises:
@@ -2675,7 +2696,7 @@ def roots(p: NamedArray, *, strip_zeros: builtins.bool = True) -> NamedArray:
 @overload
 def roots(p: jax.typing.ArrayLike, *, strip_zeros: builtins.bool = True) -> jax.Array:
     """Returns the roots of a polynomial given the coefficients ``p``."""
-def rot90(m: ArrayLike, k: int = 1, axes: Axis = (0, 1)) -> Array:
+def rot90(m: ArrayLike, k: int = 1, axes: AxisSpec = (0, 1)) -> AnyArray:
     """Rotate an array by 90 degrees counterclockwise in the plane specified by axes."""
 @overload
 def round(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
@@ -2691,7 +2712,7 @@ def searchsorted(
     *,
     method: str = 'scan',
     axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Find the indices at which values would keep a sorted array sorted.
 
     Args:
@@ -2713,7 +2734,7 @@ def searchsorted(
       AxisNotFoundError: `a` has no axis of that name.
       PlacementConflictError: `v` has an axis that is sharded over the mesh axis of `axis`.
     """
-def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> Array:
+def select(condlist: Sequence[ArrayLike], choicelist: Sequence[ArrayLike], default: ArrayLike = 0) -> AnyArray:
     """Select values based on a series of conditions."""
 @overload
 def setdiff1d(
@@ -2808,7 +2829,7 @@ def sinh(x: NamedArray, /) -> NamedArray:
 @overload
 def sinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic sine of input."""
-def size(a: ArrayLike, axis: Axis = None) -> int:
+def size(a: ArrayLike, axis: AxisSpec = None) -> int:
     """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
 
     See `nx.size`.
@@ -2816,7 +2837,7 @@ def size(a: ArrayLike, axis: Axis = None) -> int:
 @overload
 def sort(
     a: NamedArray,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
@@ -2827,13 +2848,13 @@ def sort(
 @overload
 def sort(
     a: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: builtins.bool = True,
     descending: builtins.bool = False,
-) -> Array:
+) -> AnyArray:
     """Sort values in ascending order along one axis, NaN last.
 
     See `nx.sort`.
@@ -2850,7 +2871,7 @@ def spacing(x: NamedArray, /) -> NamedArray:
 @overload
 def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
-def split(ary: ArrayLike, indices_or_sections: Any, axis: Axis = 0, *, out_axis: Any = None) -> list[Array]:
+def split(ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None) -> list[AnyArray]:
     """Split an array along one axis.
 
     Args:
@@ -2884,7 +2905,7 @@ def square(x: NamedArray, /) -> NamedArray:
 @overload
 def square(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise square of the input array."""
-def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
+def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray:
     """Remove axes of size 1.
 
     Args:
@@ -2901,7 +2922,7 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Array:
       AxisNotFoundError: the array lacks a named axis.
       AxisSizeError: an axis has a different size.
     """
-def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = None) -> Array:
+def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: Any = None) -> AnyArray:
     """Join arrays along a new axis.
 
     Args:
@@ -2922,7 +2943,7 @@ def stack(arrays: Sequence[Any], axis: Axis = 0, out: None = None, dtype: Any = 
     """
 def std(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     ddof: float = 0,
@@ -2931,7 +2952,7 @@ def std(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The standard deviation over positional and named axes together.
 
     See `nx.std`.
@@ -2948,23 +2969,23 @@ def subtract(
     """Subtract two arrays element-wise."""
 def sum(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     keepdims: builtins.bool = False,
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
     promote_integers: builtins.bool = True,
-) -> Array:
+) -> AnyArray:
     """Sum over positional and named axes.
 
     See `nx.sum`.
     """
 @overload
-def swapaxes(a: NamedArray, axis1: Axis, axis2: Axis) -> NamedArray:
+def swapaxes(a: NamedArray, axis1: AxisSpec, axis2: AxisSpec) -> NamedArray:
     """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges."""
 @overload
-def swapaxes(a: ArrayLike, axis1: Axis, axis2: Axis) -> Array:
+def swapaxes(a: ArrayLike, axis1: AxisSpec, axis2: AxisSpec) -> AnyArray:
     """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges.
 
     Raises:
@@ -2973,13 +2994,13 @@ def swapaxes(a: ArrayLike, axis1: Axis, axis2: Axis) -> Array:
 def take(
     a: ArrayLike,
     indices: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out: None = None,
     mode: str | None = None,
     unique_indices: builtins.bool = False,
     indices_are_sorted: builtins.bool = False,
     fill_value: ArrayLike | None = None,
-) -> Array:
+) -> AnyArray:
     """Take elements of `x` along one axis.
 
     See `nx.take`.
@@ -2987,12 +3008,12 @@ def take(
 def take_along_axis(
     arr: ArrayLike,
     indices: ArrayLike,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
     *,
     wrap_negative_indices: builtins.bool | None = None,
-) -> Array:
+) -> AnyArray:
     """Entries of `x` along one axis, at indices that differ from place to place.
 
     See `nx.take_along_axis`.
@@ -3003,22 +3024,22 @@ def tan(x: NamedArray, /) -> NamedArray:
 @overload
 def tan(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Compute a trigonometric tangent of each element of input."""
-def tanh(x: ArrayLike, /) -> Array:
+def tanh(x: ArrayLike, /) -> AnyArray:
     """Calculate element-wise hyperbolic tangent of input."""
 def tensordot(
     a: ArrayLike,
     b: ArrayLike,
-    axes: Axis = 2,
+    axes: AxisSpec = 2,
     *,
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """The product of two arrays, summed over axes: `jnp.tensordot`.
 
     See `nx.tensordot`.
     """
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> Array:
+def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> AnyArray:
     """Repeat a complete array.
 
     Args:
@@ -3040,8 +3061,8 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
         divide over its mesh axes.
     """
 def trace(
-    a: ArrayLike, offset: int = 0, axis1: Axis = 0, axis2: Axis = 1, dtype: Any = None, out: None = None,
-) -> Array:
+    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
+) -> AnyArray:
     """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
 
     Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is
@@ -3051,10 +3072,10 @@ def trace(
       AxisNotFoundError: `a` lacks a name.
     """
 @overload
-def transpose(a: NamedArray, axes: Axis = None) -> NamedArray:
+def transpose(a: NamedArray, axes: AxisSpec = None) -> NamedArray:
     """The positional axes in another order."""
 @overload
-def transpose(a: ArrayLike, axes: Axis = None) -> Array:
+def transpose(a: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """The positional axes in another order.
 
     Names have none: where they are given too, nothing happens to them.
@@ -3070,7 +3091,7 @@ def transpose(a: ArrayLike, axes: Axis = None) -> Array:
       AxisNotFoundError: `a` lacks a name.
       PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
     """
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:
@@ -3088,10 +3109,10 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
       AxisSizeError: `x` has a different size.
     """
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray:
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero."""
 @overload
-def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero.
 
     Args:
@@ -3111,20 +3132,20 @@ def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
     """
-def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[AnyArray, AnyArray]:
     """Return the indices of lower triangle of a given array."""
-def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: Axis = None) -> Array:
+def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: AxisSpec = None) -> AnyArray:
     """Trim leading and/or trailing zeros of the input array."""
 @overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Axis = None) -> NamedArray:
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero."""
 @overload
-def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Axis = None) -> Array:
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
 
     See `nx.tril`.
     """
-def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[Array, Array]:
+def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[AnyArray, AnyArray]:
     """Return the indices of upper triangle of a given array."""
 @overload
 def true_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -3164,14 +3185,14 @@ def unique(
     return_index: builtins.bool = False,
     return_inverse: builtins.bool = False,
     return_counts: builtins.bool = False,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     equal_nan: builtins.bool = True,
     size: Any = None,
     fill_value: Any = None,
     sorted: builtins.bool = True,
     out_axis: Hashable | None = None,
-) -> Array | tuple[Array, ...]:
+) -> AnyArray | tuple[AnyArray, ...]:
     """Return the distinct values of an array, in order.
 
     With `out_axis`, this is a form over named axes that supports sharding. Without it, this is
@@ -3221,17 +3242,17 @@ def unique_values(
     x: jax.typing.ArrayLike, /, *, size: int | None = None, fill_value: ArrayLike | None = None,
 ) -> jax.Array:
     """Return unique values from x, along with indices, inverse indices, and counts."""
-def unpackbits(a: ArrayLike, axis: Axis = None, count: int | None = None, bitorder: str = 'big') -> Array:
+def unpackbits(a: ArrayLike, axis: AxisSpec = None, count: int | None = None, bitorder: str = 'big') -> AnyArray:
     """Unpack the bits in a uint8 array."""
-def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[Array, ...]:
+def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[AnyArray, ...]:
     """Convert flat indices into multi-dimensional indices."""
-def unstack(x: ArrayLike, /, *, axis: Axis = 0) -> tuple[Array, ...]:
+def unstack(x: ArrayLike, /, *, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstack an array along an axis."""
 @overload
-def unwrap(p: NamedArray, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> NamedArray:
+def unwrap(p: NamedArray, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> NamedArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position."""
 @overload
-def unwrap(p: ArrayLike, discont: Any = None, axis: Axis = -1, period: Any = 6.283185307179586) -> Array:
+def unwrap(p: ArrayLike, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> AnyArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
     Args:
@@ -3254,7 +3275,7 @@ def vander(x: jax.typing.ArrayLike, N: int | None = None, increasing: builtins.b
     """Generate a Vandermonde matrix."""
 def var(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     out: None = None,
     ddof: float = 0,
@@ -3263,7 +3284,7 @@ def var(
     where: ArrayLike | None = None,
     mean: ArrayLike | None = None,
     correction: float | None = None,
-) -> Array:
+) -> AnyArray:
     """The variance over positional and named axes together.
 
     See `nx.var`.
@@ -3279,8 +3300,14 @@ def vdot(
 ) -> jax.Array:
     """Perform a conjugate multiplication of two 1D vectors."""
 def vecdot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
-) -> Array:
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> AnyArray:
     """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
 
     Along a name it is `nx.dot`, and costs that.
@@ -3296,9 +3323,9 @@ def vecmat(x1: ArrayLike, x2: NamedArray, /) -> NamedArray: ...
 @overload
 def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
-def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[Array]:
+def vsplit(ary: ArrayLike, indices_or_sections: int | Sequence[int] | ArrayLike) -> list[AnyArray]:
     """Split an array into sub-arrays vertically."""
-def vstack(tup: Any | Array | Sequence[ArrayLike], dtype: Any = None) -> Array:
+def vstack(tup: Any | AnyArray | Sequence[ArrayLike], dtype: Any = None) -> AnyArray:
     """Vertically stack arrays."""
 def where(
     condition: ArrayLike,
@@ -3308,9 +3335,9 @@ def where(
     *,
     size: int | None = None,
     fill_value: ArrayLike | None = None,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
-) -> Array | tuple[Array, ...]:
+) -> AnyArray | tuple[AnyArray, ...]:
     """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Args:

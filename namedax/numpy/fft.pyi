@@ -4,28 +4,28 @@
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, overload
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
 def fft(
     a: ArrayLike,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a one-dimensional discrete Fourier transform along a given axis."""
 def fft2(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = (-2, -1),
+    axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a two-dimensional discrete Fourier transform along given axes."""
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Axis = None) -> Array:
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: AxisSpec = None) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
 
     Args:
@@ -46,17 +46,17 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis
 def fftn(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = None,
+    axes: AxisSpec = None,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a multidimensional discrete Fourier transform along given axes."""
 @overload
-def fftshift(x: NamedArray, axes: Axis = None) -> NamedArray:
+def fftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
     """`jnp.fft.fftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends."""
 @overload
-def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
+def fftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """`jnp.fft.fftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
 
     Raises:
@@ -65,44 +65,44 @@ def fftshift(x: ArrayLike, axes: Axis = None) -> Array:
 def hfft(
     a: ArrayLike,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a 1-D FFT of an array whose spectrum has Hermitian symmetry."""
 def ifft(
     a: ArrayLike,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a one-dimensional inverse discrete Fourier transform."""
 def ifft2(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = (-2, -1),
+    axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a two-dimensional inverse discrete Fourier transform."""
 def ifftn(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = None,
+    axes: AxisSpec = None,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a multidimensional inverse discrete Fourier transform."""
 @overload
-def ifftshift(x: NamedArray, axes: Axis = None) -> NamedArray:
+def ifftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
     """`jnp.fft.ifftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends."""
 @overload
-def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
+def ifftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """`jnp.fft.ifftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
 
     Raises:
@@ -111,65 +111,65 @@ def ifftshift(x: ArrayLike, axes: Axis = None) -> Array:
 def ihfft(
     a: ArrayLike,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a 1-D inverse FFT of an array whose spectrum has Hermitian-symmetry."""
 def irfft(
     a: ArrayLike,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a real-valued one-dimensional inverse discrete Fourier transform."""
 def irfft2(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = (-2, -1),
+    axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a real-valued two-dimensional inverse discrete Fourier transform."""
 def irfftn(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = None,
+    axes: AxisSpec = None,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a real-valued multidimensional inverse discrete Fourier transform."""
 def rfft(
     a: ArrayLike,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a one-dimensional discrete Fourier transform of a real-valued array."""
 def rfft2(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = (-2, -1),
+    axes: AxisSpec = (-2, -1),
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Axis = None) -> Array:
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: AxisSpec = None) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`."""
 def rfftn(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,
-    axes: Axis = None,
+    axes: AxisSpec = None,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Compute a multidimensional discrete Fourier transform of a real-valued array."""

@@ -7,7 +7,7 @@ from typing import Any, overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
 @overload
@@ -18,7 +18,7 @@ def cholesky(a: jax.typing.ArrayLike, *, upper: bool = False, symmetrize_input: 
     """Compute the Cholesky decomposition of a matrix."""
 def cond(x: ArrayLike, p: Any = None) -> Any:
     """Compute the condition number of a matrix."""
-def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1) -> Any:
+def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: AxisSpec = -1) -> Any:
     """Compute the cross-product of two 3D vectors"""
 @overload
 def det(a: NamedArray) -> NamedArray:
@@ -56,7 +56,7 @@ def inv(a: jax.typing.ArrayLike) -> jax.Array:
     """Return the inverse of a square matrix"""
 def lstsq(
     a: ArrayLike, b: ArrayLike, rcond: float | None = None, *, numpy_resid: bool = False,
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Return the least-squares solution to a linear equation."""
 @overload
 def matmul(
@@ -109,9 +109,9 @@ def matrix_transpose(x: NamedArray, /) -> NamedArray:
 @overload
 def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose a matrix or stack of matrices."""
-def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> Array:
+def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> AnyArray:
     """Efficiently compute matrix products between a sequence of arrays."""
-def norm(x: ArrayLike, ord: Any = None, axis: Axis = None, keepdims: bool = False) -> Array:
+def norm(x: ArrayLike, ord: Any = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray:
     """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
     Args:
@@ -185,11 +185,11 @@ def tensordot(
     x2: ArrayLike,
     /,
     *,
-    axes: Axis = 2,
+    axes: AxisSpec = 2,
     precision: Any = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
-) -> Array:
+) -> AnyArray:
     """The product of two arrays, summed over axes: `jnp.tensordot`.
 
     See `nx.tensordot`.
@@ -200,7 +200,7 @@ def tensorinv(a: NamedArray, ind: int = 2) -> NamedArray:
 @overload
 def tensorinv(a: jax.typing.ArrayLike, ind: int = 2) -> jax.Array:
     """Compute the tensor inverse of an array."""
-def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Axis = None) -> Array:
+def tensorsolve(a: ArrayLike, b: ArrayLike, axes: AxisSpec = None) -> AnyArray:
     """Solve the tensor equation a x = b for x."""
 @overload
 def trace(x: NamedArray, /, *, offset: int = 0, dtype: Any = None) -> NamedArray:
@@ -209,8 +209,14 @@ def trace(x: NamedArray, /, *, offset: int = 0, dtype: Any = None) -> NamedArray
 def trace(x: jax.typing.ArrayLike, /, *, offset: int = 0, dtype: Any = None) -> jax.Array:
     """Compute the trace of a matrix."""
 def vecdot(
-    x1: ArrayLike, x2: ArrayLike, /, *, axis: Axis = -1, precision: Any = None, preferred_element_type: Any = None,
-) -> Array:
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> AnyArray:
     """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
 
     Along a name it is `nx.dot`, and costs that.
@@ -218,5 +224,5 @@ def vecdot(
     Raises:
       AxisNotFoundError: an array lacks the name.
     """
-def vector_norm(x: ArrayLike, /, *, axis: Axis = None, keepdims: bool = False, ord: Any = 2) -> Array:
+def vector_norm(x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: Any = 2) -> AnyArray:
     """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`."""

@@ -20,6 +20,7 @@ from namedax.core.names import Dims, check_name, is_name
 from namedax.core.padded_sharding import Uneven, block_of, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import (
     AxisNameError,
@@ -38,8 +39,6 @@ from namedax.resources.padding_masks import constant_padding
 from namedax.resources.row_moves import FILL, along_dim, move_rows
 
 __all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
-
-Axes = tuple[str, ...]
 
 
 # --- an operation along one axis ------------------------------------------------------------------------------------
@@ -65,7 +64,7 @@ class Along(Record):
     dims: Dims
     dim: int
     size: int
-    old: Axes
+    old: MeshAxes
     region: Region | None
     supports_padding: bool = False
 
@@ -74,19 +73,19 @@ class Along(Record):
         """The name of the axis."""
         return self.dims[self.dim]
 
-    def blocks(self, mesh_axes: Axes) -> int:
+    def blocks(self, mesh_axes: MeshAxes) -> int:
         """Return the number of devices along `mesh_axes`."""
         return 1 if not mesh_axes else self.region.mesh_axis_size(mesh_axes)  # type: ignore[union-attr]
 
-    def block(self, mesh_axes: Axes, size: int) -> int:
+    def block(self, mesh_axes: MeshAxes, size: int) -> int:
         """Return the number of elements of one block, padding included, of an axis of this size."""
         return block_of(size, self.blocks(mesh_axes))
 
-    def spread(self, mesh_axes: Axes, size: int) -> Axes:
+    def spread(self, mesh_axes: MeshAxes, size: int) -> MeshAxes:
         """Return the placement over `mesh_axes` of an axis of this size."""
         return Uneven(mesh_axes, size) if size % self.blocks(mesh_axes) else plain(mesh_axes)
 
-    def result(self, out_axis: Hashable | None, size: int) -> tuple[Dims, Axes]:
+    def result(self, out_axis: Hashable | None, size: int) -> tuple[Dims, MeshAxes]:
         """Return the dims of a result with `size` elements along the axis, and its mesh axes.
 
         Raises:
@@ -121,7 +120,7 @@ class Along(Record):
         ask = region.place if self.supports_padding else region.placement
         return dims, ask(new) if region.manual else ()
 
-    def stays_in_blocks(self, new: Axes, size: int) -> bool:
+    def stays_in_blocks(self, new: MeshAxes, size: int) -> bool:
         """Return True if a result of this size can be moved block by block, without a gather."""
         evenly = not isinstance(self.spread(self.old, size), Uneven)
         return bool(self.old and new) and (
@@ -129,7 +128,7 @@ class Along(Record):
         )
 
     def moved(
-        self, data: Any, rows: np.ndarray, new: Axes, keep: frozenset[str], fill: Any = 0
+        self, data: Any, rows: np.ndarray, new: MeshAxes, keep: frozenset[str], fill: Any = 0
     ) -> Any:
         """Return the result on `new` whose row `i` is the row `rows[i]` of the blocks `data`.
 
@@ -164,11 +163,11 @@ class Along(Record):
 
         return finish(compute, dims, gathered)
 
-    def relaid(self, value: Any, old: Axes, new: Axes, keep: frozenset[str]) -> Any:
+    def relaid(self, value: Any, old: MeshAxes, new: MeshAxes, keep: frozenset[str]) -> Any:
         """Move the dimension of `value` from the mesh axes `old` to `new`."""
         if old == new:
             return value
-        rest: list[Axes] = [()] * (value.ndim - 1)
+        rest: list[MeshAxes] = [()] * (value.ndim - 1)
         return relayout(
             value,
             [*rest[: self.dim], old, *rest[self.dim :]],
@@ -178,7 +177,7 @@ class Along(Record):
 
     def windows(
         self,
-        new: Axes,
+        new: MeshAxes,
         first: int,
         stride: int,
         length: int,
@@ -226,7 +225,7 @@ def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) 
     return jnp.pad(data, widths, {"fill": "constant"}.get(mode, mode), **options)
 
 
-def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes: Axes) -> Any:
+def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes: MeshAxes) -> Any:
     """Replace rows beyond the ends of the axis by the row at the end.
 
     `firsts[d]` is the first global row on device `d`.

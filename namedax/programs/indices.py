@@ -13,12 +13,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Literal
 
+from namedax.core.types import MeshAxes
 from namedax.programs.evaluator import number_of
 from namedax.programs.primitives import Algebra, Kind, Known, axes_of, facts
 
 __all__ = ["Index", "Indices"]
 
-Axes = tuple[str, ...]
 # A sum of multiples of device indices along mesh axes, with the constant under `None`.
 Index = dict[str | None, int]
 
@@ -98,7 +98,7 @@ class Indices:
 
     def block(
         self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]
-    ) -> tuple[int, Axes] | None:
+    ) -> tuple[int, MeshAxes] | None:
         """Return the dimension and the mesh axes, major first, along which each device has the block of this size at these starts."""
         cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
         if len(cut) != 1 or any(

@@ -33,6 +33,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from namedax.core.closure_capture import Traces, traced
 from namedax.core.functions import Source, set_display_source
 from namedax.core.records import Record
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import Evaluator, as_one_call, consts_to_inputs, has_sums
 from namedax.programs.loop_casts import with_varying_gathers
@@ -53,7 +54,6 @@ from namedax.resources.local_slice import sliced
 
 __all__ = ["ClosesOver", "Traced", "postponing"]
 
-Axes = tuple[str, ...]
 
 Check = Callable[[ClosedJaxpr], None]
 
@@ -243,7 +243,7 @@ class _Sum(Record, frozen=False):
     """
 
     part: Any
-    axes: Axes
+    axes: MeshAxes
     source: Callable[[], Any]
     rest: Any = None
     steps: tuple[_Step, ...] = ()

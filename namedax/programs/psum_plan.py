@@ -22,6 +22,7 @@ from typing import Any
 from jax.extend.core import DropVar, Literal, Var
 
 from namedax.core.records import Record
+from namedax.core.types import MeshAxes
 from namedax.core.variance import varying_of
 from namedax.programs.evaluator import has_sums, inlined
 from namedax.programs.indices import Index, Indices
@@ -65,9 +66,6 @@ __all__ = [
 # summand; the caller handles that.
 
 
-Axes = tuple[str, ...]
-
-
 def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
     """Yield sets of operands: the equation is linear in the operands of one set together, for any values of the others."""
     entry, count = facts(eqn), len(eqn.invars)
@@ -99,13 +97,13 @@ class Wait(Record):
       once: operands that are added to the psum and are not pending.
     """
 
-    axes: Axes
+    axes: MeshAxes
     once: tuple[int, ...]
 
 
 def may_wait(
     eqn: Any,
-    waiting: Mapping[int, Axes],
+    waiting: Mapping[int, MeshAxes],
     is_zero: Callable[[int], bool] = lambda i: False,
     exactly: bool = False,
 ) -> Wait | None:
@@ -210,14 +208,14 @@ class Late(Record):
         reduce-scatter. Default: `None`.
     """
 
-    axes: Axes
+    axes: MeshAxes
     least: int
     source: tuple[Any, ...] = ()
     gain: bool = False
     cast: frozenset[str] = frozenset()
     mixed: bool = False
     scaled: bool = False
-    scatter: tuple[int, Axes] | None = None
+    scatter: tuple[int, MeshAxes] | None = None
 
     def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> Late:
         """Return the facts after an operation on this operand with result `out`; a result smaller than all before is a gain."""
@@ -237,7 +235,7 @@ class Gather(Record):
     """
 
     block: Any
-    places: tuple[tuple[int, Axes], ...]
+    places: tuple[tuple[int, MeshAxes], ...]
 
 
 class Plan:
@@ -362,7 +360,7 @@ class Plan:
     def _find_gather(self, eqn: Any, updates: Mapping[Any, Any]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
-        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, Axes]]()
+        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
         while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
             base, update, *starts = placed.invars
             found = self.indices.block(base.aval.shape, update.aval.shape, starts)
@@ -489,7 +487,7 @@ class Plan:
             return None
         return self._scattered(eqn, late, found)
 
-    def _scattered(self, eqn: Any, late: Late, found: tuple[int, Axes]) -> Late | None:
+    def _scattered(self, eqn: Any, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
         """Return the facts for a psum of which each device keeps its block; `found` is the sliced dimension and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])

@@ -23,6 +23,7 @@ from namedax.core.cpu_workarounds import widened
 from namedax.core.element_types import additive_identity, to_type, weak_as
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources.local_slice import emptied, own_block, sliced
 from namedax.resources.microbatches import index_along, refuse_microbatches
@@ -51,10 +52,8 @@ __all__ = [
     "to_ordered_bits",
 ]
 
-Axes = tuple[str, ...]
 
-
-def _split(data: Any, axes: Axes) -> tuple[Axes, int]:
+def _split(data: Any, axes: MeshAxes) -> tuple[MeshAxes, int]:
     """Return the axes over which `data` varies, and the number of devices along the others."""
     refuse_microbatches(axes)
     variance = varying(data)
@@ -80,7 +79,7 @@ def sum_type(dtype: Any) -> Any:
     return jnp.dtype(jnp.float32) if narrow else dtype
 
 
-def psum(data: Any, axes: Axes) -> Any:
+def psum(data: Any, axes: MeshAxes) -> Any:
     """Sum over `axes`. The result is invariant over them.
 
     Communication: one all-reduce.
@@ -125,7 +124,7 @@ def _explicit_axes_left() -> bool:
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
-def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
+def psum_scatter(data: Any, dim: int, axes: MeshAxes) -> Any:
     """Sum over `axes` and keep this device's block along `dim`.
 
     Communication: one reduce-scatter.
@@ -147,7 +146,7 @@ def psum_scatter(data: Any, dim: int, axes: Axes) -> Any:
     )
 
 
-def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invarying"]) -> Any:
+def all_gather(data: Any, dim: int, axes: MeshAxes, to: Literal["varying", "invarying"]) -> Any:
     """Gather the blocks along `dim` of all devices along `axes`.
 
     With `to="varying"` the transpose is a reduce-scatter; use it if the result is combined with
@@ -183,7 +182,7 @@ def all_gather(data: Any, dim: int, axes: Axes, to: Literal["varying", "invaryin
     return cast_data(data, axes) if to == "varying" else data
 
 
-def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
+def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: MeshAxes) -> Any:
     """Split `split_dim` into a block per device along `axes`, and gather the blocks of `concat_dim`.
 
     Communication: one all-to-all.
@@ -195,7 +194,7 @@ def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: Axes) -> Any:
     return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
-def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
+def ppermute(data: Any, axes: MeshAxes, perm: list[tuple[int, int]]) -> Any:
     """Permute the blocks of devices by the pairs `(source, target)` of `perm`, as row-major indices over `axes`.
 
     Communication: one collective-permute.
@@ -216,12 +215,12 @@ def ppermute(data: Any, axes: Axes, perm: list[tuple[int, int]]) -> Any:
     return lax.ppermute(cast_data(data, axes), own(ordered), perm)
 
 
-def block_index(axes: Axes) -> Any:
+def block_index(axes: MeshAxes) -> Any:
     """Return the row-major index of this device's block along `axes`."""
     return index_along(own(axes))
 
 
-def cut(data: Any, dim: int, axes: Axes) -> Any:
+def cut(data: Any, dim: int, axes: MeshAxes) -> Any:
     """Slice this device's block along `dim` from a value replicated over `axes`, without communication.
 
     The transpose is one all-gather. If the value is varying or one of the axes is the axis of a
@@ -235,7 +234,7 @@ def cut(data: Any, dim: int, axes: Axes) -> Any:
     return (sliced if is_plain else own_block)(data, dim, own(axes))
 
 
-def loops_among(axes: Axes) -> tuple[Axes, Axes]:
+def loops_among(axes: MeshAxes) -> tuple[MeshAxes, MeshAxes]:
     """Split axes into mesh axes and loop axes.
 
     A loop runs several passes over its steps if a value needs the results of all steps. Each pass
@@ -247,7 +246,7 @@ def loops_among(axes: Axes) -> tuple[Axes, Axes]:
     )
 
 
-def of_all_steps(data: Any, loops: Axes) -> Any:
+def of_all_steps(data: Any, loops: MeshAxes) -> Any:
     """Stack the values that all steps of loops compute in one pass, along a new leading dimension.
 
     These values can be compared with each other.
@@ -255,12 +254,12 @@ def of_all_steps(data: Any, loops: Axes) -> Any:
     return all_gather(lax.stop_gradient(data)[None], 0, loops, "invarying")
 
 
-def of_this_step(data: Any, loops: Axes) -> Any:
+def of_this_step(data: Any, loops: MeshAxes) -> Any:
     """Return this step's row of a result of `of_all_steps`."""
     return lax.dynamic_index_in_dim(cast_data(data, loops), block_index(loops), 0, keepdims=False)
 
 
-def pmax(data: Any, axes: Axes) -> Any:
+def pmax(data: Any, axes: MeshAxes) -> Any:
     """Compute the maximum over `axes` and propagate NaNs.
 
     Not differentiable; see `namedax.ops.reduction.reductions`.
@@ -274,7 +273,7 @@ def pmax(data: Any, axes: Axes) -> Any:
     return _extremum(data, axes, lax.pmax)
 
 
-def pmin(data: Any, axes: Axes) -> Any:
+def pmin(data: Any, axes: MeshAxes) -> Any:
     """Compute the minimum over `axes` and propagate NaNs. See `pmax`.
 
     Communication: one all-reduce.
@@ -282,7 +281,7 @@ def pmin(data: Any, axes: Axes) -> Any:
     return _extremum(data, axes, lax.pmin)
 
 
-def _extremum(data: Any, axes: Axes, reduce: Any) -> Any:
+def _extremum(data: Any, axes: MeshAxes, reduce: Any) -> Any:
     moving, _ = _split(data, axes)
     if not moving:
         return data

@@ -31,29 +31,29 @@ from jax import lax
 
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
+from namedax.core.types import MeshAxes
 from namedax.resources import communication as comm
 from namedax.resources.microbatches import MicrobatchAxis, count_along
 from namedax.resources.padding import padded, padded_size, unpadded
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Axes", "Layout", "plan", "relayout", "sum_scatter"]
+__all__ = ["Layout", "plan", "relayout", "sum_scatter"]
 
-Axes = tuple[str, ...]
-Layout = tuple[Axes, ...]
+Layout = tuple[MeshAxes, ...]
 
 
 class Cut(NamedTuple):
     """A step that shards dimension `dim` over `axes`."""
 
     dim: int
-    axes: Axes
+    axes: MeshAxes
 
 
 class Gather(NamedTuple):
     """A step that gathers dimension `dim` over `axes`, its minor ones."""
 
     dim: int
-    axes: Axes
+    axes: MeshAxes
 
 
 class Exchange(NamedTuple):
@@ -61,13 +61,13 @@ class Exchange(NamedTuple):
 
     source: int
     target: int
-    axes: Axes
+    axes: MeshAxes
 
 
 class Permute(NamedTuple):
     """A permutation of blocks by `pairs` of devices, as row-major indices over `axes`, which are in mesh order."""
 
-    axes: Axes
+    axes: MeshAxes
     pairs: tuple[tuple[int, int], ...]
 
 
@@ -75,7 +75,10 @@ Step = Cut | Gather | Exchange | Permute
 
 
 def relayout(
-    data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str] = frozenset()
+    data: Any,
+    old: Sequence[MeshAxes],
+    new: Sequence[MeshAxes],
+    keep_varying: frozenset[str] = frozenset(),
 ) -> Any:
     """Reshard a block from the layout `old` to the layout `new`.
 
@@ -115,7 +118,7 @@ def relayout(
 
 
 def _relayout_padded(
-    data: Any, old: Sequence[Axes], new: Sequence[Axes], keep_varying: frozenset[str]
+    data: Any, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
 ) -> Any:
     """Reshard a block with `Uneven` placements: add padding before a cut, and remove it after a gather.
 
@@ -143,7 +146,7 @@ def _relayout_padded(
     return data
 
 
-def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> Any:
+def _gather(data: Any, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -> Any:
     # Minor axes first; adjacent axes of the same kind in one collective.
     for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
         minor = tuple(reversed(list(group)))
@@ -151,7 +154,7 @@ def _gather(data: Any, dim: int, axes: Axes, keep_varying: frozenset[str]) -> An
     return data
 
 
-def sum_scatter(data: Any, dim: int, axes: Axes, pending: frozenset[str]) -> Any:
+def sum_scatter(data: Any, dim: int, axes: MeshAxes, pending: frozenset[str]) -> Any:
     """Shard dimension `dim` over `axes`, as its minor ones, and sum `data` over `pending`, a subset of `axes`.
 
     Communication: one reduce-scatter of the block, after the dimension has been sliced over the
@@ -258,7 +261,7 @@ class _Search:
         self.moving = [i for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
         self.whole = [n * self.blocks(a) for n, a in zip(shape, self.start, strict=True)]
 
-    def blocks(self, axes: Axes) -> int:
+    def blocks(self, axes: MeshAxes) -> int:
         return math.prod(self.devices[axis] for axis in axes)
 
     def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
@@ -308,7 +311,7 @@ class _Search:
                     there = tuple(map(operator.add, reached, steps))  # loops stay where they are
                     yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
 
-    def _deal(self, order: Axes, layout: Layout) -> Iterator[Layout]:
+    def _deal(self, order: MeshAxes, layout: Layout) -> Iterator[Layout]:
         """Yield all layouts with the mesh axes in the given order and with the block counts of `layout`."""
         if not layout:
             if not order:
@@ -319,7 +322,7 @@ class _Search:
                 for rest in self._deal(order[n:], layout[1:]):
                     yield (order[:n], *rest)
 
-    def _pairs(self, axes: Axes, old: Layout, new: Layout) -> tuple[tuple[int, int], ...]:
+    def _pairs(self, axes: MeshAxes, old: Layout, new: Layout) -> tuple[tuple[int, int], ...]:
         """Return pairs of source and target devices, row-major over `axes`."""
 
         def blocks(layout: Layout) -> list[tuple[int, ...]]:
@@ -332,18 +335,18 @@ class _Search:
         targets = {block: device for device, block in enumerate(blocks(new))}
         return tuple((device, targets[block]) for device, block in enumerate(blocks(old)))
 
-    def _block_index(self, placement: Axes, at: Mapping[str, int]) -> int:
+    def _block_index(self, placement: MeshAxes, at: Mapping[str, int]) -> int:
         index = 0
         for axis in placement:
             index = index * self.devices[axis] + at[axis]
         return index
 
 
-def _shared_prefix(a: Axes, b: Axes) -> int:
+def _shared_prefix(a: MeshAxes, b: MeshAxes) -> int:
     return sum(
         1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))
     )
 
 
-def _put(layout: Layout, placements: Mapping[int, Axes]) -> Layout:
+def _put(layout: Layout, placements: Mapping[int, MeshAxes]) -> Layout:
     return tuple(placements.get(i, axes) for i, axes in enumerate(layout))

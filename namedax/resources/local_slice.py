@@ -19,15 +19,14 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.resources.microbatches import count_along, index_along
 
 __all__ = ["PRIMITIVE", "emptied", "own_block", "sliced"]
 
-Axes = tuple[str, ...]
 
-
-def sliced(data: Any, dim: int, axes: Axes) -> Any:
+def sliced(data: Any, dim: int, axes: MeshAxes) -> Any:
     """Slice this device's block along `dim` from a value replicated over `axes`, with JAX's own operations."""
     size, index = data.shape[dim] // count_along(axes), index_along(axes)
     return lax.dynamic_slice_in_dim(cast_data(data, varying(index)), index * size, size, dim)
@@ -38,7 +37,7 @@ def emptied(data: Any, axes: Collection[str]) -> Any:
     return cast_data(lax.empty(data.shape, data.dtype), axes)
 
 
-def own_block(data: Any, dim: int, axes: Axes) -> Any:
+def own_block(data: Any, dim: int, axes: MeshAxes) -> Any:
     """Slice this device's block like `sliced`, but with an all-gather as the transpose.
 
     The value must not vary over `axes`, and `jax.shard_map` must map all of `axes`.
@@ -49,11 +48,11 @@ def own_block(data: Any, dim: int, axes: Axes) -> Any:
 PRIMITIVE = Primitive("device_block")
 
 
-def _type(aval: Any, *, dim: int, axes: Axes) -> Any:
+def _type(aval: Any, *, dim: int, axes: MeshAxes) -> Any:
     return jax.make_jaxpr(functools.partial(sliced, dim=dim, axes=axes))(aval).out_avals[0]
 
 
-def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
+def _transpose(block: Any, operand: Any, *, dim: int, axes: MeshAxes) -> list[Any]:
     if type(block) is ad.Zero:
         return [ad.Zero(operand.aval)]
     if varying_of(operand.aval).isdisjoint(axes):
@@ -68,7 +67,7 @@ def _transpose(block: Any, operand: Any, *, dim: int, axes: Axes) -> list[Any]:
 
 
 def _batch(
-    operands: Sequence[Any], batched: Sequence[int], *, dim: int, axes: Axes
+    operands: Sequence[Any], batched: Sequence[int], *, dim: int, axes: MeshAxes
 ) -> tuple[Any, int]:
     (data,), (at,) = operands, batched
     return own_block(data, dim + (at <= dim), axes), at

@@ -16,6 +16,7 @@ from jax import lax
 
 from namedax.core.element_types import weak_as
 from namedax.core.padded_sharding import Uneven, block_of
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.padding_gradients import mask_cotangent, zero_cotangent
@@ -30,8 +31,6 @@ __all__ = [
     "real_entries",
     "refilled",
 ]
-
-Axes = tuple[str, ...]
 
 
 def real_entries(place: Uneven, block: int, device: Any = None) -> Any:
@@ -62,7 +61,7 @@ def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -
     return row < real_entries(place, shape[dim], device)
 
 
-def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
+def masked(data: Any, dim: int, place: MeshAxes, identity: Any) -> Any:
     """Replace the padding of a block along `dim` by `identity`.
 
     Return a block without padding unchanged.
@@ -72,14 +71,14 @@ def masked(data: Any, dim: int, place: Axes, identity: Any) -> Any:
     return only_real(data, lax.full_like(data, identity), dim, place)
 
 
-def constant_padding(data: Any, dim: int, place: Axes) -> Any:
+def constant_padding(data: Any, dim: int, place: MeshAxes) -> Any:
     """Stop gradients through the padding of a block along `dim`."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
     return only_real(data, data, dim, place)
 
 
-def without_gradient_of_padding(data: Any, dim: int, place: Axes) -> Any:
+def without_gradient_of_padding(data: Any, dim: int, place: MeshAxes) -> Any:
     """Zero the cotangents of a block's padding along `dim`, whatever they are.
 
     Tangents pass unchanged.
@@ -108,7 +107,7 @@ def only_where(real: Any, data: Any, padding: Any) -> Any:
     return weak_as(chosen, data)
 
 
-def last_repeated(data: Any, dim: int, place: Axes) -> Any:
+def last_repeated(data: Any, dim: int, place: MeshAxes) -> Any:
     """Fill the padding of a block along `dim` from the block itself, without communication.
 
     The fill value is the last element before the padding, or the first element of a block that
@@ -123,7 +122,7 @@ def last_repeated(data: Any, dim: int, place: Axes) -> Any:
     )
 
 
-def refilled(data: Any, dim: int, place: Axes) -> Any:
+def refilled(data: Any, dim: int, place: MeshAxes) -> Any:
     """Fill the padding of a block along `dim` with the last element of the axis.
 
     Communication: one all-reduce of that element. No communication if the last device has it,

@@ -20,12 +20,12 @@ from jax import lax
 
 from namedax.core.element_types import weak_as
 from namedax.core.records import Record
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
 __all__ = ["FILL", "Message", "Plan", "along_dim", "move_rows", "plan_rows", "rows_of_blocks"]
 
-Axes = tuple[str, ...]
 Pair = tuple[int, int]
 FILL = -1  # in a table of rows: the fill value instead of a row
 _SLICES = (
@@ -64,7 +64,7 @@ def rows_of_blocks(
     return wanted.reshape(count, -1)
 
 
-def move_rows(data: Any, dim: int, mesh_axes: Axes, rows: np.ndarray, fill: Any = 0) -> Any:
+def move_rows(data: Any, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: Any = 0) -> Any:
     """Gather the rows of a sharded dimension that this device needs.
 
     Args:
@@ -265,7 +265,7 @@ def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]])
 # --- its execution --------------------------------------------------------------------------------------------------
 
 
-def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: Axes, fill: Any = 0) -> Any:
+def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fill: Any = 0) -> Any:
     """Read the rows `table[this device]` of the concatenated pieces."""
     starts = np.cumsum([0] + [piece.shape[dim] for piece in pieces])
     variance = frozenset[str]().union(*map(varying, pieces))

@@ -3,45 +3,45 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 
-from namedax.core.annotations import Array, Axis
+from namedax.core.annotations import AnyArray, AxisSpec
 
 def dct(
-    x: Array,
+    x: AnyArray,
     type: int = 2,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Computes the discrete cosine transform of the input"""
 def dctn(
-    x: Array,
+    x: AnyArray,
     type: int = 2,
     s: Sequence[int] | None = None,
-    axes: Axis = None,
+    axes: AxisSpec = None,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Computes the multidimensional discrete cosine transform of the input"""
 def idct(
-    x: Array,
+    x: AnyArray,
     type: int = 2,
     n: int | None = None,
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Computes the inverse discrete cosine transform of the input"""
 def idctn(
-    x: Array,
+    x: AnyArray,
     type: int = 2,
     s: Sequence[int] | None = None,
-    axes: Axis = None,
+    axes: AxisSpec = None,
     norm: str | None = None,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Array:
+) -> AnyArray:
     """Computes the multidimensional inverse discrete cosine transform of the input"""

@@ -3,9 +3,9 @@
 
 from typing import Any
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axis = -1) -> Array:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:

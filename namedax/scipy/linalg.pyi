@@ -7,14 +7,14 @@ from typing import Any, overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import Array, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 
-def block_diag(*arrs: ArrayLike) -> Array:
+def block_diag(*arrs: ArrayLike) -> AnyArray:
     """Create a block diagonal matrix from input arrays."""
 def cho_factor(
     a: ArrayLike, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True,
-) -> tuple[Array, bool]:
+) -> tuple[AnyArray, bool]:
     """Factorization for Cholesky-based linear solves"""
 @overload
 def cho_solve(
@@ -63,7 +63,7 @@ def det(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> 
 @overload
 def det(a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array:
     """Compute the determinant of a matrix"""
-def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Array:
+def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> AnyArray:
     """Construct an n-by-n discrete Fourier transform matrix."""
 def eigh(
     a: ArrayLike,
@@ -76,7 +76,7 @@ def eigh(
     eigvals: None = None,
     type: int = 1,
     check_finite: bool = True,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Compute eigenvalues and eigenvectors for a Hermitian matrix"""
 def eigh_tridiagonal(
     d: ArrayLike,
@@ -86,8 +86,8 @@ def eigh_tridiagonal(
     select: str = 'a',
     select_range: tuple[float, float] | None = None,
     tol: float | None = None,
-    key: Array | None = None,
-) -> Array | tuple[Array, Array]:
+    key: AnyArray | None = None,
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Solve the eigenvalue problem for a symmetric real tridiagonal matrix"""
 @overload
 def expm(A: NamedArray, *, upper_triangular: bool = False, max_squarings: int = 16) -> NamedArray:
@@ -97,7 +97,7 @@ def expm(A: jax.typing.ArrayLike, *, upper_triangular: bool = False, max_squarin
     """Compute the matrix exponential"""
 def expm_frechet(
     A: ArrayLike, E: ArrayLike, *, method: str | None = None, compute_expm: bool = True,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Compute the Frechet derivative of the matrix exponential."""
 @overload
 def fiedler(a: NamedArray) -> NamedArray:
@@ -111,9 +111,11 @@ def fiedler_companion(a: NamedArray) -> NamedArray:
 @overload
 def fiedler_companion(a: jax.typing.ArrayLike) -> jax.Array:
     """Construct a Fiedler companion matrix."""
-def funm(A: ArrayLike, func: Callable[[Array], Array], disp: bool = True) -> Array | tuple[Array, Array]:
+def funm(
+    A: ArrayLike, func: Callable[[AnyArray], AnyArray], disp: bool = True,
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Evaluate a matrix-valued function"""
-def hadamard(n: int, dtype: Any = ...) -> Array:
+def hadamard(n: int, dtype: Any = ...) -> AnyArray:
     """Construct an n-by-n Hadamard matrix."""
 @overload
 def hankel(c: NamedArray, r: ArrayLike | None = None) -> NamedArray:
@@ -121,13 +123,13 @@ def hankel(c: NamedArray, r: ArrayLike | None = None) -> NamedArray:
 @overload
 def hankel(c: jax.typing.ArrayLike, r: ArrayLike | None = None) -> jax.Array:
     """Construct a Hankel matrix."""
-def helmert(n: int, full: bool = False) -> Array:
+def helmert(n: int, full: bool = False) -> AnyArray:
     """Construct a Helmert matrix."""
 def hessenberg(
     a: ArrayLike, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Compute the Hessenberg form of the matrix"""
-def hilbert(n: int) -> Array:
+def hilbert(n: int) -> AnyArray:
     """Create a Hilbert matrix of order n."""
 @overload
 def inv(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> NamedArray:
@@ -135,9 +137,9 @@ def inv(a: NamedArray, overwrite_a: bool = False, check_finite: bool = True) -> 
 @overload
 def inv(a: jax.typing.ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> jax.Array:
     """Return the inverse of a square matrix"""
-def invhilbert(n: int) -> Array:
+def invhilbert(n: int) -> AnyArray:
     """Compute the inverse of the Hilbert matrix of order n."""
-def invpascal(n: int, kind: str | None = None) -> Array:
+def invpascal(n: int, kind: str | None = None) -> AnyArray:
     """Compute the inverse of the Pascal matrix of order n."""
 @overload
 def leslie(f: NamedArray, s: ArrayLike) -> NamedArray:
@@ -149,13 +151,13 @@ def leslie(f: jax.typing.ArrayLike, s: jax.typing.ArrayLike) -> jax.Array:
     """Construct a Leslie matrix."""
 def lu(
     a: ArrayLike, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
-) -> tuple[Array, Array] | tuple[Array, Array, Array]:
+) -> tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the LU decomposition"""
-def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Array, Array]:
+def lu_factor(a: ArrayLike, overwrite_a: bool = False, check_finite: bool = True) -> tuple[AnyArray, AnyArray]:
     """Factorization for LU-based linear solves"""
 @overload
 def lu_solve(
-    lu_and_piv: tuple[Array, ArrayLike],
+    lu_and_piv: tuple[AnyArray, ArrayLike],
     b: NamedArray,
     trans: int = 0,
     overwrite_b: bool = False,
@@ -164,14 +166,14 @@ def lu_solve(
     """Solve a linear system using an LU factorization"""
 @overload
 def lu_solve(
-    lu_and_piv: tuple[Array, ArrayLike],
+    lu_and_piv: tuple[AnyArray, ArrayLike],
     b: jax.typing.ArrayLike,
     trans: int = 0,
     overwrite_b: bool = False,
     check_finite: bool = True,
 ) -> jax.Array:
     """Solve a linear system using an LU factorization"""
-def pascal(n: int, kind: str | None = None) -> Array:
+def pascal(n: int, kind: str | None = None) -> AnyArray:
     """Create a Pascal matrix approximation of order n."""
 def polar(
     a: ArrayLike,
@@ -180,7 +182,7 @@ def polar(
     method: str = 'qdwh',
     eps: float | None = None,
     max_iterations: int | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Computes the polar decomposition."""
 def qr(
     a: ArrayLike,
@@ -189,7 +191,7 @@ def qr(
     mode: str = 'full',
     pivoting: bool = False,
     check_finite: bool = True,
-) -> tuple[Array] | tuple[Array, Array] | tuple[Array, Array, Array]:
+) -> tuple[AnyArray] | tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the QR decomposition of an array"""
 def qr_multiply(
     a: ArrayLike,
@@ -199,11 +201,11 @@ def qr_multiply(
     conjugate: bool = False,
     overwrite_a: bool = False,
     overwrite_c: bool = False,
-) -> tuple[Array, Array] | tuple[Array, Array, Array]:
+) -> tuple[AnyArray, AnyArray] | tuple[AnyArray, AnyArray, AnyArray]:
     """Calculate the QR decomposition and multiply Q with a matrix."""
-def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[Array, Array]:
+def rsf2csf(T: ArrayLike, Z: ArrayLike, check_finite: bool = True) -> tuple[AnyArray, AnyArray]:
     """Convert real Schur form to complex Schur form."""
-def schur(a: ArrayLike, output: str = 'real') -> tuple[Array, Array]:
+def schur(a: ArrayLike, output: str = 'real') -> tuple[AnyArray, AnyArray]:
     """Compute the Schur decomposition"""
 @overload
 def solve(
@@ -315,7 +317,7 @@ def svd(
     overwrite_a: bool = False,
     check_finite: bool = True,
     lapack_driver: str = 'gesdd',
-) -> Array | tuple[Array, Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the singular value decomposition."""
 @overload
 def toeplitz(c: NamedArray, r: ArrayLike | None = None) -> NamedArray:

@@ -10,11 +10,11 @@ from typing import Any
 
 from jax.scipy.optimize import OptimizeResults as OptimizeResults  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 
 def minimize(
     fun: Callable[..., Any],
-    x0: Array,
+    x0: AnyArray,
     args: tuple[Any, ...] = (),
     *,
     method: str,

@@ -4,33 +4,37 @@
 from collections.abc import Sequence
 from typing import Any, overload
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
-def convolve(in1: Array, in2: Array, mode: Any = 'full', method: str = 'auto', precision: Any = None) -> Array:
+def convolve(
+    in1: AnyArray, in2: AnyArray, mode: Any = 'full', method: str = 'auto', precision: Any = None,
+) -> AnyArray:
     """Convolution of two N-dimensional arrays."""
 def convolve2d(
-    in1: Array,
-    in2: Array,
+    in1: AnyArray,
+    in2: AnyArray,
     mode: Any = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
     precision: Any = None,
-) -> Array:
+) -> AnyArray:
     """Convolution of two 2-dimensional arrays."""
-def correlate(in1: Array, in2: Array, mode: Any = 'full', method: str = 'auto', precision: Any = None) -> Array:
+def correlate(
+    in1: AnyArray, in2: AnyArray, mode: Any = 'full', method: str = 'auto', precision: Any = None,
+) -> AnyArray:
     """Cross-correlation of two N-dimensional arrays."""
 def correlate2d(
-    in1: Array,
-    in2: Array,
+    in1: AnyArray,
+    in2: AnyArray,
     mode: Any = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
     precision: Any = None,
-) -> Array:
+) -> AnyArray:
     """Cross-correlation of two 2-dimensional arrays."""
 def csd(
-    x: Array,
+    x: AnyArray,
     y: ArrayLike | None,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
@@ -40,19 +44,19 @@ def csd(
     detrend: str = 'constant',
     return_onesided: bool = True,
     scaling: str = 'density',
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     average: str = 'mean',
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Estimate cross power spectral density (CSD) using Welch's method."""
 @overload
 def detrend(
-    data: NamedArray, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
+    data: NamedArray, axis: AxisSpec = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
 ) -> NamedArray:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`."""
 @overload
 def detrend(
-    data: ArrayLike, axis: Axis = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
-) -> Array:
+    data: ArrayLike, axis: AxisSpec = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
+) -> AnyArray:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
 
     Args:
@@ -68,10 +72,10 @@ def detrend(
     Raises:
       AxisNotFoundError: `data` lacks the axis.
     """
-def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: Any = 'full', axes: Axis = None) -> Array:
+def fftconvolve(in1: ArrayLike, in2: ArrayLike, mode: Any = 'full', axes: AxisSpec = None) -> AnyArray:
     """Convolve two N-dimensional arrays using Fast Fourier Transform (FFT)."""
 def istft(
-    Zxx: Array,
+    Zxx: AnyArray,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
     nperseg: int | None = None,
@@ -81,10 +85,10 @@ def istft(
     boundary: bool = True,
     time_axis: int = -1,
     freq_axis: int = -2,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Perform the inverse short-time Fourier transform (ISTFT)."""
 def stft(
-    x: Array,
+    x: AnyArray,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
     nperseg: int = 256,
@@ -94,11 +98,11 @@ def stft(
     return_onesided: bool = True,
     boundary: str | None = 'zeros',
     padded: bool = True,
-    axis: Axis = -1,
-) -> tuple[Array, Array, Array]:
+    axis: AxisSpec = -1,
+) -> tuple[AnyArray, AnyArray, AnyArray]:
     """Compute the short-time Fourier transform (STFT)."""
 def welch(
-    x: Array,
+    x: AnyArray,
     fs: ArrayLike = 1.0,
     window: str = 'hann',
     nperseg: int | None = None,
@@ -107,7 +111,7 @@ def welch(
     detrend: str = 'constant',
     return_onesided: bool = True,
     scaling: str = 'density',
-    axis: Axis = -1,
+    axis: AxisSpec = -1,
     average: str = 'mean',
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Estimate power spectral density (PSD) using Welch's method."""

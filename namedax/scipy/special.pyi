@@ -6,10 +6,10 @@ from typing import Any, overload
 import jax
 import jax.typing
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
-def bernoulli(n: int) -> Array:
+def bernoulli(n: int) -> AnyArray:
     """Generate the first N Bernoulli numbers."""
 @overload
 def bessel_jn(z: NamedArray, *, v: int, n_iter: int = 50) -> NamedArray:
@@ -141,7 +141,7 @@ def factorial(n: NamedArray, exact: bool = False) -> NamedArray:
 @overload
 def factorial(n: jax.typing.ArrayLike, exact: bool = False) -> jax.Array:
     """Factorial function"""
-def fresnel(x: ArrayLike) -> tuple[Array, Array]:
+def fresnel(x: ArrayLike) -> tuple[AnyArray, AnyArray]:
     """The Fresnel integrals"""
 @overload
 def gamma(x: NamedArray) -> NamedArray:
@@ -235,7 +235,7 @@ def log_ndtr(x: NamedArray, series_order: int = 3) -> NamedArray:
 @overload
 def log_ndtr(x: jax.typing.ArrayLike, series_order: int = 3) -> jax.Array:
     """Log Normal distribution function."""
-def log_softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
+def log_softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
     """Compute the logarithm of `softmax` without overflow.
 
     Arguments and communication are the same as for `softmax`; elements where `where` is false are
@@ -255,12 +255,12 @@ def logit(x: jax.typing.ArrayLike) -> jax.Array:
     """The logit function"""
 def logsumexp(
     a: ArrayLike,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     b: ArrayLike | None = None,
     keepdims: bool = False,
     return_sign: bool = False,
     where: ArrayLike | None = None,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
     See `nx.logsumexp`.
@@ -317,9 +317,9 @@ def rel_entr(p: ArrayLike, q: NamedArray) -> NamedArray: ...
 @overload
 def rel_entr(p: jax.typing.ArrayLike, q: jax.typing.ArrayLike) -> jax.Array:
     """The relative entropy function."""
-def sici(x: ArrayLike) -> tuple[Array, Array]:
+def sici(x: ArrayLike) -> tuple[AnyArray, AnyArray]:
     """Sine and cosine integrals."""
-def softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
+def softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
     """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
     Args:
@@ -334,11 +334,11 @@ def softmax(x: ArrayLike, /, *, axis: Axis = None) -> Array:
     Raises:
       AxisNotFoundError: `x` lacks the axis.
     """
-def spence(x: Array) -> Array:
+def spence(x: AnyArray) -> AnyArray:
     """Spence's function, also known as the dilogarithm for real values."""
 def sph_harm_y(
-    n: Array, m: Array, theta: Array, phi: Array, diff_n: int | None = None, n_max: int | None = None,
-) -> Array:
+    n: AnyArray, m: AnyArray, theta: AnyArray, phi: AnyArray, diff_n: int | None = None, n_max: int | None = None,
+) -> AnyArray:
     """Computes the spherical harmonics."""
 @overload
 def wofz(z: NamedArray) -> NamedArray:

@@ -20,9 +20,9 @@ contain them, and describes the differences. `checking` checks the arguments and
 functions.
 """
 
-from namedax.core.annotations import Array as Array
+from namedax.core.annotations import AnyArray as AnyArray
 from namedax.core.annotations import ArrayLike as ArrayLike
-from namedax.core.annotations import Axis as Axis
+from namedax.core.annotations import AxisSpec as AxisSpec
 from namedax.typing.array_types import ArrayType as ArrayType
 from namedax.typing.array_types import ElementType as ElementType
 from namedax.typing.array_types import any_ as any_
@@ -55,10 +55,10 @@ from namedax.typing.checking import checked as checked
 from namedax.typing.checking import matches as matches
 
 __all__ = [
-    "Array",
+    "AnyArray",
     "ArrayLike",
     "ArrayType",
-    "Axis",
+    "AxisSpec",
     "ElementType",
     "any_",
     "bf16",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.namespaces import other_spellings
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.registry.tables import Functions, only
@@ -19,7 +19,7 @@ __all__ = ["INTEGRATE", "SIGNAL", "SPECIAL", "STATS"]
 def _over_all(function: Callable[..., Any]) -> Callable[..., Any]:
     """SciPy's form, whose default is all (positional) axes, of a function whose default is the last one."""
 
-    def over_all(x: Any, /, *, axis: Any = None) -> Array:
+    def over_all(x: Any, /, *, axis: Any = None) -> AnyArray:
         return function(x, axis)
 
     over_all.__name__ = over_all.__qualname__ = function.__name__

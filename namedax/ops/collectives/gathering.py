@@ -16,6 +16,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import beyond
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.axes import resolve_axis
@@ -25,8 +26,6 @@ from namedax.resources import communication as comm
 
 __all__ = ["FUNCTIONS", "gather_entries", "pgather"]
 
-Axes = tuple[str, ...]
-
 
 @operation(explicit=Explicit.AS_JAX, scope=True)
 def pgather(x: Any, idx: Any, axes: Any) -> Any:
@@ -34,7 +33,7 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares with `x`
+      idx: integers, named or not: row-major indices over `axes`. MeshAxes that `idx` shares with `x`
         are batch axes, except the gathered axes, which become axes of the result. Negative indices
         count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
@@ -92,7 +91,7 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
                 f"{op}: axis {name!r} has two sizes, in {type_text(x)} and in {type_text(idx)}; a"
                 " name has one size."
             )
-    places: list[Axes] = [
+    places: list[MeshAxes] = [
         () if region is None or name is None or not region.manual else region.place(name)
         for name in names
     ]
@@ -139,7 +138,7 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
 
 
 def _locate(
-    index: Any, blocks: Sequence[int], places: Sequence[Axes], variance: frozenset[str]
+    index: Any, blocks: Sequence[int], places: Sequence[MeshAxes], variance: frozenset[str]
 ) -> tuple[Any, Any, Any]:
     """Convert row-major global indices to local ones, with masks for "in this block" and "in the array"."""
     sizes = [
@@ -167,7 +166,11 @@ def _locate(
 
 
 def _put_together(
-    values: Any, here: Any, valid: Any, places: Sequence[Axes], scattered: Mapping[int, Axes]
+    values: Any,
+    here: Any,
+    valid: Any,
+    places: Sequence[MeshAxes],
+    scattered: Mapping[int, MeshAxes],
 ) -> tuple[Any, Any]:
     """Sum the partial reads: one reduce-scatter for gathered axes that the result keeps, one all-reduce for the others."""
     dtype = values.dtype

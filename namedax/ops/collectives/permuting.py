@@ -24,6 +24,7 @@ from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -44,7 +45,6 @@ from namedax.resources.row_moves import move_rows, rows_of_blocks
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
 AxisName = Any
-Axes = tuple[str, ...]
 
 
 # --- how the axes of a collective are sharded -----------------------------------------------------------------------
@@ -70,7 +70,7 @@ class _Site(Record):
     names: tuple[Hashable, ...]
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
-    places: tuple[Axes, ...]
+    places: tuple[MeshAxes, ...]
     counts: tuple[int, ...]
     present: tuple[bool, ...]
     kept: Dims
@@ -86,12 +86,12 @@ class _Site(Record):
         return tuple(i for i, axes in enumerate(self.places) if axes and self.present[i])
 
     @property
-    def uneven(self) -> tuple[tuple[int, Axes], ...]:
+    def uneven(self) -> tuple[tuple[int, MeshAxes], ...]:
         """Return the index and the mesh axes of each padded axis."""
         return tuple((i, place) for i, place in enumerate(self.places) if isinstance(place, Uneven))
 
     @property
-    def mesh_axes(self) -> Axes:
+    def mesh_axes(self) -> MeshAxes:
         """Return the mesh axes of the axes that the value has, major first."""
         return tuple(axis for i in self.sharded for axis in self.places[i])
 

@@ -9,7 +9,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
@@ -46,7 +46,7 @@ def einsum(
     precision: Any = None,
     preferred_element_type: Any = None,
     overlap: Overlap | None = None,
-) -> Array:
+) -> AnyArray:
     """Contract arrays over positional and named axes.
 
     Args:
@@ -307,7 +307,7 @@ def dot(
     precision: Any = None,
     preferred_element_type: Any = None,
     overlap: Overlap | None = None,
-) -> Array:
+) -> AnyArray:
     """Contract two arrays over the given named axes, and broadcast the other axes.
 
     `nx.numpy.dot` is another function. It contracts the last positional axis of one operand with

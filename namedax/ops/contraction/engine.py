@@ -32,6 +32,7 @@ from namedax.core.name_scopes import scope_text
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree_leaves import data_of
@@ -39,7 +40,7 @@ from namedax.ops.contraction.order import best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
-from namedax.resources.layout import Axes, Layout, sum_scatter
+from namedax.resources.layout import Layout, sum_scatter
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
@@ -159,7 +160,7 @@ class Contraction:
         # the reason why a requested ring is not used; it appears in programs, and so in reports
         self.plain = ""
 
-    def place(self, label: Label) -> Axes:
+    def place(self, label: Label) -> MeshAxes:
         """Return the sharding of a label, which is empty for a positional label."""
         if self.region is None or not self.manual or isinstance(label, int):
             return ()
@@ -215,7 +216,7 @@ class Contraction:
                     )
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
                 raise PositionalAxisError(
-                    f"{op}: {what} {both}. Axes with one label must have equal sizes."
+                    f"{op}: {what} {both}. MeshAxes with one label must have equal sizes."
                 )
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
@@ -419,7 +420,7 @@ class Contraction:
         return tuple(found)
 
     def _reduced_around(
-        self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: Axes
+        self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: MeshAxes
     ) -> _Term | None:
         """Contract two terms and sum the result over mesh axes around a ring, replicated on every device.
 
@@ -459,7 +460,9 @@ class Contraction:
         sizes = zip(term.data.shape, term.places, goals, strict=True)
         return [n * self._blocks(old) // self._blocks(new) for n, old, new in sizes]
 
-    def _gathered(self, term: _Term, variance: frozenset[str]) -> tuple[_Term, Label, Axes] | None:
+    def _gathered(
+        self, term: _Term, variance: frozenset[str]
+    ) -> tuple[_Term, Label, MeshAxes] | None:
         """Find the remaining all-gather of a term, if no other resharding remains and the other operand varies there.
 
         Returns:
@@ -485,7 +488,7 @@ class Contraction:
             term = _Term(self._read(term, variance, places), term.labels, places)
         return term, term.labels[last], moved[last]
 
-    def _divides(self, label: Label, axes: Axes, *terms: _Term) -> bool:
+    def _divides(self, label: Label, axes: MeshAxes, *terms: _Term) -> bool:
         sizes = [
             term.data.shape[term.labels.index(label)] for term in terms if label in term.labels
         ]
@@ -543,7 +546,7 @@ class Contraction:
         rivals = tuple(frozenset(names) for names in users.values() if len(names) > 1)
         return best_order(labels, tuple(shapes), self.kept, rivals)
 
-    def _blocks(self, axes: Axes) -> int:
+    def _blocks(self, axes: MeshAxes) -> int:
         return 1 if self.region is None else self.region.mesh_axis_size(axes)
 
     # --- the result ---
@@ -574,7 +577,7 @@ class Contraction:
             return move(data, places, goal, dims)
         return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
 
-    def _finish_sums(self, data: Any, places: list[Axes], goal: Sequence[Axes]) -> Any:
+    def _finish_sums(self, data: Any, places: list[MeshAxes], goal: Sequence[MeshAxes]) -> Any:
         """Sum over the mesh axes that waited, with a reduce-scatter onto each dimension that is written with them.
 
         Records in `places` the new sharding of the dimensions.

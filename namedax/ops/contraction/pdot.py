@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.errors import PositionalAxisError
@@ -34,7 +34,7 @@ def pdot(
     pos_contract: tuple[Sequence[int], Sequence[int]] = ((), ()),
     pos_batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
     precision: Any = None,
-) -> Array:
+) -> AnyArray:
     """Contract over named and positional axes at once.
 
     Args:

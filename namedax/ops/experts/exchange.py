@@ -8,12 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.records import Record
+from namedax.core.types import MeshAxes
 from namedax.ops.experts.slots import divided
 from namedax.resources import communication as comm
 
 __all__ = ["Exchange"]
-
-Axes = tuple[str, ...]
 
 
 class Exchange(Record):
@@ -34,13 +33,13 @@ class Exchange(Record):
 
     experts: int
     sizes: tuple[tuple[str, int], ...] = ()
-    own: Axes = ()
-    exchanged: Axes = ()
-    summed: Axes = ()
-    cut: Axes = ()
+    own: MeshAxes = ()
+    exchanged: MeshAxes = ()
+    summed: MeshAxes = ()
+    cut: MeshAxes = ()
     cut_size: int = 1
 
-    def blocks(self, axes: Axes) -> int:
+    def blocks(self, axes: MeshAxes) -> int:
         """Return the number of devices along some of the mesh axes of the experts."""
         return math.prod(n for axis, n in self.sizes if axis in axes)
 

@@ -48,6 +48,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
+from namedax.core.types import MeshAxes
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
@@ -77,8 +78,6 @@ __all__ = ["FUNCTIONS", "mixture_of_experts"]
 
 _OP = "mixture_of_experts"
 
-Axes = tuple[str, ...]
-
 
 @operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis), scope=True)
 def mixture_of_experts(
@@ -105,7 +104,7 @@ def mixture_of_experts(
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
       tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
-        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
+        share (a batch) are groups of tokens. MeshAxes of `x` alone are features, including positional
         axes.
       axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
         because it may be sharded over the mesh axis of the groups or tokens.
@@ -284,14 +283,14 @@ class _Mixture:
         )
         self.weight = weight.reshape(self.choices, -1)
 
-    def place(self, names: Sequence[Hashable]) -> Axes:
+    def place(self, names: Sequence[Hashable]) -> MeshAxes:
         """Return the mesh axes over which these axes are sharded."""
         region = self.region
         return (
             () if region is None else tuple(axis for name in names for axis in region.place(name))
         )
 
-    def place_of(self, name: Hashable) -> Axes:
+    def place_of(self, name: Hashable) -> MeshAxes:
         """Return the mesh axes over which one axis is sharded, with its padding."""
         return () if self.region is None else self.region.place(name)
 
@@ -343,7 +342,7 @@ class _Mixture:
 
     # --- the experts' function ------------------------------------------------------------------------------------------
 
-    def _within(self, placement: Axes, slots: int) -> Region | None:
+    def _within(self, placement: MeshAxes, slots: int) -> Region | None:
         """Return the region of the experts' function, in which slots have the sharding of the token groups."""
         region, slot = self.region, self.names.slot
         if region is None or not placement:
@@ -363,7 +362,7 @@ class _Mixture:
             region.left_out,
         )
 
-    def _apply(self, data: Any, leaves: Sequence[Any], placement: Axes) -> tuple[Any, Dims]:
+    def _apply(self, data: Any, leaves: Sequence[Any], placement: MeshAxes) -> tuple[Any, Dims]:
         """Apply the experts to slots `[experts, slots, *features]`; return results in that order and the dims of their features."""
         axis, slot, outer = self.names.axis, self.names.slot, self.region
         region = self._within(placement, data.shape[1])
@@ -438,7 +437,7 @@ class _Mixture:
         rows = comm.psum(slots.add_up(results, self.weight), exchange.own)
         return self._finish(rows.astype(result.dtype), shape, dims)
 
-    def place_of_slots(self) -> Axes:
+    def place_of_slots(self) -> MeshAxes:
         """Return the mesh axes of groups and tokens that do not shard the experts."""
         names, region = self.names, self.region
         if region is None:
@@ -450,7 +449,7 @@ class _Mixture:
         ]
         return tuple(axis for axis in axes if axis not in region.resources.get(names.axis, ()))
 
-    def _exchange(self, groups: Axes, tokens: Axes) -> Exchange:
+    def _exchange(self, groups: MeshAxes, tokens: MeshAxes) -> Exchange:
         of_experts, region = self.axes_of_experts, self.region
         if region is None or not (of_experts or tokens):
             return Exchange(self.experts)

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -139,7 +139,7 @@ def top_k_routing(
 
 
 @operation("over", scope=True)
-def load_balancing_loss(routing: Routing, over: Any) -> Array:
+def load_balancing_loss(routing: Routing, over: Any) -> AnyArray:
     """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
     The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
@@ -177,7 +177,7 @@ def load_balancing_loss(routing: Routing, over: Any) -> Array:
 
 
 @operation(scope=True)
-def router_z_loss(logits: Any, axis: Hashable, over: Any) -> Array:
+def router_z_loss(logits: Any, axis: Hashable, over: Any) -> AnyArray:
     """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 
     Args:

@@ -15,12 +15,11 @@ from jax import lax
 
 from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
 __all__ = ["Slots", "divided", "rank_among_equals", "rank_in_groups"]
-
-Axes = tuple[str, ...]
 
 
 # --- slots ----------------------------------------------------------------------------------------------------------------------
@@ -115,7 +114,7 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
     return rank, counts.at[row, index].add(1, **inside)[:, :experts]
 
 
-def rank_in_groups(index: Any, experts: int, placement: Sequence[Axes]) -> Any:
+def rank_in_groups(index: Any, experts: int, placement: Sequence[MeshAxes]) -> Any:
     """Count the earlier choices of the same expert in the same group, ordered by choice and then by token.
 
     Args:

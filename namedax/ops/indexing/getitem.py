@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond, weak_as
@@ -437,7 +437,7 @@ def _combine(
 
 
 @operation(name="getitem")
-def getitem(x: Any, index: Any, /) -> Array:
+def getitem(x: Any, index: Any, /) -> AnyArray:
     """Read `x[index]`, by name or by position.
 
     By name, the index is a name followed by its index, several such pairs, or a dict from names

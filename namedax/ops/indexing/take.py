@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import additive_identity, check_fits, weak_as
@@ -21,6 +21,7 @@ from namedax.core.name_scopes import in_scope, names_in, scope_text
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value, raise_not_found
 from namedax.operands import kernels
@@ -30,7 +31,6 @@ from namedax.operands.nmap import Lifted
 from namedax.operands.operation import MOVED, operation
 from namedax.operands.pytree_leaves import wide_index
 from namedax.resources import communication as comm
-from namedax.resources.layout import Axes
 
 __all__ = ["index_positional", "take"]
 
@@ -40,7 +40,7 @@ _MODES = ("fill", "clip", "wrap")
 @operation(requires_axis=MOVED, cached=True)
 def take(
     x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None
-) -> Array:
+) -> AnyArray:
     """Take elements of `x` along one axis.
 
     Args:
@@ -124,7 +124,7 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
     asked = _Asked(axis)
     if axis in own:
         indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
-    mesh_axes: Axes = ()
+    mesh_axes: MeshAxes = ()
     if region is not None and region.manual:
         mesh_axes = region.place(axis)
     if mesh_axes:
@@ -178,7 +178,7 @@ def _take_sharded(
     axis: Any,
     asked: Any,
     size: int,
-    mesh_axes: Axes,
+    mesh_axes: MeshAxes,
     mode: str,
     fill_value: Any,
 ) -> tuple[Any, tuple[Any, ...]]:

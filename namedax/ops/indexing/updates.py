@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assignment
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
@@ -105,7 +105,7 @@ class Selected:
     def __repr__(self) -> str:
         return f"<at of {type_text(self._array)}, at {self._index!r}>"
 
-    def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> Array:
+    def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> AnyArray:
         """Read `x[index]`; `mode` sets the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
         return _get(self._array, self._index, mode, fill_value, hints)
 

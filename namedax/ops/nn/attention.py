@@ -40,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -48,6 +48,7 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.reshape import as_one
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -71,7 +72,6 @@ from namedax.ops.nn.attention_blocks import (
     KEY_HEADS,
     QUERY,
     Arrays,
-    Axes,
     BlockAttention,
     Label,
     Labels,
@@ -111,11 +111,11 @@ def dot_product_attention(
     key_segments: Any = None,
     implementation: Any = None,
     return_residual: bool = False,
-) -> Array:
+) -> AnyArray:
     """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
 
     Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
-    batch axes. With `axis` all axes are found by name. Axes that no argument mentions (batch,
+    batch axes. With `axis` all axes are found by name. MeshAxes that no argument mentions (batch,
     heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
     them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
     d}` aligns with `key{batch, pos, kv_heads, d}`.
@@ -347,7 +347,7 @@ def _attend(
     _check_names(blocks, names)
     manual = region is not None and region.manual
 
-    def place(name: Hashable) -> Axes:
+    def place(name: Hashable) -> MeshAxes:
         return region.place(name) if manual and region is not None else ()
 
     operands = {which: _label(which, block, names) for which, block in blocks.items()}
@@ -409,7 +409,10 @@ def _attend(
 
 
 def _leave_out_padding(
-    operands: Mapping[str, _Operand], key_place: Axes, feature_axes: Axes, whole: Iterable[str]
+    operands: Mapping[str, _Operand],
+    key_place: MeshAxes,
+    feature_axes: MeshAxes,
+    whole: Iterable[str],
 ) -> None:
     """Zero the padding of contracted axes, and pad operands with all keys if the keys have padding."""
     for which, label, place in (
@@ -427,9 +430,9 @@ def _leave_out_padding(
 def _cast_together(
     blocks: Arrays,
     operands: Mapping[str, _Operand],
-    positions: Axes,
-    feature_axes: Axes,
-    carried_axes: Axes,
+    positions: MeshAxes,
+    feature_axes: MeshAxes,
+    carried_axes: MeshAxes,
 ) -> frozenset[str]:
     """Cast the operands to one variance, plus the mesh axes that only some need, and return the common variance."""
     used = frozenset(
@@ -605,7 +608,7 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
 
 
 def _key_layouts(
-    blocks: Arrays, names: Names, key_place: Axes, place: Callable[[Hashable], Axes]
+    blocks: Arrays, names: Names, key_place: MeshAxes, place: Callable[[Hashable], MeshAxes]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the masks and biases with the device's own blocks of keys, and those with all keys although keys are sharded."""
     moving, whole = {"key_segments"} & set(blocks), set()
@@ -629,7 +632,11 @@ def _key_layouts(
 
 
 def _split_heads(
-    operands: dict[str, _Operand], names: Names, place: Axes, key_place: Axes, blocks: Arrays
+    operands: dict[str, _Operand],
+    names: Names,
+    place: MeshAxes,
+    key_place: MeshAxes,
+    blocks: Arrays,
 ) -> None:
     """Split the heads of queries and scores into key heads and groups of consecutive heads that share one."""
     query, key = operands["query"], operands["key"]
@@ -673,7 +680,7 @@ def _split_heads(
             operand.labels = (*operand.labels[:i], KEY_HEADS, GROUP, *operand.labels[i + 1 :])
 
 
-def _how_to_share(place: Axes) -> str:
+def _how_to_share(place: MeshAxes) -> str:
     loops = any(isinstance(axis, LoopAxis) for axis in place)
     return (
         " An nx.SerialLoop belongs to one name; nx.serial_loop lets two names share the steps."
@@ -682,11 +689,11 @@ def _how_to_share(place: Axes) -> str:
     )
 
 
-def _size_of(block: int, place: Axes) -> int:
+def _size_of(block: int, place: MeshAxes) -> int:
     return place.size if isinstance(place, Uneven) else block * math.prod(map(lax.axis_size, place))
 
 
-def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> Any:
+def _heads_of_block(data: Any, dim: int, here: int, group: int, place: MeshAxes) -> Any:
     """Select the key heads that this device's `here` query heads use."""
     data = cast_data(data, place)
     first = comm.block_index(place) * here
@@ -704,7 +711,7 @@ def _heads_of_block(data: Any, dim: int, here: int, group: int, place: Axes) -> 
 
 
 def _heads_of_uneven_block(
-    data: Any, dim: int, here: int, group: int, place: Axes, key_place: Axes, key_heads: int
+    data: Any, dim: int, here: int, group: int, place: MeshAxes, key_place: MeshAxes, key_heads: int
 ) -> Any:
     """Select the key heads if some blocks have padding, which uses the last real head; sharded key heads are moved."""
     devices = math.prod(map(lax.axis_size, place))

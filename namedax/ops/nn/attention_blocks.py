@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import common_type
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_alike, cast_data
 from namedax.resources import communication as comm
 
@@ -25,7 +26,6 @@ __all__ = [
     "KEY_HEADS",
     "QUERY",
     "Arrays",
-    "Axes",
     "BlockAttention",
     "Label",
     "Labels",
@@ -45,7 +45,6 @@ class Role(enum.Enum):
 
 Label = Hashable
 Labels = tuple[Label, ...]
-Axes = tuple[str, ...]
 Arrays = dict[str, Any]
 
 QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
@@ -240,10 +239,10 @@ class BlockAttention:
     labels: dict[str, Labels]
     shapes: dict[str, tuple[int, ...]]
     carried: Labels
-    query_place: Axes
-    key_place: Axes
-    feature_axes: Axes
-    carried_axes: Axes
+    query_place: MeshAxes
+    key_place: MeshAxes
+    feature_axes: MeshAxes
+    carried_axes: MeshAxes
     variance: frozenset[str]
     moving: frozenset[str]
     whole: frozenset[str]
@@ -253,8 +252,8 @@ class BlockAttention:
     dtype: Any
     queries: int | None = None
     keys: int | None = None
-    ring: Axes = ()
-    rest: Axes = ()
+    ring: MeshAxes = ()
+    rest: MeshAxes = ()
     steps: int = 1
     batch: Labels = ()
     sizes: dict[Label, int] = dataclasses.field(default_factory=dict)
@@ -505,7 +504,7 @@ class BlockAttention:
             functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state
         )
 
-    def _full(self, labels: Iterable[Label], more: Axes = (), fill: float = 0.0) -> Any:
+    def _full(self, labels: Iterable[Label], more: MeshAxes = (), fill: float = 0.0) -> Any:
         data = lax.full([self.sizes[label] for label in labels], fill, self.wide)
         return cast_data(data, self.variance | frozenset(more))
 

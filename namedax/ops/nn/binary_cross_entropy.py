@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -24,7 +24,7 @@ _OP = "binary_cross_entropy"
 @checks_signature
 def binary_cross_entropy(
     logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None
-) -> Array:
+) -> AnyArray:
     """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 
     Args:

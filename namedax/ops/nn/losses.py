@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
@@ -58,7 +58,7 @@ def softmax_cross_entropy(
     z_loss: float = 0.0,
     label_smoothing: float = 0.0,
     where: Any = None,
-) -> Array:
+) -> AnyArray:
     """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
 
     The loss is `logsumexp(logits) - logits[label]`.

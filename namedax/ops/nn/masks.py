@@ -17,7 +17,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.call_errors import checks_signature
 from namedax.errors import ArgumentError, format_value
 from namedax.operands.sizes import named_sizes
@@ -63,7 +63,7 @@ def causal_mask(
     axis: Sequence[Hashable] = ("query", "key"),
     offset: Any = 0,
     window: int | None = None,
-) -> Array:
+) -> AnyArray:
     """Build the mask for queries that only look back: true if `key <= query + offset`.
 
     Args:
@@ -101,7 +101,7 @@ def prefix_mask(
     *,
     axis: Sequence[Hashable] = ("query", "key"),
     offset: Any = 0,
-) -> Array:
+) -> AnyArray:
     """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
 
     Args:
@@ -135,7 +135,7 @@ def alibi_bias(
     axis: Sequence[Hashable] = ("head", "query", "key"),
     offset: Any = 0,
     dtype: Any = None,
-) -> Array:
+) -> AnyArray:
     """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
 
     Args:

@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -436,7 +436,7 @@ def batch_norm(
     var: Any = None,
     epsilon: float = 1e-5,
     where: Any = None,
-) -> tuple[Array, Moments]:
+) -> tuple[AnyArray, Moments]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
     In training the moments are computed from `x`, over the complete axis even if it is sharded. You

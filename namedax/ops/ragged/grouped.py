@@ -20,12 +20,13 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AxisType, PartitionSpec
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -49,11 +50,9 @@ __all__ = ["contract_by_group", "grouped_dot"]
 
 _OP = "grouped_dot"
 
-Axes = tuple[str, ...]
-
 
 @operation(scope=True)
-def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> Array:
+def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> AnyArray:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
@@ -223,7 +222,7 @@ class _Contraction:
         self.none = here * (1 if region is None else region.mesh_axis_size(self.of_groups))
         self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.none).astype(jnp.int32)
 
-    def place(self, names: tuple[Hashable, ...]) -> Axes:
+    def place(self, names: tuple[Hashable, ...]) -> MeshAxes:
         """Return the mesh axes over which these axes are sharded; padding of tokens acts as tokens with zero cotangents."""
         region = self.region
         return (
@@ -260,12 +259,12 @@ class _Contraction:
         order += [name for name in n.out if name not in order]
         return make_result(_ordered(data, have, order), tuple(order))
 
-    def _weights_are_less(self, shared: Axes) -> bool:
+    def _weights_are_less(self, shared: MeshAxes) -> bool:
         """Return True if gathering the weights sends less than gathering the tokens and scattering their results."""
         width, out = self.w.shape[2:]
         return self.w.size <= self.x.shape[0] * self.x.shape[1] * (width + out)
 
-    def _where_the_weights_are(self, shared: Axes) -> Any:
+    def _where_the_weights_are(self, shared: MeshAxes) -> Any:
         """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
         if (

@@ -16,13 +16,12 @@ from jax import lax
 from jax.sharding import Mesh
 
 from namedax.core.region import Region
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["can_be_ragged", "has_ragged_exchange", "in_their_places", "ragged"]
-
-Axes = tuple[str, ...]
 
 
 def has_ragged_exchange(platform: str) -> bool:
@@ -30,7 +29,7 @@ def has_ragged_exchange(platform: str) -> bool:
     return platform in ("gpu", "tpu")
 
 
-def can_be_ragged(region: Region | None, axes: Axes) -> bool:
+def can_be_ragged(region: Region | None, axes: MeshAxes) -> bool:
     """Return True if tokens can be exchanged along these mesh axes: a single axis, of devices with the collective."""
     mesh = None if region is None else region.mesh
     if not isinstance(mesh, Mesh) or len(axes) != 1 or isinstance(axes[0], LoopAxis):
@@ -38,7 +37,9 @@ def can_be_ragged(region: Region | None, axes: Axes) -> bool:
     return has_ragged_exchange(mesh.devices.flat[0].platform)
 
 
-def ragged(rows: Any, ids: Any, here: int, axes: Axes, multiply: Callable[[Any, Any], Any]) -> Any:
+def ragged(
+    rows: Any, ids: Any, here: int, axes: MeshAxes, multiply: Callable[[Any, Any], Any]
+) -> Any:
     """Compute `multiply(rows, ids)` on the devices that have the groups, with the same number of groups on each.
 
     Args:
@@ -81,7 +82,7 @@ def in_their_places(rows: Any, order: Any) -> Any:
 class _Route:
     """The offsets and sizes of the transfers between devices; each direction is the transpose of the other."""
 
-    def __init__(self, table: Any, axes: Axes, zero: Any):
+    def __init__(self, table: Any, axes: MeshAxes, zero: Any):
         self.axes = axes
         me = comm.block_index(axes)
         to, of = table[me] + zero, table[:, me] + zero
@@ -99,7 +100,7 @@ class _Route:
         return _both_ways(rows, size, self.home, self.there, self.axes)
 
 
-def _both_ways(rows: Any, size: int, way: Any, other: Any, axes: Axes) -> Any:
+def _both_ways(rows: Any, size: int, way: Any, other: Any, axes: MeshAxes) -> Any:
     @jax.custom_vjp
     def move(rows: Any, way: Any, other: Any) -> Any:
         return _exchange(rows, size, way, axes)
@@ -117,7 +118,7 @@ def _both_ways(rows: Any, size: int, way: Any, other: Any, axes: Axes) -> Any:
     return move(rows, way, other)
 
 
-def _exchange(rows: Any, size: int, way: Any, axes: Axes) -> Any:
+def _exchange(rows: Any, size: int, way: Any, axes: MeshAxes) -> Any:
     buffer = cast_data(
         jnp.zeros((size, *rows.shape[1:]), rows.dtype), varying(rows).union(*map(varying, way))
     )

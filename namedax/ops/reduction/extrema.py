@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core import cpu_workarounds
-from namedax.core.annotations import Array, Axis
+from namedax.core.annotations import AnyArray, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
 from namedax.core.region import ambient
@@ -127,7 +127,7 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
 
 
 def _run_extremum(
-    op: str, largest: bool, x: Any, axis: Axis, keepdims: bool, initial: Any, where: Any
+    op: str, largest: bool, x: Any, axis: AxisSpec, keepdims: bool, initial: Any, where: Any
 ) -> Any:
     if where is not None and initial is None:
         raise ArgumentError(
@@ -233,8 +233,8 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def max(
-    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Array:
+    x: Any, axis: AxisSpec = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> AnyArray:
     """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
 
     A NaN is the maximum.
@@ -258,8 +258,8 @@ def max(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def min(
-    x: Any, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Array:
+    x: Any, axis: AxisSpec = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+) -> AnyArray:
     """Take the minimum over positional and named axes; see `max`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -269,7 +269,7 @@ def min(
     return _run_extremum("min", False, x, axis, keepdims, initial, where)
 
 
-def _run_arg(op: str, largest: bool, x: Any, axis: Axis, keepdims: bool) -> Any:
+def _run_arg(op: str, largest: bool, x: Any, axis: AxisSpec, keepdims: bool) -> Any:
     refuse_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
         raise PositionalAxisError(
@@ -307,7 +307,7 @@ def _append_positional(x: Any, count: int) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
-def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def argmax(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
 
     Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a
@@ -322,7 +322,7 @@ def argmax(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
-def argmin(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def argmin(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum along one axis; see `argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -339,7 +339,7 @@ class WithIndex(NamedTuple):
     indices: Any
 
 
-def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
+def _run_with_index(op: str, largest: bool, x: Any, axis: AxisSpec) -> WithIndex:
     several = axis is ... and isinstance(x, NamedArray) and len(x._dims) > 1
     if (
         axis is None
@@ -357,7 +357,7 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: Axis) -> WithIndex:
 
 
 @operation(explicit=Explicit.KEPT)
-def max_with_index(x: Any, axis: Axis) -> WithIndex:
+def max_with_index(x: Any, axis: AxisSpec) -> WithIndex:
     """Return the maximum along one positional or named axis, and the index of the first element that has it.
 
     Args:
@@ -384,7 +384,7 @@ def max_with_index(x: Any, axis: Axis) -> WithIndex:
 
 
 @operation(explicit=Explicit.KEPT)
-def min_with_index(x: Any, axis: Axis) -> WithIndex:
+def min_with_index(x: Any, axis: AxisSpec) -> WithIndex:
     """Return the minimum along one axis and the index of the first element that has it; see `max_with_index`.
 
     >>> import jax.numpy as jnp, namedax as nx

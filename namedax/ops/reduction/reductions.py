@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import Array, Axis
+from namedax.core.annotations import AnyArray, AxisSpec
 from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
 from namedax.core.variance import cast_data
 from namedax.operands.operation import REDUCED, Explicit, operation, without_axis_check
@@ -257,14 +257,14 @@ def _logsumexp(site: ReductionPlan) -> Any:
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def sum(
     x: Any,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Array:
+) -> AnyArray:
     """Sum over positional and named axes.
 
     Args:
@@ -297,8 +297,8 @@ def sum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def mean(
-    x: Any, axis: Axis = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
-) -> Array:
+    x: Any, axis: AxisSpec = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+) -> AnyArray:
     """Average over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -311,7 +311,7 @@ def mean(
 @operation(explicit=Explicit.AS_JAX)
 def var(
     x: Any,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     ddof: float = 0,
@@ -325,7 +325,7 @@ def var(
 @operation(explicit=Explicit.AS_JAX)
 def std(
     x: Any,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     ddof: float = 0,
@@ -339,14 +339,14 @@ def std(
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def prod(
     x: Any,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     dtype: Any = None,
     *,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
     promote_integers: bool = True,
-) -> Array:
+) -> AnyArray:
     """Multiply over positional and named axes; arguments as for `sum`.
 
     Communication: over a sharded axis, one all-gather of the partial products, one per device,
@@ -362,7 +362,7 @@ def prod(
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def any(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> AnyArray:
     """Return True if any element is true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -373,7 +373,7 @@ def any(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def all(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> AnyArray:
     """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -384,7 +384,7 @@ def all(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def count_nonzero(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Count the nonzero elements over positional and named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -395,7 +395,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False) -> Array
 
 
 @operation(explicit=Explicit.AS_JAX)
-def logsumexp(x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Any:
+def logsumexp(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> Any:
     """Compute `log(sum(exp(x)))`; factors and signs are in the public form, in `namespaces.reduction_forms`."""
     return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu_workarounds import extremum
 from namedax.core.display import type_text
@@ -63,7 +63,7 @@ def segment_sum(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array:
+) -> AnyArray:
     """Sum the elements along an axis that belong to the same segment.
 
     Args:
@@ -114,7 +114,7 @@ def segment_prod(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array:
+) -> AnyArray:
     """Multiply the elements along an axis that belong to the same segment; 1 for an empty one.
 
     See `segment_sum`.
@@ -138,7 +138,7 @@ def segment_max(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the maximum of the elements along an axis in each segment; the least value for an empty one. See `segment_sum`.
 
     Ties share the gradient equally, as in `jnp`.
@@ -162,7 +162,7 @@ def segment_min(
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
-) -> Array:
+) -> AnyArray:
     """Take the minimum of the elements along an axis in each segment. See `segment_max`."""
     return _segment(
         "min", data, segment_ids, num_segments, axis, out_axis, indices_are_sorted, mode

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
 from namedax.core.call_errors import checks_signature
@@ -357,7 +357,7 @@ def positional(x: Any, axes: Any) -> Any:
 
 
 @overload
-def untag(x: ArrayLike, axes: Any) -> Array: ...
+def untag(x: ArrayLike, axes: Any) -> AnyArray: ...
 @overload
 def untag(x: Any, axes: Any) -> Any: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)

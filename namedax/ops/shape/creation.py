@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax, check_fits
@@ -45,7 +45,7 @@ def arange(
     *,
     axis: Hashable | None = None,
     dtype: Any = None,
-) -> Array:
+) -> AnyArray:
     """Create evenly spaced values, along a named axis if `axis` is given.
 
     Args:
@@ -95,7 +95,9 @@ def arange(
 
 
 @operation(explicit=Explicit.AS_JAX)
-def one_hot(x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None) -> Array:
+def one_hot(
+    x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None
+) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
@@ -190,7 +192,7 @@ def zeros(
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
-) -> Array:
+) -> AnyArray:
     """Create an array of zeros, with named axes in addition to the positional ones.
 
     Args:
@@ -221,7 +223,7 @@ def ones(
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
-) -> Array:
+) -> AnyArray:
     """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
 
     >>> import namedax as nx
@@ -238,7 +240,7 @@ def empty(
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
-) -> Array:
+) -> AnyArray:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
     >>> import namedax as nx
@@ -256,7 +258,7 @@ def full(
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Any = None,
-) -> Array:
+) -> AnyArray:
     """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
 
     Args:

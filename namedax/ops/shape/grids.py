@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.names import is_name
 from namedax.errors import ArgumentTypeError, format_value
 from namedax.operands.nmap import Lifted
@@ -34,7 +34,7 @@ def linspace(
     axis: Any = 0,
     *,
     device: Any = None,
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
     Args:
@@ -118,7 +118,7 @@ def _frequencies(op: str, n: Any, d: Any, dtype: Any, device: Any, axis: Any) ->
 
 def fftfreq(
     n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None
-) -> Array:
+) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
 
     Args:
@@ -145,7 +145,7 @@ def fftfreq(
 
 def rfftfreq(
     n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None
-) -> Array:
+) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`.
 
     >>> import namedax as nx

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, check_name, is_name
@@ -31,8 +31,6 @@ from namedax.resources import communication as comm
 
 __all__ = ["append", "concatenate", "stack"]
 
-Axes = tuple[str, ...]
-
 
 # --- joining --------------------------------------------------------------------------------------------------------
 
@@ -40,7 +38,7 @@ Axes = tuple[str, ...]
 @operation(explicit=Explicit.KEPT)
 def concatenate(
     arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None
-) -> Array:
+) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
     Args:
@@ -194,7 +192,7 @@ def append(
 
 
 @operation(explicit=Explicit.KEPT)
-def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> Array:
+def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> AnyArray:
     """Join arrays along a new axis.
 
     Args:

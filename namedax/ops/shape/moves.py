@@ -26,6 +26,7 @@ from namedax.core.names import Dims, check_dims
 from namedax.core.padded_sharding import plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
+from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
 from namedax.operands.broadcasting import constrain_sharding, to_local
@@ -37,12 +38,10 @@ from namedax.resources.layout import relayout
 
 __all__ = ["Carried", "execute"]
 
-Axes = tuple[str, ...]
-
 
 def _factor(
-    placement: Axes, sizes: Sequence[int], devices: Callable[[str], int]
-) -> tuple[list[Axes], Axes]:
+    placement: MeshAxes, sizes: Sequence[int], devices: Callable[[str], int]
+) -> tuple[list[MeshAxes], MeshAxes]:
     """Distribute the mesh axes of a row-major product over its axes; return them per axis, and the ones that fit none."""
     rest = list(sizes)
     held: list[list[str]] = [[] for _ in sizes]
@@ -237,9 +236,9 @@ class _Move(Record):
     left: Sequence[Term]
     right: Sequence[Term]
     size: Mapping[Hashable, int]
-    places: tuple[Sequence[Axes], Sequence[Axes]]
-    held: tuple[Mapping[Hashable, Axes], Mapping[Hashable, Axes]]
-    stuck: tuple[Sequence[Axes], Sequence[Axes]]
+    places: tuple[Sequence[MeshAxes], Sequence[MeshAxes]]
+    held: tuple[Mapping[Hashable, MeshAxes], Mapping[Hashable, MeshAxes]]
+    stuck: tuple[Sequence[MeshAxes], Sequence[MeshAxes]]
     reduction: Any
 
     @property
@@ -264,7 +263,7 @@ class _Move(Record):
             gathered - self._final - {axis for k in labels if k not in there for axis in here[k]}
         )
 
-    def _block(self, label: Hashable, held: Mapping[Hashable, Axes]) -> int:
+    def _block(self, label: Hashable, held: Mapping[Hashable, MeshAxes]) -> int:
         return self.size[label] // math.prod(map(_devices_along(self.region), held[label]))
 
     def compute(self, keep: frozenset[str]) -> Any:
@@ -332,7 +331,7 @@ def _carried_uneven(
 
 def _placements(
     region: Region | None, uneven: frozenset[Hashable]
-) -> Callable[[Hashable | None], Axes]:
+) -> Callable[[Hashable | None], MeshAxes]:
     """Return a function for the mesh axes of a dim in this body; names in `uneven` have padding."""
     if region is None or not region.manual:
         return lambda dim: ()
@@ -343,12 +342,12 @@ def _placements(
 
 def _factor_all(
     terms: Sequence[Term],
-    places: Sequence[Axes],
+    places: Sequence[MeshAxes],
     size: Mapping[Hashable, int],
     devices: Callable[[str], int],
-) -> tuple[dict[Hashable, Axes], list[Axes]]:
+) -> tuple[dict[Hashable, MeshAxes], list[MeshAxes]]:
     """Return the mesh axes of all elementary axes, and for every term the mesh axes that fit none of its axes."""
-    held: dict[Hashable, Axes] = {}
+    held: dict[Hashable, MeshAxes] = {}
     left_over = []
     for term, axes in zip(terms, places, strict=True):
         each, remainder = _factor(axes, [size[label] for label in term.axes], devices)
@@ -382,8 +381,8 @@ def _reduce(
     reduction: Any,
     region: Region | None,
     size: Mapping[Hashable, int],
-    here: dict[Hashable, Axes],
-    there: Mapping[Hashable, Axes],
+    here: dict[Hashable, MeshAxes],
+    there: Mapping[Hashable, MeshAxes],
 ) -> tuple[Any, list[Hashable]]:
     """Reduce elementary axes, and return the block and its labels; `here` records the mesh axes of a reduce-scatter."""
     rest = [label for label in order if label not in vanishing]

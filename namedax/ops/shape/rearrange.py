@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from namedax.core.annotations import Array, ArrayLike, Axis, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_name, is_name
@@ -111,7 +111,7 @@ def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
 
 
 @operation()
-def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
+def rearrange(x: Any, pattern: str, /, **sizes: int) -> AnyArray:
     """Reorder, split and merge axes by an einops pattern, with names in braces.
 
     The grammar, on both sides of `->`:
@@ -171,7 +171,7 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> Array:
 
 
 @operation()
-def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> Array:
+def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> AnyArray:
     """Rearrange an array, and reduce the axes that appear on the left only.
 
     `nx.lax.reduce` is another function, from JAX, which folds positional axes with a function of
@@ -223,16 +223,16 @@ def _is_pattern(x: Any = None, repeats: Any = None, *_: Any, **sizes: Any) -> bo
 
 
 @overload
-def repeat(x: ArrayLike, repeats: str, **sizes: int) -> Array: ...
+def repeat(x: ArrayLike, repeats: str, **sizes: int) -> AnyArray: ...
 @overload
 def repeat(
     x: ArrayLike,
     repeats: Any,
-    axis: Axis = None,
+    axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
-) -> Array: ...
+) -> AnyArray: ...
 @operation(requires_axis=AxisRequirement(MOVED.remedy, _is_pattern), explicit=Explicit.KEPT)
 def repeat(
     x: Any,
@@ -242,7 +242,7 @@ def repeat(
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
     **sizes: int,
-) -> Array:
+) -> AnyArray:
     """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
 
     With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.

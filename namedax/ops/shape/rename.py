@@ -13,6 +13,7 @@ from namedax.core.display import type_text
 from namedax.core.name_scopes import Renaming
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
+from namedax.core.types import MeshAxes
 from namedax.core.variance import (
     cast,
     cast_data,
@@ -31,7 +32,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
-from namedax.resources.layout import Axes, Layout, relayout
+from namedax.resources.layout import Layout, relayout
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
@@ -204,8 +205,8 @@ def check_new_name(
 
 def move(
     source: Any,
-    old: Sequence[Axes],
-    new: Sequence[Axes],
+    old: Sequence[MeshAxes],
+    new: Sequence[MeshAxes],
     dims: Dims,
     finish: Callable[[Any], Any] = lambda data: data,
 ) -> Any:

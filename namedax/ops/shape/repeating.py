@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -135,7 +135,7 @@ def repeat(
     *,
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Repeat single elements along an axis, as in `jnp.repeat`.
 
     `nx.repeat` does this too, and also accepts a pattern instead of a number.

@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
+from namedax.core.types import MeshAxes
 from namedax.errors import (
     AxisNameError,
     AxisSizeError,
@@ -31,15 +32,13 @@ from namedax.operands.operation import Explicit, operation
 from namedax.ops.shape.joining import rows_of_parts
 from namedax.resources.row_moves import move_rows
 
-Axes = tuple[str, ...]
-
 __all__ = ["array_split", "split"]
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def split(
     ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None
-) -> list[Array]:
+) -> list[AnyArray]:
     """Split an array along one axis.
 
     Args:
@@ -72,7 +71,7 @@ def split(
 @operation(explicit=Explicit.KEPT, scope=True)
 def array_split(
     ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None
-) -> list[Array]:
+) -> list[AnyArray]:
     """Split an array like `split`, into sections that need not be equal: the first ones are larger by one.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -118,7 +117,11 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
     for (dims, new), (begin, end) in zip(results, itertools.pairwise(cuts), strict=True):
 
         def compute(
-            keep: frozenset[str], new: Axes = new, begin: int = begin, end: int = end, at: int = at
+            keep: frozenset[str],
+            new: MeshAxes = new,
+            begin: int = begin,
+            end: int = end,
+            at: int = at,
         ) -> Any:
             keep |= frozenset(new)
             if together:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError, format_value
@@ -80,7 +80,7 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
-def squeeze(a: Any, axis: Any = None) -> Array:
+def squeeze(a: Any, axis: Any = None) -> AnyArray:
     """Remove axes of size 1.
 
     Args:
@@ -122,7 +122,7 @@ def squeeze(a: Any, axis: Any = None) -> Array:
     )
 
 
-def _lax_expand_dims(array: Any, dimensions: Any) -> Array:
+def _lax_expand_dims(array: Any, dimensions: Any) -> AnyArray:
     """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both."""
     return expand_dims(array, dimensions)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.padded_sharding import Uneven
@@ -63,7 +63,7 @@ def searchsorted(
     *,
     method: str = "scan",
     axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Find the indices at which values would keep a sorted array sorted.
 
     Args:

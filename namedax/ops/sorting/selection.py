@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -110,7 +110,7 @@ def nonzero(
     fill_value: Any = None,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> tuple[Array, ...]:
+) -> tuple[AnyArray, ...]:
     """Return the indices of the nonzero elements, in row-major order.
 
     Args:
@@ -222,7 +222,7 @@ def unique(
     fill_value: Any = None,
     sorted: bool = True,
     out_axis: Hashable | None = None,
-) -> Array | tuple[Array, ...]:
+) -> AnyArray | tuple[AnyArray, ...]:
     """Return the distinct values of an array, in order.
 
     With `out_axis`, this is a form over named axes that supports sharding. Without it, this is

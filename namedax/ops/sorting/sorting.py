@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import make_in_region
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, as_integer
@@ -151,7 +151,7 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
 
 
 @operation()
-def lexsort(keys: Iterable[Any], axis: Any = -1) -> Array:
+def lexsort(keys: Iterable[Any], axis: Any = -1) -> AnyArray:
     """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
 
     Args:

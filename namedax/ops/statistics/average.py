@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
@@ -30,7 +30,7 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
-def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -43,7 +43,7 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def average(
     x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
-) -> Array | tuple[Array, Array]:
+) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Compute the weighted mean over positional and named axes.
 
     Args:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
@@ -97,7 +97,7 @@ def bincount(
     length: int | None = None,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> Array:
+) -> AnyArray:
     """Count how often each integer from 0 on occurs, over positional and named axes.
 
     Args:
@@ -176,7 +176,7 @@ def histogram(
     *,
     axis: Any = None,
     out_axis: Hashable | None = None,
-) -> tuple[Array, Array]:
+) -> tuple[AnyArray, AnyArray]:
     """Count the elements in each bin, over positional and named axes.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -58,7 +58,7 @@ def cov(
     *,
     axis: Any = None,
     variables: Any = None,
-) -> Array:
+) -> AnyArray:
     """Compute the covariances of variables over observations.
 
     Args:
@@ -130,7 +130,7 @@ def corrcoef(
     *,
     axis: Any = None,
     variables: Any = None,
-) -> Array:
+) -> AnyArray:
     """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
 
     See `nx.cov`.

@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import as_array
 from namedax.core.element_types import as_inexact
 from namedax.core.region import ambient
@@ -60,7 +60,7 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> AnyArray:
     """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
 
     Args:
@@ -143,7 +143,7 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
 @operation(
     name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True
 )
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Array:
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> AnyArray:
     """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`.
 
     >>> import jax.numpy as jnp, namedax as nx

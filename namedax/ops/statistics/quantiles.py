@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
@@ -180,7 +180,7 @@ def nanpercentile(
 
 
 @operation(requires_axis=REDUCED)
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -191,7 +191,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 @operation(requires_axis=REDUCED)
-def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median of the elements that are not NaN; see `median`.
 
     >>> import jax.numpy as jnp, namedax as nx

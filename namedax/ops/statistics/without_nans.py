@@ -6,7 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import as_array
 from namedax.core.element_types import extreme
 from namedax.operands.axes import refuse_order_of_storage
@@ -47,7 +47,7 @@ def nansum(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Array:
+) -> AnyArray:
     """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -74,7 +74,7 @@ def nanprod(
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
-) -> Array:
+) -> AnyArray:
     """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -108,7 +108,7 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmean(
     x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
-) -> Array:
+) -> AnyArray:
     """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -171,7 +171,7 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmax(
     x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Array:
+) -> AnyArray:
     """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
 
     Communication: over a sharded axis, one all-reduce for the maximum, and one to check for
@@ -187,7 +187,7 @@ def nanmax(
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmin(
     x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
-) -> Array:
+) -> AnyArray:
     """Take the minimum of the elements that are not NaN; see `nanmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -209,7 +209,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -220,7 +220,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> Array:
+def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     >>> import jax.numpy as jnp, namedax as nx

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 
-from namedax.core.annotations import Array, LikeArguments
+from namedax.core.annotations import AnyArray, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -90,7 +90,7 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:
@@ -127,7 +127,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Array:
 @operation(requires_axis=MOVED, scope=True)
 def gradient(
     f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None
-) -> Array | list[Array]:
+) -> AnyArray | list[AnyArray]:
     """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import Array
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -64,7 +64,7 @@ def conv(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array:
+) -> AnyArray:
     """Convolve over named axes, as in neural networks (without reversing the kernel).
 
     Args:
@@ -129,7 +129,7 @@ def conv_transpose(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     precision: Any = None,
     preferred_element_type: Any = None,
-) -> Array:
+) -> AnyArray:
     """Apply a transposed convolution over named axes, which enlarges them, as `jax.lax.conv_transpose`.
 
     It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is

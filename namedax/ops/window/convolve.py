@@ -21,6 +21,7 @@ from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import Region, enter
 from namedax.core.reshape import as_one
+from namedax.core.types import MeshAxes
 from namedax.core.variance import with_varying_form
 from namedax.errors import PositionalAxisError, format_value
 from namedax.operands.axes import unwrap_single
@@ -31,10 +32,7 @@ from namedax.operands.operation import operation
 from namedax.ops.window.windows import check_together
 from namedax.resources.padding_masks import refilled
 
-__all__ = ["Axes", "convolve", "without_constraints"]
-
-
-Axes = tuple[str, ...]
+__all__ = ["convolve", "without_constraints"]
 
 
 @operation(scope=True)
@@ -104,7 +102,14 @@ def convolve(
 
 
 def _convolve(
-    site: Along, v: Any, dims: Dims, new: Axes, block: int, length: int, first: int, precision: Any
+    site: Along,
+    v: Any,
+    dims: Dims,
+    new: MeshAxes,
+    block: int,
+    length: int,
+    first: int,
+    precision: Any,
 ) -> Any:
     """Convolve windows with the kernel; all axes except the axis of `site` are batch axes."""
     ranks = sum(dim is None for dim in site.dims)

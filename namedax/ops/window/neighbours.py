@@ -45,8 +45,6 @@ from namedax.resources.row_moves import FILL, along_dim
 
 __all__ = ["diff", "halo", "pad", "roll", "shift"]
 
-Axes = tuple[str, ...]
-
 
 # --- roll and shift -------------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import MeshAxes
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.operands.broadcasting import constrain_sharding
 from namedax.operands.one_axis import along
@@ -34,8 +35,6 @@ __all__ = [
     "transposed_padding",
     "whole_for_partitioner",
 ]
-
-Axes = tuple[str, ...]
 
 
 class Window:
@@ -76,8 +75,8 @@ class Plan(Record):
     axis: Hashable
     out_axis: Hashable
     size: int
-    old: Axes
-    new: Axes
+    old: MeshAxes
+    new: MeshAxes
     first: int
     step: int
     length: int

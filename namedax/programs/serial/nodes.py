@@ -16,6 +16,7 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from namedax.core.records import Record
+from namedax.core.types import MeshAxes
 from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import inlined_source, is_pinned, number_of
 from namedax.programs.primitives import (
@@ -36,7 +37,6 @@ from namedax.programs.remat import is_remat_of_gradient
 
 __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
 
-Axes = tuple[str, ...]
 
 # An input or output of a node: an index of a value, or a literal.
 Value = int | Literal
@@ -82,7 +82,7 @@ class Node:
         inputs: list[Value],
         outputs: list[int],
         bodies: Sequence[Body] = (),
-        waiting: Mapping[int, Axes] | None = None,
+        waiting: Mapping[int, MeshAxes] | None = None,
     ):
         self.kind, self.eqn, self.inputs, self.outputs, self.bodies = (
             kind,
@@ -96,17 +96,17 @@ class Node:
         self.whole = False
         self.parts: list[Any] = []
         # Results whose psum over these axes is pending: of a scan, and of the psums in its body.
-        self.waiting: dict[int, Axes] = {} if waiting is None else dict(waiting)
+        self.waiting: dict[int, MeshAxes] = {} if waiting is None else dict(waiting)
         # Operands that are added to a pending psum, once: in the first step, on the first device
         # along these axes.
-        self.once: dict[int, Axes] = {}
+        self.once: dict[int, MeshAxes] = {}
         self.collective = False  # over the loop's axis
         # Results of control flow that are the same in every step, and the level of the pass that
         # computes them.
         self.constant: dict[int, int] = {}
 
     @property
-    def axes(self) -> Axes:
+    def axes(self) -> MeshAxes:
         """The mesh axes that a collective names."""
         if self.kind is Added.LATE_SUM:
             return self.waiting[0]
@@ -283,7 +283,7 @@ class Flattener:
         (body,), scan = node.bodies, Scan.of(node.eqn)
         carries = scan.carries
         carried = body.inputs[scan.consts : scan.consts + carries]
-        waiting: dict[int, Axes] = {}
+        waiting: dict[int, MeshAxes] = {}
         while True:
             found = self._wait(body, waiting)
             outputs = {
@@ -346,7 +346,7 @@ class Flattener:
             value = before
         return None
 
-    def _wait(self, body: Body, waiting: Mapping[int, Axes]) -> dict[int, Axes]:
+    def _wait(self, body: Body, waiting: Mapping[int, MeshAxes]) -> dict[int, MeshAxes]:
         """Take the pending psums out of a scan's body, and return the values that are pending, with their axes.
 
         `waiting` has the axes of the pending carries.
@@ -372,7 +372,7 @@ class Flattener:
                 found.update(dict.fromkeys(node.outputs, wait.axes))
         return found
 
-    def _sum_waits(self, node: Node, axes: Sequence[Axes | None]) -> dict[int, Axes]:
+    def _sum_waits(self, node: Node, axes: Sequence[MeshAxes | None]) -> dict[int, MeshAxes]:
         """Return the pending results of a psum: one over the loop, or one over devices whose operands are all pending."""
         if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
@@ -388,7 +388,7 @@ class Flattener:
             raise self._too_early("a sum")
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
-    def _may_wait(self, node: Node, axes: Sequence[Axes | None]) -> Wait | None:
+    def _may_wait(self, node: Node, axes: Sequence[MeshAxes | None]) -> Wait | None:
         """Return a `Wait` if a node may be applied before the psum of its pending operands, whose `axes` are not `None`."""
         if not isinstance(node.kind, Kind):
             return None

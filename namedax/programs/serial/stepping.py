@@ -43,7 +43,6 @@ from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs,
 
 __all__ = ["run_in_steps", "virtual_mesh"]
 
-Axes = tuple[str, ...]
 Spec = PartitionSpec
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from jax.scipy.stats import gaussian_kde as gaussian_kde  # type: ignore[attr-defined, unused-ignore]
 
-from namedax.core.annotations import Array, ArrayLike, Axis
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.scipy.stats import bernoulli as bernoulli
 from namedax.scipy.stats import beta as beta
 from namedax.scipy.stats import betabinom as betabinom
@@ -33,13 +33,15 @@ from namedax.scipy.stats import uniform as uniform
 from namedax.scipy.stats import vonmises as vonmises
 from namedax.scipy.stats import wrapcauchy as wrapcauchy
 
-def mode(a: ArrayLike, axis: Axis = 0, nan_policy: str = 'propagate', keepdims: bool = False) -> Any:
+def mode(a: ArrayLike, axis: AxisSpec = 0, nan_policy: str = 'propagate', keepdims: bool = False) -> Any:
     """Compute the mode (most common value) along an axis of an array."""
-def rankdata(a: ArrayLike, method: str = 'average', *, axis: Axis = None, nan_policy: str = 'propagate') -> Array:
+def rankdata(
+    a: ArrayLike, method: str = 'average', *, axis: AxisSpec = None, nan_policy: str = 'propagate',
+) -> AnyArray:
     """Compute the rank of data along an array axis."""
 def sem(
-    a: ArrayLike, axis: Axis = 0, ddof: int = 1, nan_policy: str = 'propagate', *, keepdims: bool = False,
-) -> Array:
+    a: ArrayLike, axis: AxisSpec = 0, ddof: int = 1, nan_policy: str = 'propagate', *, keepdims: bool = False,
+) -> AnyArray:
     """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
 
     Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
