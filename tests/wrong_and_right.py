@@ -69,7 +69,8 @@ SPECIMENS = [
         'f(nx.named(jnp.ones(10), ["batch"]))',
         "Ten rows over four devices are blocks of three, the last of which is padding. `row` is born inside of the function, which therefore "
         "did not know when it began how many of its entries are real.",
-        'f = nx.xmap(lambda x: nx.rename(x, {"batch": "row"}), axis_resources={"row": "x"}, axis_sizes={"row": 10}, mesh=mesh)\n'
+        'rows = lambda x: nx.rename(x, {"batch": "row"})\n'
+        'f = nx.xmap(rows, axis_resources={"row": "x"}, axis_sizes={"row": 10}, mesh=mesh)\n'
         'f(nx.named(jnp.ones(10), ["batch"]))',
     ),
     Specimen(
@@ -113,11 +114,13 @@ SPECIMENS = [
         nx.errors.PipelineError,
         'w = nx.ones(named_shape={"layer": 4, "k": 6})\n'
         'layer = lambda x, w: w * (x - nx.mean(x, "batch"))\n'
-        'f = nx.xmap(lambda w, x: nx.pipeline(layer, x, w, axis="layer", microbatches=2), axis_resources={"layer": "x"}, mesh=mesh)\nf(w, x)',
+        'model = lambda w, x: nx.pipeline(layer, x, w, axis="layer", microbatches=2)\n'
+        'f = nx.xmap(model, axis_resources={"layer": "x"}, mesh=mesh)\nf(w, x)',
         "In a pipeline the microbatches of the batch are on their way at different times; there is no moment at which a layer has them all.",
         'w = nx.ones(named_shape={"layer": 4, "k": 6})\n'
         'layer = lambda x, w: w * (x - nx.mean(x, "k"))\n'
-        'f = nx.xmap(lambda w, x: nx.pipeline(layer, x, w, axis="layer", microbatches=2), axis_resources={"layer": "x"}, mesh=mesh)\nf(w, x)',
+        'model = lambda w, x: nx.pipeline(layer, x, w, axis="layer", microbatches=2)\n'
+        'f = nx.xmap(model, axis_resources={"layer": "x"}, mesh=mesh)\nf(w, x)',
     ),
     Specimen(
         nx.errors.MeshError,
