@@ -70,7 +70,7 @@ def __dir__() -> list[str]:
 _install()
 _install_explicit_axes()
 _install_hints(
-    lambda: _importlib.import_module("namedax.hints.provider").hints_of(_sys.modules[__name__])
+    lambda: _importlib.import_module("namedax.hints.migration").hints_of(_sys.modules[__name__])
 )
 
 # A compiled program, a profile and JAX's own messages say the line of the model, not that of the

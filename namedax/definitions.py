@@ -211,6 +211,8 @@ if TYPE_CHECKING:
     from namedax.ops.reduction.segments import segment_prod as segment_prod
     from namedax.ops.reduction.segments import segment_sum as segment_sum
     from namedax.ops.shape.broadcast_to import broadcast_to as broadcast_to
+    from namedax.ops.shape.broadcast_to import expand_dims as expand_dims
+    from namedax.ops.shape.broadcast_to import squeeze as squeeze
     from namedax.ops.shape.conversion import named as named
     from namedax.ops.shape.conversion import order_like as order_like
     from namedax.ops.shape.conversion import positional as positional
@@ -221,9 +223,9 @@ if TYPE_CHECKING:
     from namedax.ops.shape.creation import asarray as asarray
     from namedax.ops.shape.creation import empty as empty
     from namedax.ops.shape.creation import full as full
+    from namedax.ops.shape.creation import linspace as linspace
     from namedax.ops.shape.creation import ones as ones
     from namedax.ops.shape.creation import zeros as zeros
-    from namedax.ops.shape.grids import linspace as linspace
     from namedax.ops.shape.inspection import array_repr as array_repr
     from namedax.ops.shape.inspection import array_str as array_str
     from namedax.ops.shape.inspection import iscomplexobj as iscomplexobj
@@ -234,8 +236,10 @@ if TYPE_CHECKING:
     from namedax.ops.shape.inspection import shape as shape
     from namedax.ops.shape.inspection import size as size
     from namedax.ops.shape.joining import append as append
+    from namedax.ops.shape.joining import array_split as array_split
     from namedax.ops.shape.joining import concatenate as concat
     from namedax.ops.shape.joining import concatenate as concatenate
+    from namedax.ops.shape.joining import split as split
     from namedax.ops.shape.joining import stack as stack
     from namedax.ops.shape.rearrange import merge_axes as merge_axes
     from namedax.ops.shape.rearrange import rearrange as rearrange
@@ -245,12 +249,8 @@ if TYPE_CHECKING:
     from namedax.ops.shape.rename import rename as rename
     from namedax.ops.shape.repeating import flip as flip
     from namedax.ops.shape.repeating import tile as tile
-    from namedax.ops.shape.splitting import array_split as array_split
-    from namedax.ops.shape.splitting import split as split
     from namedax.ops.shape.triangles import tril as tril
     from namedax.ops.shape.triangles import triu as triu
-    from namedax.ops.shape.unit_axes import expand_dims as expand_dims
-    from namedax.ops.shape.unit_axes import squeeze as squeeze
     from namedax.ops.sorting.searching import searchsorted as searchsorted
     from namedax.ops.sorting.selection import nonzero as nonzero
     from namedax.ops.sorting.selection import unique as unique
@@ -259,7 +259,7 @@ if TYPE_CHECKING:
     from namedax.ops.sorting.sorting import lexsort as lexsort
     from namedax.ops.sorting.sorting import partition as partition
     from namedax.ops.sorting.sorting import sort as sort
-    from namedax.ops.sorting.top_k import top_k as top_k
+    from namedax.ops.sorting.sorting import top_k as top_k
     from namedax.ops.statistics.average import average as average
     from namedax.ops.statistics.average import ptp as ptp
     from namedax.ops.statistics.counting import bincount as bincount
@@ -281,7 +281,7 @@ if TYPE_CHECKING:
     from namedax.ops.window.calculus import unwrap as unwrap
     from namedax.ops.window.convolution import conv as conv
     from namedax.ops.window.convolution import conv_transpose as conv_transpose
-    from namedax.ops.window.convolve import convolve as convolve
+    from namedax.ops.window.convolution import convolve as convolve
     from namedax.ops.window.neighbours import halo as halo
     from namedax.ops.window.neighbours import pad as pad
     from namedax.ops.window.neighbours import roll as roll

@@ -44,7 +44,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import jax
 
 from namedax.core.call_errors import checks_signature
-from namedax.core.notebook import cell_names
+from namedax.core.functions import cell_names
 from namedax.core.records import Record
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
 

@@ -32,7 +32,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import to_local
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 from namedax.ops.shape.conversion import positional
 from namedax.resources import communication as comm
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources

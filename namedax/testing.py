@@ -29,7 +29,7 @@ from namedax.core.element_types import common_type
 from namedax.core.records import Record
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 from namedax.ops.shape.conversion import order_like
 from namedax.xmap.mapped_function import Xmapped
 from namedax.xmap.wrapper import xmap

@@ -13,7 +13,7 @@ from namedax.analysis.graph import Given, spec_of
 from namedax.core.array import dims_of, is_named
 from namedax.core.names import Dims
 from namedax.errors import NamedaxError
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 from namedax.xmap.mapped_function import Xmapped, name_arguments
 
 __all__ = ["arguments_of"]

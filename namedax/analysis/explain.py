@@ -30,7 +30,7 @@ from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
 from namedax.core.call_errors import checks_signature
-from namedax.core.notebook import cell_names
+from namedax.core.functions import cell_names
 from namedax.errors import ArgumentTypeError
 from namedax.hlo import collectives
 from namedax.programs import costs

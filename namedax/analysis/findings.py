@@ -19,9 +19,9 @@ from namedax.programs.primitives import (
     Algebra,
     Kind,
     axes_of,
-    block_of,
     facts,
     is_whole_sum,
+    sliced_dimension,
 )
 
 __all__ = [
@@ -587,7 +587,7 @@ def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
         if argument is None:
             continue
         if node.kind is Kind.OWN_BLOCK:
-            dim, axes = block_of(node.eqn)
+            dim, axes = sliced_dimension(node.eqn)
             size, padded = argument.aval.shape[dim], node.eqn.invars[0].aval.shape[dim]
             if padded > size:
                 mesh = {axis: node.sizes[axis] for axis in axes}

@@ -21,6 +21,7 @@ from jax.sharding import AxisType
 from namedax.analysis.sources import Origin
 from namedax.core.records import Record
 from namedax.programs import costs
+from namedax.programs.evaluator import is_remat_of_gradient
 from namedax.programs.primitives import (
     Kind,
     Scan,
@@ -35,7 +36,6 @@ from namedax.programs.primitives import (
     mesh_sizes,
     solve,
 )
-from namedax.programs.remat import is_remat_of_gradient
 
 __all__ = ["Body", "Given", "Graph", "Node", "Value", "build", "prune"]
 

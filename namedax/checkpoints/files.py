@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 
-from namedax.checkpoints.fitting import Wanted, as_stored, check, wanted_leaf
 from namedax.checkpoints.integrity import (
     is_local,
     new_identifier,
@@ -19,7 +18,7 @@ from namedax.checkpoints.integrity import (
     verify,
     write_checksums,
 )
-from namedax.checkpoints.reading import Reading, placed_value
+from namedax.checkpoints.reading import Reading, Wanted, as_stored, check, placed_value, wanted_leaf
 from namedax.checkpoints.trees import (
     Path,
     Stored,

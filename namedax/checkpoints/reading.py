@@ -6,6 +6,7 @@ requested, the block is transposed on its device.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -14,15 +15,25 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from namedax.checkpoints.fitting import Wanted
-from namedax.checkpoints.trees import Path, Stored, Value, path_text
+from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, path_text
 from namedax.checkpoints.written_names import identity, written_name
-from namedax.core.array import make
-from namedax.errors import MeshError
+from namedax.core.array import NamedArray, make, positions
+from namedax.core.display import type_text
+from namedax.core.element_types import NUMPY
+from namedax.core.names import Dims
+from namedax.errors import (
+    CheckpointError,
+    MeshError,
+    did_you_mean,
+    format_value,
+    show_dtype,
+    show_names,
+)
+from namedax.operands.pytree import data_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import entry_of
 
-__all__ = ["Reading", "placed_value"]
+__all__ = ["Reading", "Wanted", "as_stored", "check", "placed_value", "wanted_leaf"]
 
 
 class Reading(NamedTuple):
@@ -141,3 +152,170 @@ def placed_value(
     )
     array = jnp.asarray(value, wanted.dtype)
     return array if sharding is None else jax.device_put(array, sharding)
+
+
+# --- comparison of the requested tree with a checkpoint -------------------------------------------
+
+
+_MOST = 8  # the maximum number of problems in one message
+
+
+class Wanted(NamedTuple):
+    """A request for one leaf of the tree."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    dims: Dims
+    host: bool  # a NumPy array
+    sharding: Any  # its own sharding, if it has one
+    text: str
+
+
+def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
+    """Return the request for a leaf of `like`.
+
+    Raises:
+      CheckpointError: it is not an array, the type of one, or a Python value.
+    """
+    if type(leaf) in PLAIN:
+        return Value(leaf)
+    data = data_of(leaf)
+    if not hasattr(data, "shape") or not hasattr(data, "dtype"):
+        raise CheckpointError(
+            f"{op}: {path_text(path)} of like= is {format_value(leaf)}, of type"
+            f" {type(leaf).__name__}, not an array. Use an array, the type of one (from"
+            " jax.eval_shape or nx.interop.abstract), or a Python number or string."
+        )
+    dims = positions(leaf, op) if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
+    concrete = isinstance(data, jax.Array) and not isinstance(data, jax.core.Tracer)
+    placed = isinstance(data, jax.ShapeDtypeStruct) or (concrete and data.committed)
+    host = isinstance(data, NUMPY)
+    return Wanted(
+        tuple(data.shape),
+        data.dtype,
+        dims,
+        host,
+        data.sharding if placed else None,
+        type_text(leaf),
+    )
+
+
+def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
+    """Return the request for a leaf in its stored form."""
+    if isinstance(have, Value):
+        return have
+    return Wanted(have.shape, have.dtype, have.read_dims(op), have.host, None, have.text)
+
+
+def check(
+    stored: Mapping[Path, Stored | Value],
+    wanted: Mapping[Path, Wanted | Value],
+    partial: bool,
+    folder: str,
+    op: str,
+) -> None:
+    """Raise `CheckpointError` with all differences if the request does not match the checkpoint."""
+    problems = []
+    for path, want in wanted.items():
+        have = stored.get(path)
+        if have is None:
+            hint = did_you_mean(
+                path_text(path), [path_text(other) for other in stored if other not in wanted]
+            )
+            problems.append(f"{_where(path)}, {want.text}, is requested but not stored.{hint}")
+        elif reason := _difference(have, want, f"an axis of {_where(path)} in like=", op):
+            problems.append(
+                f"{_where(path)} is stored as {have.text} but requested as {want.text}: {reason}"
+            )
+    if not partial:
+        extra = [path for path in stored if path not in wanted]
+        problems += [
+            f"{_where(path)}, {stored[path].text}, is stored but not requested. Pass partial=True"
+            " to skip it."
+            for path in extra
+        ]
+    if problems:
+        more = [f"... and {len(problems) - _MOST} more."] if len(problems) > _MOST else []
+        lines = "".join(f"\n  {line}" for line in problems[:_MOST] + more)
+        raise CheckpointError(
+            f"{op}: like= does not match the checkpoint in {folder}.{lines}\nArrays, names, sizes"
+            " and dtypes must equal the saved ones; nx.checkpoints.names lists them. The order of"
+            " axes, axis_resources and the mesh may differ. To change a name, restore with the"
+            " stored name, and use nx.rename."
+        )
+
+
+def _where(path: Path) -> str:
+    return path_text(path) or "the tree itself"
+
+
+def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) -> str:
+    """Describe the difference between the stored leaf `have` and the request `want`; empty if they match."""
+    if isinstance(have, Value) and isinstance(want, Value):
+        return "" if type(have.value) is type(want.value) else "the Python types differ."
+    if isinstance(have, Value) or isinstance(want, Value):
+        value, array = (have, want) if isinstance(have, Value) else (want, have)
+        if _is_scalar_of(array, value):  # type: ignore[arg-type]
+            return ""
+        return "a Python value matches only a scalar array of its kind of number."
+    return _of_names(have, want, what, op) or _of_types(have, want)
+
+
+def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
+    kinds = {bool: np.bool_, int: np.integer, float: np.floating, complex: np.complexfloating}
+    kind = kinds.get(type(value.value))
+    return array.shape == () and kind is not None and bool(jax.numpy.issubdtype(array.dtype, kind))
+
+
+def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
+    asked = {
+        identity(written_name(d, op, what)): (d, n)
+        for d, n in zip(want.dims, want.shape, strict=True)
+        if d is not None
+    }
+    if len(asked) < len(want.dims) - want.dims.count(None):
+        return (
+            "two requested names are members of enumerations with equal names, which a checkpoint"
+            " cannot distinguish."
+        )
+    unknown = [name for key, (name, _) in asked.items() if key not in have.names]
+    if unknown:
+        hints = (
+            did_you_mean(
+                str(name), [text for key, text in have.display_names.items() if key not in asked]
+            )
+            for name in unknown
+        )
+        return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
+    left = [text for key, text in have.display_names.items() if key not in asked]
+    if left:
+        return f"it also has the axis {show_names(left)}."
+    sizes = [
+        f"axis {name!r} has size {have.names[key]}, not {n}."
+        for key, (name, n) in asked.items()
+        if have.names[key] != n
+    ]
+    positional = tuple(n for dim, n in zip(want.dims, want.shape, strict=True) if dim is None)
+    if not sizes and positional != have.positional:
+        return f"its positional shape is {have.positional}, not {positional}."
+    return " ".join(sizes)
+
+
+def _of_types(have: Stored, want: Wanted) -> str:
+    if have.dtype != want.dtype:
+        cast = (
+            ""
+            if is_key(have) or is_key(want)
+            else " Restore it with the stored dtype, and cast it afterwards (astype)."
+        )
+        return f"its dtype is {show_dtype(have.dtype)}, not {show_dtype(want.dtype)}.{cast}"
+    if (
+        not want.host
+        and not is_key(have)
+        and jax.dtypes.canonicalize_dtype(have.dtype) != have.dtype
+    ):
+        return (
+            f"JAX has no {show_dtype(have.dtype)} while jax_enable_x64 is disabled. Enable it, or"
+            " put a NumPy array into like=."
+        )
+    return ""

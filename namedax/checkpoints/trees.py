@@ -26,7 +26,7 @@ from namedax.core.array import NamedArray, is_named, make, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.errors import CheckpointError, format_value
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 
 __all__ = [
     "PLAIN",

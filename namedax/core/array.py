@@ -23,8 +23,8 @@ from jax.extend.core import get_opaque_trace_state
 from namedax.core.display import Shown, index_text, type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
-from namedax.core.numpy_functions import call_of_numpy
 from namedax.core.protocol_hints import (
+    call_of_numpy,
     for_a_format,
     for_a_number,
     for_membership,

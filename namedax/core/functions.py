@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from string import ascii_uppercase
 from typing import Any
 
-__all__ = ["Source", "set_display_source", "signature_of", "source_of", "summary_of"]
+__all__ = [
+    "Source",
+    "cell_names",
+    "joined",
+    "set_display_source",
+    "signature_of",
+    "source_of",
+    "summary_of",
+]
 
 
 def signature_of(function: Callable[..., Any]) -> Callable[[], inspect.Signature]:
@@ -56,3 +66,41 @@ def set_display_source(
 def summary_of(function: Callable[..., Any]) -> str:
     """Return the first paragraph of a docstring, or the empty string."""
     return inspect.cleandoc((function.__doc__ or "").lstrip().split("\n\n", 1)[0])
+
+
+# --- join docstrings from parts -------------------------------------------------------------------
+# Python 3.13 has unindented the parts that were written as docstrings.
+
+
+def joined(*parts: str | None) -> str:
+    r"""Return one docstring of parts, each indented or not.
+
+    >>> joined("The sum.\n\n    Of all.", "\n    Args:\n      x: an array.\n    ")
+    'The sum.\n\nOf all.\n\nArgs:\n  x: an array.'
+    """
+    return "\n\n".join(inspect.cleandoc(part) for part in parts if part)
+
+
+# --- names of notebook cells ----------------------------------------------------------------------
+# The kernel names each cell by a hash, which means nothing to a reader.
+
+
+_CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$")
+
+
+def cell_names(paths: Iterable[str]) -> dict[str, str]:
+    """Return names for the files that are notebook cells, in order of first occurrence.
+
+    >>> cell_names(["/tmp/ipykernel_41/97.py", "model.py"]), cell_names(["/tmp/ipykernel_41/97.py", "/tmp/ipykernel_41/12.py"])
+    ({'/tmp/ipykernel_41/97.py': 'cell'}, {'/tmp/ipykernel_41/97.py': 'cell A', '/tmp/ipykernel_41/12.py': 'cell B'})
+    """
+    found = [path for path in dict.fromkeys(paths) if _CELL.search(path)]
+    if len(found) == 1:
+        return {found[0]: "cell"}
+    return {path: f"cell {_letters(number)}" for number, path in enumerate(found)}
+
+
+def _letters(number: int) -> str:
+    """Return the letters of a number: A, B, ..., Z, AA, AB, ..."""
+    before, last = divmod(number, len(ascii_uppercase))
+    return (_letters(before - 1) if before else "") + ascii_uppercase[last]

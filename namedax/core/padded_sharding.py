@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["Uneven", "block_of", "dividing_sizes", "plain"]
+__all__ = ["Uneven", "block_size", "dividing_sizes", "plain"]
 
 
 class Uneven(tuple[str, ...]):
@@ -35,7 +35,7 @@ def plain(axes: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(axes) if isinstance(axes, Uneven) else axes
 
 
-def block_of(size: int, devices: int) -> int:
+def block_size(size: int, devices: int) -> int:
     """Return the number of elements on each device, padding included."""
     return -(-size // devices)
 
@@ -46,5 +46,5 @@ def dividing_sizes(size: int, devices: int) -> tuple[int, int]:
     >>> dividing_sizes(10, 8), dividing_sizes(3, 8)
     ((8, 16), (8, 8))
     """
-    above = block_of(size, devices) * devices
+    above = block_size(size, devices) * devices
     return max(devices, above - devices), above

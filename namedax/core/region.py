@@ -23,7 +23,7 @@ from jax.sharding import AxisType
 
 from namedax.core.closure_capture import ClosureCapture
 from namedax.core.names import check_name
-from namedax.core.padded_sharding import Uneven, block_of, dividing_sizes
+from namedax.core.padded_sharding import Uneven, block_size, dividing_sizes
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [
@@ -303,7 +303,7 @@ class Region(frozenset[_Seen]):
             op,
             name,
             size,
-            f", so the last blocks of {block_of(size, devices)} contain padding, and this operation"
+            f", so the last blocks of {block_size(size, devices)} contain padding, and this operation"
             " does not support padded axes",
             "Use a size that divides, such as"
             f" {above if below == above else f'{below} or {above}'}",
@@ -369,7 +369,7 @@ class Region(frozenset[_Seen]):
         if name in self.uneven and size == self.sizes[name]:
             if not supports_padding:
                 self._refuse_padding(op, name, size)
-            return block_of(size, devices)
+            return block_size(size, devices)
         remedy = f"Use a size that is a multiple of {devices}"
         if supports_padding and name not in self.sizes:
             remedy = (

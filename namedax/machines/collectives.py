@@ -34,7 +34,7 @@ import math
 
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.hlo import KINDS
-from namedax.machines.places import Level
+from namedax.machines.links import Level
 
 __all__ = ["seconds_of"]
 

@@ -12,8 +12,7 @@ import jax.numpy as jnp
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.errors import ArgumentError, ArgumentTypeError
 from namedax.machines.collectives import seconds_of
-from namedax.machines.links import Link, positive
-from namedax.machines.places import Links, levels_of, placed, sizes_of
+from namedax.machines.links import Link, Links, levels_of, placed, positive, sizes_of
 from namedax.machines.schedule import Cost, Times, is_small, schedule
 
 __all__ = ["Machine"]

@@ -27,9 +27,8 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.records import Record
 from namedax.errors import ArgumentTypeError
 from namedax.machines.collectives import seconds_of
-from namedax.machines.links import Kind, Link
+from namedax.machines.links import Kind, Level, Link
 from namedax.machines.machine import Machine
-from namedax.machines.places import Level
 from namedax.resources.mesh import concrete_mesh
 
 __all__ = ["measure"]

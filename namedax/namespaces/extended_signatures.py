@@ -20,7 +20,7 @@ from namedax.operands.axes import is_axis_name, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 from namedax.ops import elementwise
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.take_along_axis import take_along_axis as _take_along_axis

@@ -21,7 +21,7 @@ from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.display import type_text
-from namedax.core.docstrings import joined
+from namedax.core.functions import joined
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.errors import (

@@ -19,8 +19,7 @@ from typing import Any
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.bool_arguments import check_flags, flags_of
-from namedax.core.call_errors import bound, refuse_miscall
+from namedax.core.call_errors import bound, check_flags, flags_of, refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient

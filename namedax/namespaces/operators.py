@@ -35,9 +35,9 @@ from namedax.ops.indexing.take import take
 from namedax.ops.indexing.updates import at
 from namedax.ops.reduction import extrema, reductions
 from namedax.ops.reduction.cumulative import cumprod, cumsum
+from namedax.ops.shape.broadcast_to import squeeze
 from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
-from namedax.ops.shape.unit_axes import squeeze
 from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
 from namedax.ops.statistics.average import ptp
 

@@ -24,7 +24,8 @@ from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.shape import joining, repeating, unit_axes
+from namedax.ops.shape import broadcast_to as unit_axes
+from namedax.ops.shape import joining, repeating
 from namedax.ops.shape.inspection import size
 from namedax.ops.sorting import sorting
 from namedax.ops.statistics.without_nans import nanstd

@@ -5,9 +5,9 @@ aligns operands by name and slices global arrays to blocks. `kernels` has one co
 operation and dims, which makes eager operations as cheap as JAX's. `dispatch_cache` goes from a
 public function straight to its kernel. `nmap` lifts a positional function over names.
 
-Arguments: `axes` (positions and names), `sizes` (of new axes), `new_axis` (results with an axis
-that their operands lack). Functions along axes: `one_axis` (placement and rows of an axis),
-`along_axes` (JAX functions along named axes), `axis_slices` (one slice after the other). Trees:
-`pytree_leaves`, and `pytree`, which registers `NamedArray` with JAX. Calls: `argument_placement`
+Arguments: `axes` (positions and names), `new_axis` (results with an axis that their operands lack,
+and its size). Functions along axes: `one_axis` (placement and rows of an axis),
+`along_axes` (JAX functions along named axes, at once or one slice after the other). Trees:
+`pytree`, which registers `NamedArray` with JAX. Calls: `argument_placement`
 checks that arguments are already on the mesh.
 """

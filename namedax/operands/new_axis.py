@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import operator
+import sys
+from collections.abc import Hashable, Mapping
 from typing import Any
 
-from namedax.core.names import Dims, check_name, is_name
+import numpy as np
+
+from namedax.core.names import Dims, check_dims, check_name, is_name
 from namedax.core.region import ambient
-from namedax.errors import AxisSizeError, PositionalAxisError, format_value
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisNotFoundError,
+    AxisSizeError,
+    PositionalAxisError,
+    did_you_mean,
+    format_value,
+)
 from namedax.operands.broadcasting import make_result
 from namedax.resources.layout import relayout
 
-__all__ = ["finish_with_new_axis", "new_axis_placement"]
+__all__ = [
+    "check_shape",
+    "finish_with_new_axis",
+    "named_sizes",
+    "new_axis_placement",
+    "positional_shape",
+    "size_of",
+]
 
 
 def new_axis_placement(
@@ -68,3 +86,112 @@ def finish_with_new_axis(
         none: list[tuple[str, ...]] = [()] * data.ndim
         data = relayout(data, none, [*none[:place], placement, *none[place + 1 :]])
     return make_result(data, (*dims[:place], out_axis, *dims[place + 1 :]))
+
+
+# --- sizes of new axes ----------------------------------------------------------------------------
+
+
+def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
+    """Return the size of a new axis.
+
+    It is the given one, which must agree with the mapped function's, or the mapped function's.
+    """
+    region = ambient()
+    known = None if region is None else region.size_of(name)
+    if given is None and known is None:
+        known_names = () if region is None else (*region.sizes, *region.seen)
+        raise AxisNotFoundError(
+            f"{op}: axis {name!r} has no size here.{did_you_mean(name, known_names)} Give"
+            f" {argument}, or the size in axis_sizes of xmap."
+        )
+    if given is not None and known is not None and given != known:
+        raise AxisSizeError(
+            f"{op}: {argument} is {given}, but axis {name!r} has size {known} in this mapped"
+            " function; a name has one size."
+        )
+    return known if given is None else given  # type: ignore[return-value]
+
+
+def _check_named_shape(op: str, named_shape: Any) -> None:
+    """Raise if `named_shape` is not a mapping from names to sizes, or to `None`."""
+    if not isinstance(named_shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: named_shape={format_value(named_shape)} is not a mapping from names to sizes."
+            " Write named_shape={'batch': 128}."
+        )
+    for name, size in named_shape.items():
+        check_dims((name,), op)
+        if size is not None and (
+            isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0
+        ):
+            raise AxisSizeError(
+                f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size must"
+                " be a nonnegative integer, or None for that of the mapped function."
+            )
+
+
+def check_shape(op: str, shape: Any, call: str = "") -> None:
+    """Raise if a shape, which has the sizes of the positional axes, contains names.
+
+    Args:
+      op: the operation.
+      shape: the given shape.
+      call: the text before the remedy, such as the function and a parenthesis; default: none.
+
+    Raises:
+      ArgumentTypeError: it is a mapping, a name or a sequence with a name.
+    """
+    given = f"{call}named_shape={{0}}{')' if call else ''}. The shape is for positional axes."
+    if isinstance(shape, Mapping):
+        raise ArgumentTypeError(
+            f"{op}: the shape is {format_value(shape)}, a mapping. Give sizes by name as"
+            f" {given.format(format_value(shape))}"
+        )
+    names = (
+        [shape]
+        if isinstance(shape, str)
+        else [n for n in shape if isinstance(n, str)]
+        if isinstance(shape, (list, tuple))
+        else ()
+    )
+    if names:
+        sizes = f"{{{names[0]!r}: 8}}"
+        raise ArgumentTypeError(
+            f"{op}: the shape {format_value(shape)} has names without sizes. Give sizes by name, as"
+            f" in {given.format(sizes)}"
+        )
+
+
+def positional_shape(op: str, shape: Any) -> tuple[int, ...]:
+    """Return a positional shape as a tuple.
+
+    Raises:
+      ArgumentTypeError: it is neither an integer nor a sequence of integers.
+      AxisSizeError: a size is negative, or too large for an index.
+    """
+    check_shape(op, shape)
+    try:
+        sizes = tuple(operator.index(size) for size in ((shape,) if np.ndim(shape) == 0 else shape))
+    except (TypeError, ValueError):
+        raise ArgumentTypeError(
+            f"{op}: shape={format_value(shape)} is not an integer, or a list or tuple of integers."
+            " Write shape=(2, 3)."
+        ) from None
+    if any(not 0 <= size <= sys.maxsize for size in sizes):
+        raise AxisSizeError(
+            f"{op}: shape={format_value(shape)} has a size below 0 or above {sys.maxsize}. Give"
+            " sizes from 0."
+        )
+    return sizes
+
+
+def named_sizes(op: str, named_shape: Mapping[Hashable, int | None]) -> dict[Hashable, int]:
+    """Return the sizes of new axes, which must agree with the mapped function's.
+
+    Where `named_shape` has `None`, the mapped function's size is used.
+    """
+    _check_named_shape(op, named_shape)
+    return {
+        axis: int(size_of(op, axis, size, f"named_shape[{axis!r}]"))
+        for axis, size in named_shape.items()
+    }

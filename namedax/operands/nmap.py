@@ -21,8 +21,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.bool_arguments import check_flags, flags_of
-from namedax.core.call_errors import checks_signature
+from namedax.core.call_errors import check_flags, checks_signature, flags_of
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback

@@ -17,7 +17,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope
 from namedax.core.names import Dims, check_name, is_name
-from namedax.core.padded_sharding import Uneven, block_of, plain
+from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.types import MeshAxes
@@ -79,7 +79,7 @@ class Along(Record):
 
     def block(self, mesh_axes: MeshAxes, size: int) -> int:
         """Return the number of elements of one block, padding included, of an axis of this size."""
-        return block_of(size, self.blocks(mesh_axes))
+        return block_size(size, self.blocks(mesh_axes))
 
     def spread(self, mesh_axes: MeshAxes, size: int) -> MeshAxes:
         """Return the placement over `mesh_axes` of an axis of this size."""

@@ -15,8 +15,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from namedax.core.array import NamedArray
-from namedax.core.bool_arguments import check_flags, flags_of
-from namedax.core.call_errors import refuse_miscall
+from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
 from namedax.core.name_scopes import (

@@ -16,17 +16,31 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import export
 
-from namedax.core.array import NamedArray, Parts, make_in_region, origin_of
+from namedax.core.array import NamedArray, Parts, dims_of, is_named, make_in_region, origin_of
+from namedax.core.display import type_text
+from namedax.core.element_types import as_jax
 from namedax.core.leaf_marks import LEAF, Mark, mark_for
 from namedax.core.names import Dims
 from namedax.core.region import Placements, active_regions, ambient, placements_after, record_escape
 from namedax.core.user_code import make_transparent
-from namedax.errors import AxisNameError, AxisSizeError
+from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import to_local
 
-__all__ = ["noting_sizes", "register"]
+__all__ = [
+    "array_of",
+    "as_block",
+    "data_of",
+    "flatten",
+    "names_of",
+    "noting_sizes",
+    "register",
+    "scalar_of",
+    "wide_index",
+]
+
 
 # `_noting_anywhere` is not empty while a thread records the sizes of all arrays that it flattens,
 # so that other threads can skip the check. `_notes_sizes` is True in such a thread.
@@ -217,3 +231,58 @@ def _serialize_dims(tail: Dims) -> bytes:
 def _deserialize_dims(data: bytes | bytearray) -> Dims:
     dims: Dims = ast.literal_eval(bytes(data).decode())
     return dims
+
+
+# --- leaves of pytrees in functions over names ----------------------------------------------------
+# Loops, branches and functions of one slice work on the data of such leaves, with their dims
+# alongside. This module flattens and rebuilds the leaves.
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """Return the leaves of a pytree, named arrays among them, and its structure."""
+    return jax.tree.flatten(tree, is_leaf=is_named)
+
+
+def data_of(value: Any) -> Any:
+    """Return the data of a named array; anything else unchanged."""
+    return value._data if isinstance(value, NamedArray) else value
+
+
+def array_of(data: Any, dims: Dims) -> Any:
+    """Return `data` with these dims: a named array, if they have a name."""
+    return make_in_region(data, dims) if any(dim is not None for dim in dims) else data
+
+
+def as_block(leaf: Any, op: str) -> Any:
+    """Return a leaf as a local array of the body of the ambient region."""
+    leaf = to_local(leaf, op, ambient())
+    return leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
+
+
+def names_of(dims: Dims) -> tuple[Hashable, ...]:
+    """Return the names in `dims`."""
+    return tuple(dim for dim in dims if dim is not None)
+
+
+def scalar_of(op: str, what: str, value: Any) -> Any:
+    """Return a predicate or an index, which may have only named axes."""
+    value = as_block(value, op)
+    if dims_of(value).count(None):
+        raise PositionalAxisError(
+            f"{op}: the {what} is {type_text(value)}; it may have names, but no positional axes."
+            " Name these, or reduce them."
+        )
+    return value
+
+
+def wide_index(index: Any) -> Any:
+    """Return an integer array, named or not, of a dtype that can hold every position of an axis.
+
+    JAX adds the size of the axis to a negative index in the dtype of the index, and overflows if
+    that is too narrow.
+    """
+    if not jnp.issubdtype(index.dtype, jnp.integer) or jnp.iinfo(index.dtype).bits >= 32:
+        return index
+    if isinstance(index, NamedArray):
+        return make_in_region(index._data.astype(jnp.int32), index._dims)
+    return jnp.asarray(index, jnp.int32)

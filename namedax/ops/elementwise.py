@@ -21,8 +21,7 @@ from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.array import NamedArray
-from namedax.core.bool_arguments import check_flags, flags_of
-from namedax.core.call_errors import refuse_miscall
+from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of

@@ -27,8 +27,14 @@ from namedax.machines import Machine, Times
 from namedax.machines.links import positive
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.program import Census, Program
-from namedax.planning.reasons import advice, uneven_advice
-from namedax.planning.result import Candidate, Plan, resources_text, seconds_text
+from namedax.planning.result import (
+    Candidate,
+    Plan,
+    advice,
+    resources_text,
+    seconds_text,
+    uneven_advice,
+)
 from namedax.planning.search import Outcome, search
 from namedax.planning.space import Choice, Space
 from namedax.resources.serial import SerialLoop

@@ -15,7 +15,7 @@ from namedax.analysis.report import Report
 from namedax.core.array import dims_of, is_named
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 from namedax.programs import costs
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap

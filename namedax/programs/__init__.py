@@ -1,8 +1,8 @@
 """Passes over traced jaxprs, applied before JAX differentiates and compiles them.
 
 `primitives` is the only table of facts about JAX's primitives, and `hijax` adds the high primitives
-of JAX 0.12. `remat` builds jaxprs that are recomputed for the gradient. `evaluator` evaluates a
-jaxpr with some equations replaced; it also works around a bug of XLA's CPU backend. The passes
+of JAX 0.12. `evaluator` evaluates a jaxpr with some equations replaced, and builds jaxprs that
+are recomputed for the gradient; it also works around a bug of XLA's CPU backend. The passes
 build on these modules: `postpone_psum`, `loop_casts`, and the steps of a `SerialLoop`, in `serial`.
 `passes` defines their user-facing names. `psum_plan` decides which psums are postponed, and past
 which operations; it moves psums out of calls first. `loop_casts` also takes gathers in the form in

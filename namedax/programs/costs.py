@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.resources.padding_gradients import ZERO_COTANGENT
+from namedax.resources.padding import ZERO_COTANGENT
 
 __all__ = [
     "KNOWN",

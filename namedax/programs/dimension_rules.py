@@ -14,8 +14,8 @@ from typing import Any
 
 from namedax.core.leaf_marks import LEAF
 from namedax.programs.primitives import TABLE, Kind, axes_of
-from namedax.resources.local_slice import PRIMITIVE
-from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT
+from namedax.resources.communication import PRIMITIVE
+from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 
 __all__ = [
     *("CALLBACKS", "ELEMENTWISE", "MARK", "NONE", "RULES", "SHARDING", "Mixed", "Rule", "Sharding"),

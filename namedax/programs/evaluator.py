@@ -17,7 +17,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun
 from jax.extend.source_info_util import current_name_stack, user_context
 
-from namedax.programs.hijax import programs_within
+from namedax.programs.hijax import HIGH, parameters_of, programs_within
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -47,12 +47,16 @@ __all__ = [
     "inlined_source",
     "is_inexact",
     "is_pinned",
+    "is_remat_of_gradient",
     "number_of",
     "own_sources",
+    "remat_again",
+    "remat_like",
     "skip",
     "source_of",
     "summed_axes",
     "with_plain_layouts",
+    "with_program",
 ]
 
 
@@ -409,3 +413,51 @@ def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 def _flat_for_a_moment(data: Any) -> Any:
     # Without the barrier XLA would remove the two reshapes.
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
+
+
+# --- jaxprs that are recomputed for the gradient (`jax.checkpoint`), and ca -----------------------
+
+
+def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+    """Return the results of another open jaxpr, recomputed for the gradient in the same way as that of this equation."""
+    return bind(eqn, values, **_with_program(eqn, jaxpr))
+
+
+def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+    """Return this call with another open jaxpr, which takes these operands and returns these results."""
+    return eqn.replace(
+        invars=list(operands),
+        outvars=list(results),
+        params={**eqn.params, **_with_program(eqn, jaxpr)},
+    )
+
+
+def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
+    if eqn.primitive.name == HIGH:
+        prim = eqn.params["_prim"]
+        return {
+            "_prim": type(prim)(
+                **{**prim.params, "jaxpr": jaxpr, "prevent_cse": _prevents_cse(eqn)}
+            )
+        }
+    name = next(name for name in ("jaxpr", "call_jaxpr") if name in eqn.params)
+    return {name: ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr}
+
+
+def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, recomputed for the gradient in the same way as the jaxpr of this equation."""
+    again: Callable[..., Any] = jax.checkpoint(
+        function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"]
+    )
+    return again
+
+
+def _prevents_cse(eqn: Any) -> bool:
+    # JAX also takes one boolean for each operand; the other jaxpr may have more operands.
+    prevent = parameters_of(eqn)["prevent_cse"]
+    return prevent if isinstance(prevent, bool) else any(prevent)
+
+
+def is_remat_of_gradient(eqn: Any) -> bool:
+    """Return True if this is the recomputation, which must stay separate from the first computation."""
+    return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))

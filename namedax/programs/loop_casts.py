@@ -22,7 +22,15 @@ from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
-from namedax.programs.evaluator import Evaluator, consts_to_inputs, is_inexact, skip, source_of
+from namedax.programs.evaluator import (
+    Evaluator,
+    consts_to_inputs,
+    is_inexact,
+    remat_like,
+    skip,
+    source_of,
+    with_program,
+)
 from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import (
     Kind,
@@ -38,7 +46,6 @@ from namedax.programs.primitives import (
     is_tiled,
     kind_of,
 )
-from namedax.programs.remat import remat_like, with_program
 from namedax.resources import communication as comm
 from namedax.resources.mesh import enter_mesh, is_foreign
 

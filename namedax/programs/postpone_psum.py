@@ -35,7 +35,13 @@ from namedax.core.functions import Source, set_display_source
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_alike, cast_data, varying_of
-from namedax.programs.evaluator import Evaluator, as_one_call, consts_to_inputs, has_sums
+from namedax.programs.evaluator import (
+    Evaluator,
+    as_one_call,
+    consts_to_inputs,
+    has_sums,
+    remat_again,
+)
 from namedax.programs.loop_casts import with_varying_gathers
 from namedax.programs.primitives import (
     Algebra,
@@ -48,9 +54,8 @@ from namedax.programs.primitives import (
     kind_of,
 )
 from namedax.programs.psum_plan import Gather, Late, Plan, is_addition, is_scaling
-from namedax.programs.remat import remat_again
 from namedax.resources import communication as comm
-from namedax.resources.local_slice import sliced
+from namedax.resources.communication import sliced
 
 __all__ = ["ClosesOver", "Traced", "postponing"]
 

@@ -26,8 +26,8 @@ from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
 from namedax.programs.hijax import HIGH, bind_name, names_of, primitive_name, program_of
-from namedax.resources.local_slice import PRIMITIVE
-from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT
+from namedax.resources.communication import PRIMITIVE
+from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 
 __all__ = [
     *("COLLECTIVES", "LOCAL_KINDS", "TABLE"),
@@ -36,7 +36,7 @@ __all__ = [
         "axes_of",
         "barrier",
         "bind",
-        "block_of",
+        "sliced_dimension",
         "bodies_of",
         "call_whole",
         "called",
@@ -433,7 +433,7 @@ def is_tiled(eqn: Any) -> bool:
     return bool(eqn.params["tiled"])
 
 
-def block_of(eqn: Any) -> tuple[int, tuple[str, ...]]:
+def sliced_dimension(eqn: Any) -> tuple[int, tuple[str, ...]]:
     """Return the dimension that an equation slices to its device's block, and the mesh axes that shard it, major first."""
     return int(eqn.params["dim"]), axes_of(eqn)
 

@@ -24,7 +24,7 @@ from jax.extend.core import DropVar, Literal, Var
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
 from namedax.core.variance import varying_of
-from namedax.programs.evaluator import has_sums, inlined
+from namedax.programs.evaluator import has_sums, inlined, with_program
 from namedax.programs.indices import Index, Indices
 from namedax.programs.primitives import (
     LOCAL_KINDS,
@@ -32,7 +32,6 @@ from namedax.programs.primitives import (
     Kind,
     Scan,
     axes_of,
-    block_of,
     called,
     cast_axes,
     facts,
@@ -41,8 +40,8 @@ from namedax.programs.primitives import (
     is_whole_sum,
     kind_of,
     slice_sizes,
+    sliced_dimension,
 )
-from namedax.programs.remat import with_program
 
 __all__ = [
     "Gather",
@@ -434,7 +433,7 @@ class Plan:
         if others:
             return None
         if kind_of(eqn) == Kind.OWN_BLOCK and not late.cast and set(axes_of(eqn)) <= set(late.axes):
-            return self._scattered(eqn, late, block_of(eqn))
+            return self._scattered(eqn, late, sliced_dimension(eqn))
         axes = cast_axes(eqn)
         if axes and axes.isdisjoint(late.axes):
             return None if late.cast else late.then(operands[here], out)

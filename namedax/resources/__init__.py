@@ -7,14 +7,13 @@ first.
 
 Communication: `communication` has one function per collective, and every other module communicates
 through it. `layout` changes the sharding of an array with the fewest bytes. `row_moves` sends rows
-of a sharded axis to the devices that need them. `local_slice` has a primitive that selects the
-block of a device; its transpose is an all-gather.
+of a sharded axis to the devices that need them. Its `own_block` selects the
+block of a device by a primitive whose transpose is an all-gather.
 
-Uneven sizes: `padding` pads the last blocks of an axis. `padding_masks` masks the padding in
-operations that combine elements. `padding_gradients` has the primitives that stop the gradients of
-padding.
+Uneven sizes: `padding` pads the last blocks of an axis, and has the primitives that stop the
+gradients of padding. `padding_masks` masks the padding in operations that combine elements.
 
 `processes` compares calls between processes before they communicate. `serial` has `SerialLoop`,
-which executes an axis in steps; `namedax.programs.serial` runs the loop. `microbatches` has the
-microbatch axis of a pipeline. `refusals` has the errors for operations that steps do not support.
+which executes an axis in steps; `namedax.programs.serial` runs the loop. It has the
+microbatch axis of a pipeline too, and the errors for operations that steps do not support.
 """

@@ -33,9 +33,8 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.reshape import as_one
 from namedax.core.types import MeshAxes
 from namedax.resources import communication as comm
-from namedax.resources.microbatches import MicrobatchAxis, count_along
 from namedax.resources.padding import padded, padded_size, unpadded
-from namedax.resources.serial import LoopAxis
+from namedax.resources.serial import LoopAxis, MicrobatchAxis, count_along
 
 __all__ = ["Layout", "plan", "relayout", "sum_scatter"]
 

@@ -7,21 +7,33 @@ mask it, see `namedax.resources.padding_masks`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
-from namedax.core.padded_sharding import Uneven, block_of
-from namedax.resources.microbatches import count_along
-from namedax.resources.padding_gradients import zero_cotangent
+from namedax.core.padded_sharding import Uneven, block_size
+from namedax.core.variance import cast_alike
+from namedax.resources.serial import count_along
 
-__all__ = ["padded", "padded_size", "unpadded"]
+__all__ = [
+    "MASK_COTANGENT",
+    "ZERO_COTANGENT",
+    "mask_cotangent",
+    "padded",
+    "padded_size",
+    "unpadded",
+    "zero_cotangent",
+]
 
 
 def padded_size(place: Uneven) -> int:
     """Return the padded size of an axis over mesh axes of the ambient mesh."""
     blocks = count_along(place)
-    return block_of(place.size, blocks) * blocks
+    return block_size(place.size, blocks) * blocks
 
 
 def padded(data: Any, dim: int, size: int) -> Any:
@@ -36,3 +48,65 @@ def padded(data: Any, dim: int, size: int) -> Any:
 def unpadded(data: Any, dim: int, size: int) -> Any:
     """Remove the padding of `data`, which is unsharded along `dim`, and keep the first `size` elements."""
     return data if data.shape[dim] == size else lax.slice_in_dim(data, 0, size, axis=dim)
+
+
+# --- primitives that keep the gradient of padding zero --------------------------------------------
+# A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding. JAX
+# passes it on to the arguments unchanged. So operations wrap their results in `mask_cotangent`, which
+# zeroes the cotangent of padding. It also does so where JAX transposes the operation itself.
+# Operations that insert padding wrap it in `zero_cotangent`, which has no cotangent at all. JAX's
+# `stop_gradient` cannot replace it: it has no transpose rule, and JAX transposes the tangents of a
+# custom rule.
+
+
+def mask_cotangent(data: Any, real: Any) -> Any:
+    """Return `data` with its cotangent masked by `real`.
+
+    The mask has size 1 along the dimensions over which it broadcasts.
+    """
+    return MASK_COTANGENT.bind(*cast_alike([data, real]))
+
+
+def zero_cotangent(data: Any) -> Any:
+    """Return `data` with a zero cotangent."""
+    return ZERO_COTANGENT.bind(data) if jnp.issubdtype(data.dtype, jnp.inexact) else data
+
+
+MASK_COTANGENT, ZERO_COTANGENT = Primitive("mask_cotangent"), Primitive("zero_cotangent")
+
+
+def _transpose(cotangent: Any, operand: Any, real: Any) -> list[Any]:
+    if type(cotangent) is ad.Zero:
+        return [ad.Zero(operand.aval), None]
+    mask, cotangent = cast_alike([jnp.broadcast_to(real, cotangent.shape), cotangent])
+    return [lax.select(mask, cotangent, lax.full_like(cotangent, 0)), None]
+
+
+def _batch(operands: Sequence[Any], batched: Sequence[int | None]) -> tuple[Any, int]:
+    # Add a leading batch dimension to both; an unbatched mask gets size 1.
+    in_front = [
+        lax.expand_dims(operand, [0]) if at is None else jnp.moveaxis(operand, at, 0)
+        for operand, at in zip(operands, batched, strict=True)
+    ]
+    data, real = in_front
+    if batched[0] is None:
+        data = jnp.broadcast_to(data, (real.shape[0], *data.shape[1:]))
+    return mask_cotangent(data, real), 0
+
+
+MASK_COTANGENT.def_abstract_eval(lambda data, real: data)
+MASK_COTANGENT.def_impl(lambda data, real: data)
+ad.defjvp(MASK_COTANGENT, lambda tangent, data, real: mask_cotangent(tangent, real), None)
+ad.primitive_transposes[MASK_COTANGENT] = _transpose
+batching.primitive_batchers[MASK_COTANGENT] = _batch
+mlir.register_lowering(MASK_COTANGENT, lambda _, data, real: [data])
+
+ZERO_COTANGENT.def_abstract_eval(lambda data: data)
+ZERO_COTANGENT.def_impl(lambda data: data)
+ad.primitive_jvps[ZERO_COTANGENT] = lambda primals, _: (
+    zero_cotangent(*primals),
+    ad.Zero(primals[0].aval.to_tangent_aval()),
+)
+ad.primitive_transposes[ZERO_COTANGENT] = lambda cotangent, operand: [ad.Zero(operand.aval)]
+batching.defvectorized(ZERO_COTANGENT)
+mlir.register_lowering(ZERO_COTANGENT, lambda _, data: [data])

@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.element_types import weak_as
-from namedax.core.padded_sharding import Uneven, block_of
+from namedax.core.padded_sharding import Uneven, block_size
 from namedax.core.types import MeshAxes
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
-from namedax.resources.padding_gradients import mask_cotangent, zero_cotangent
+from namedax.resources.padding import mask_cotangent, zero_cotangent
 
 __all__ = [
     "constant_padding",
@@ -47,7 +47,7 @@ def real_blocks(place: Uneven, block: int) -> int:
 
     These are the first blocks.
     """
-    return block_of(place.size, block)
+    return block_size(place.size, block)
 
 
 def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -> Any:

@@ -9,16 +9,35 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Hashable, Iterator, Mapping
+import itertools
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import jax
 import numpy as np
+from jax import lax
 
 from namedax.core.call_errors import checks_signature
-from namedax.errors import SerialLoopError, format_value
+from namedax.core.name_scopes import running_operation
+from namedax.core.region import ambient
+from namedax.core.variance import UntrackedAxis
+from namedax.errors import PipelineError, SerialLoopError, format_value, show_names
 
-__all__ = ["LoopAxis", "SerialLoop", "loops_of", "on_devices", "serial_loop", "with_loops"]
+__all__ = [
+    "LoopAxis",
+    "MicrobatchAxis",
+    "SerialLoop",
+    "count_along",
+    "index_along",
+    "loops_of",
+    "moves_entries",
+    "on_devices",
+    "refuse_loops",
+    "refuse_microbatches",
+    "serial_loop",
+    "stages_among",
+    "with_loops",
+]
 
 
 Keep = Literal["parts", "whole"]
@@ -201,3 +220,147 @@ def loops_of(assignment: Assignment) -> dict[str, int]:
         for axis in axes
         if isinstance(axis, LoopAxis)
     }
+
+
+# --- the microbatch axis of a pipeline, which a device processes one microb -----------------------
+# Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a placement.
+# It is not a mesh axis, and JAX's types do not track it. The index of the current microbatch is a
+# value in the traced program, and the offset of a block along the axis follows from it. Positions and
+# random numbers are therefore the same as for the full axis. An operation that needs other
+# microbatches raises an error.
+
+
+_fresh = itertools.count()
+
+
+class MicrobatchAxis(LoopAxis, UntrackedAxis):
+    """The microbatches of an axis, with the index of the current one.
+
+    Each instance has a unique name, so that cached programs are not shared between pipelines.
+    """
+
+    __slots__ = ("name", "number", "stages")
+    name: Hashable
+    number: Any
+    stages: frozenset[str]
+
+    def __new__(
+        cls, name: Hashable, count: int, number: Any = None, stages: frozenset[str] = frozenset()
+    ) -> MicrobatchAxis:
+        """Create the microbatch axis of the axis `name`.
+
+        Args:
+          name: the name of the axis.
+          count: the number of microbatches.
+          number: the index of the current microbatch; `None` after the pipeline has been traced.
+            Default: `None`.
+          stages: the mesh axes of the pipeline's stages. Each stage processes a different
+            microbatch. Default: none.
+        """
+        axis: Any = super().__new__(cls, f"microbatches of {name!r} ({next(_fresh)})", count)
+        axis.name, axis.number, axis.stages = name, number, stages
+        found: MicrobatchAxis = axis
+        return found
+
+    def __reduce__(self) -> Any:
+        return (MicrobatchAxis, (self.name, self.steps, None, self.stages))
+
+
+def refuse_microbatches(axes: Sequence[str]) -> None:
+    """Raise an error if one of `axes` is a microbatch axis, for operations that need all elements along `axes`.
+
+    Raises:
+      PipelineError: one of `axes` is a microbatch axis.
+    """
+    for axis in axes:
+        if isinstance(axis, MicrobatchAxis):
+            raise PipelineError(
+                f"pipeline: the function reduces or communicates over {axis.name!r}, but each call"
+                f" gets one of {axis.steps} microbatches of that axis. Return a value per element"
+                f" with outputs=True and reduce {axis.name!r} after the pipeline; or compute the"
+                " value before the pipeline and pass it as an input."
+            )
+
+
+def stages_among(placements: Iterable[Sequence[str]]) -> frozenset[str]:
+    """Return the stage mesh axes of all microbatch axes in the placements.
+
+    Every value in a layer of these pipelines may vary over them.
+    """
+    found = (
+        axis.stages for axes in placements for axis in axes if isinstance(axis, MicrobatchAxis)
+    )
+    return frozenset[str]().union(*found)
+
+
+def count_along(axes: Sequence[str]) -> int:
+    """Return the number of blocks along `axes`."""
+    count = 1
+    for axis in axes:
+        count *= axis.steps if isinstance(axis, MicrobatchAxis) else lax.axis_size(axis)
+    return count
+
+
+def index_along(axes: Sequence[str]) -> Any:
+    """Return the row-major index of the current block along `axes`."""
+    devices = tuple(axis for axis in axes if not isinstance(axis, MicrobatchAxis))
+    if len(devices) == len(axes):
+        return lax.axis_index(devices)
+    (axis,) = (axis for axis in axes if isinstance(axis, MicrobatchAxis))
+    if axis.number is None:
+        raise PipelineError(
+            f"pipeline: a differentiation rule needs the offset of a microbatch of {axis.name!r}"
+            " after the pipeline has been traced. Compute values that depend on positions in the"
+            " function itself, or pass them as inputs."
+        )
+    return lax.axis_index(devices) * axis.steps + axis.number if devices else axis.number
+
+
+# --- errors for operations that steps do not support, with the operation th -----------------------
+
+
+def refuse_loops(axes: Sequence[str], data: Any) -> None:
+    """Raise an error if one of `axes` is the axis of a loop, for collectives that move blocks along `axes`.
+
+    Raises:
+      PipelineError: one of `axes` is a microbatch axis.
+      SerialLoopError: one of `axes` is the axis of a loop. The message names the operation that the
+        body calls.
+    """
+    refuse_microbatches(axes)
+    loop = next((axis for axis in axes if isinstance(axis, LoopAxis)), None)
+    if loop is None:
+        return
+    region = ambient()
+    names = [
+        name
+        for name, held in (region.resources if region is not None else {}).items()
+        if loop in held
+    ]
+    sizes = [region.sizes[name] for name in names if region is not None and name in region.sizes]
+    held = (
+        f"{show_names(names)}{f' of size {sizes[0]}' if len(sizes) == 1 == len(names) else ''}"
+        if names
+        else "of a loop"
+    )
+    what = running_operation() or "an operation in the body"
+    raise SerialLoopError(
+        moves_entries(what, f"the axis {held}", f"{loop} executes in {loop.steps} steps", data)
+    )
+
+
+def moves_entries(what: str, axis: str, how: str, data: Any) -> str:
+    """Return the error message for an operation that moves elements along an axis that is executed in steps.
+
+    Args:
+      what: the operation.
+      axis: the axis, as the object of "along".
+      how: the verb phrase for its execution, such as "l executes in 4 steps".
+      data: the block, for its shape and dtype.
+    """
+    return (
+        f"{what}: the operation moves elements along {axis}, which {how}; a step cannot access the"
+        f" data of other steps (here, blocks of {data.dtype}{list(data.shape)}). Rename the axis to"
+        " a name without a loop first, which gathers it, and rename the result back; or remove the"
+        " SerialLoop from axis_resources, or execute another axis in steps."
+    )

@@ -27,7 +27,7 @@ from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
 from namedax.core.names import Dims
-from namedax.core.padded_sharding import block_of
+from namedax.core.padded_sharding import block_size
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
 from namedax.core.variance import cast_data, varying
@@ -62,9 +62,8 @@ from namedax.resources.mesh import (
     to_specs,
     use_mesh,
 )
-from namedax.resources.microbatches import stages_among
 from namedax.resources.padding import padded, unpadded
-from namedax.resources.serial import LoopAxis, loops_of, on_devices
+from namedax.resources.serial import LoopAxis, loops_of, on_devices, stages_among
 from namedax.xmap.options import XmapOptions
 
 __all__ = [
@@ -325,7 +324,7 @@ class _Ends(Record):
     def _pad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
         region = self.call.region
         blocks = region.mesh_axis_size(region.resources[name])
-        data = padded(data, dim, block_of(region.sizes[name], blocks) * blocks)
+        data = padded(data, dim, block_size(region.sizes[name], blocks) * blocks)
         return comm.cut(data, dim, axes) if axes else data
 
     def _unpad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:

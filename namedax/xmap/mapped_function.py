@@ -56,10 +56,14 @@ from namedax.xmap.lowering import (
     run_unmapped,
     what_of,
 )
-from namedax.xmap.nesting import carried_names, check_nested
 from namedax.xmap.options import Partitioning, XmapOptions
-from namedax.xmap.refusals import explain_refusal, no_devices
-from namedax.xmap.tracebacks import shorten_traceback
+from namedax.xmap.refusals import (
+    carried_names,
+    check_nested,
+    explain_refusal,
+    no_devices,
+    shorten_traceback,
+)
 
 __all__ = [
     "Shared",

@@ -21,13 +21,14 @@ from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
 from namedax.core.leaf_marks import LEAF
-from namedax.programs import costs, dimension_rules, hijax, primitives, remat
+from namedax.programs import costs, dimension_rules, hijax, primitives
+from namedax.programs import evaluator as remat
 from namedax.programs.evaluator import collective_axes, has_reverse_rules
 from namedax.programs.hijax import HIGH
 from namedax.programs.primitives import TABLE, Kind
 from namedax.programs.psum_plan import linear_groups
-from namedax.resources.local_slice import PRIMITIVE, own_block
-from namedax.resources.padding_gradients import MASK_COTANGENT, ZERO_COTANGENT, mask_cotangent, zero_cotangent
+from namedax.resources.communication import PRIMITIVE, own_block
+from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT, mask_cotangent, zero_cotangent
 from tests import make
 from tests.harness import HIGH_FLAGS, flags_on, flags_set
 
@@ -374,7 +375,7 @@ def test_which_results_are_the_same_everywhere(name):
 def test_dimensions():
     gather, scatter = equation("all_gather"), equation("reduce_scatter")
     assert (primitives.dimension_of(gather), primitives.dimension_of(scatter)) == (1, 0)
-    assert primitives.block_of(equation("device_block")) == (1, ("x",))
+    assert primitives.sliced_dimension(equation("device_block")) == (1, ("x",))
     assert primitives.is_tiled(gather)
     assert primitives.is_tiled(scatter)
     untiled = jax.make_jaxpr(mapped(lambda x: lax.all_gather(x, "x", axis=1), P("x")))(X).jaxpr

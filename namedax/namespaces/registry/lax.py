@@ -8,8 +8,8 @@ from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot
 from namedax.ops.loops import associative_scan, branches, control_flow, vmap
 from namedax.ops.reduction import cumulative
-from namedax.ops.shape import unit_axes
-from namedax.ops.sorting import top_k
+from namedax.ops.shape import broadcast_to as unit_axes
+from namedax.ops.sorting import sorting as top_k
 
 __all__ = ["LAX"]
 

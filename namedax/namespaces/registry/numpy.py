@@ -11,20 +11,14 @@ from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.reduction import cumulative, extrema, reductions
-from namedax.ops.shape import (
-    broadcast_to,
-    creation,
-    grids,
-    inspection,
-    joining,
-    repeating,
-    splitting,
-    triangles,
-    unit_axes,
-)
+from namedax.ops.shape import broadcast_to, creation, inspection, joining, repeating, triangles
+from namedax.ops.shape import broadcast_to as unit_axes
+from namedax.ops.shape import creation as grids
+from namedax.ops.shape import joining as splitting
 from namedax.ops.sorting import searching, selection, sorting
 from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
-from namedax.ops.window import convolve, neighbours
+from namedax.ops.window import convolution as convolve
+from namedax.ops.window import neighbours
 from namedax.ops.window.calculus import CALCULUS
 
 __all__ = ["FFT", "LINALG", "NUMPY"]

@@ -31,7 +31,7 @@ from namedax.errors import (
 from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import block_of
+from namedax.operands.pytree import as_block
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
@@ -134,7 +134,7 @@ def _einsum(
     overlap: Any,
     *arrays: Any,
 ) -> Any:
-    blocks = [block_of(array, op) for array in arrays]
+    blocks = [as_block(array, op) for array in arrays]
     labels, letters, keep, writes = _label(spec, blocks)
     op = f"{op} {spec.text!r}"
     return Contraction(
@@ -385,7 +385,7 @@ def _dot(
     x: Any,
     y: Any,
 ) -> Any:
-    blocks = [block_of(operand, op) for operand in (x, y)]
+    blocks = [as_block(operand, op) for operand in (x, y)]
     labels: list[Labels] = []
     for i, block in enumerate(blocks):
         dims = dims_of(block)

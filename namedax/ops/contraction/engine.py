@@ -35,7 +35,7 @@ from namedax.core.region import ambient, check_region_lives
 from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 from namedax.ops.contraction.order import best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read

@@ -15,7 +15,7 @@ from namedax.errors import PositionalAxisError
 from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import block_of
+from namedax.operands.pytree import as_block
 from namedax.ops.collectives.reducing import _names, _size_where_lacking
 from namedax.ops.contraction.engine import Contraction
 
@@ -78,7 +78,7 @@ def pdot(
 def _contract(
     op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any
 ) -> Any:
-    blocks = [block_of(operand, op) for operand in (x, y)]
+    blocks = [as_block(operand, op) for operand in (x, y)]
     positional, letters = _letters(blocks, pos_contract, pos_batch)
     labels = []
     for block, own in zip(blocks, positional, strict=True):

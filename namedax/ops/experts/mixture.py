@@ -2,7 +2,7 @@
 
 `namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of
 their experts, by indices and without a mask of tokens by experts. The slots travel to the devices
-that have the experts (`namedax.ops.experts.exchange`). There the experts' function is applied to an
+that have the experts (`namedax.ops.experts.slots`). There the experts' function is applied to an
 array of slots with the axes `{axis, slot}` and the features, and the results travel back.
 
 **Communication** follows from the mesh axes of the experts:
@@ -64,11 +64,10 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import array_of, flatten
-from namedax.ops.experts.exchange import Exchange
+from namedax.operands.pytree import array_of, flatten
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
-from namedax.ops.experts.slots import Slots, rank_among_equals, rank_in_groups
+from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_in_groups
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded_size
 from namedax.resources.padding_masks import masked, refilled

@@ -19,8 +19,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
-from namedax.ops.experts.exchange import Exchange
-from namedax.ops.experts.slots import Slots
+from namedax.ops.experts.slots import Exchange, Slots
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.hijax import programs_within
 from namedax.programs.primitives import cast_axes

@@ -33,7 +33,7 @@ from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.creation import one_hot
-from namedax.ops.sorting.top_k import top_k
+from namedax.ops.sorting.sorting import top_k
 
 __all__ = ["FUNCTIONS", "Routing", "load_balancing_loss", "router_z_loss", "top_k_routing"]
 

@@ -49,7 +49,7 @@ from namedax.ops.indexing.parts import (
 )
 from namedax.ops.indexing.take import index_positional
 from namedax.resources import communication as comm
-from namedax.resources.padding_gradients import zero_cotangent
+from namedax.resources.padding import zero_cotangent
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, move_rows
 

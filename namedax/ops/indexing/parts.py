@@ -20,7 +20,7 @@ from namedax.core.region import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, format_value
 from namedax.operands.axes import names_alone, resolve_axis
 from namedax.operands.broadcasting import align, to_local
-from namedax.operands.pytree_leaves import wide_index
+from namedax.operands.pytree import wide_index
 from namedax.resources import communication as comm
 
 __all__ = [

@@ -29,7 +29,7 @@ from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import MOVED, operation
-from namedax.operands.pytree_leaves import wide_index
+from namedax.operands.pytree import wide_index
 from namedax.resources import communication as comm
 
 __all__ = ["index_positional", "take"]

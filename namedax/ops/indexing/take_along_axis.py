@@ -17,7 +17,7 @@ from namedax.errors import PositionalAxisError, format_value
 from namedax.operands.axes import resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import wide_index
+from namedax.operands.pytree import wide_index
 from namedax.ops.indexing.getitem import read_parts
 from namedax.ops.indexing.parts import ARRAY, READ_MODES, Part, StandIn
 

@@ -40,7 +40,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import wide_index
+from namedax.operands.pytree import wide_index
 from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.parts import (
     ARRAY,

@@ -17,11 +17,11 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
-from namedax.operands.axis_slices import Entries
+from namedax.operands.along_axes import Entries
 from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree_leaves import array_of, block_of, flatten
+from namedax.operands.pytree import array_of, as_block, flatten
 from namedax.ops.loops.carries import Grow, ValueType, check_placements, fix_carry_type
 from namedax.ops.loops.control_flow import from_device
 from namedax.ops.loops.vmap import run_hidden
@@ -159,7 +159,7 @@ def _combined(
             f"{op}: the function takes the structure {tree} and returns {result_tree}; these must"
             " be the same."
         )
-    return [block_of(leaf, op) for leaf in leaves]
+    return [as_block(leaf, op) for leaf in leaves]
 
 
 def _growing(op: str, types: list[ValueType]) -> Callable[[Sequence[ValueType]], None]:
@@ -292,7 +292,7 @@ def _associative_scan_by_position(
     """Scan over a positional axis, which `fn` sees."""
     op = "associative_scan"
     leaves, tree = flatten(elems)
-    starts = [block_of(leaf, op) for leaf in leaves]
+    starts = [as_block(leaf, op) for leaf in leaves]
     for leaf in starts:
         rank = dims_of(leaf).count(None)
         if not -rank <= axis < rank:

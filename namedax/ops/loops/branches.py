@@ -27,7 +27,7 @@ from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import block_of, data_of, flatten, names_of, scalar_of
+from namedax.operands.pytree import as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Element, ValueType, check_placements
 
 __all__ = ["cond", "switch"]
@@ -194,7 +194,7 @@ def _run_branch(
 ) -> tuple[list[Any], _Results]:
     with explain_type_errors:
         leaves, tree = flatten(call_user_code(branch, *operands))
-    leaves = [block_of(leaf, op) for leaf in leaves]
+    leaves = [as_block(leaf, op) for leaf in leaves]
     return leaves, _Results.of(leaves, tree)
 
 

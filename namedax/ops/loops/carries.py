@@ -26,7 +26,7 @@ from namedax.core.region import ambient
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries
-from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.resources.mesh import has_explicit_axes
 
 __all__ = [
@@ -217,7 +217,7 @@ class Carry:
     def __init__(self, op: str, init: Any):
         self.op = op
         leaves, self.tree = flatten(init)
-        self.leaves = [block_of(leaf, op) for leaf in leaves]
+        self.leaves = [as_block(leaf, op) for leaf in leaves]
         self.types = [ValueType.of(leaf) for leaf in self.leaves]
         paths = jax.tree_util.tree_flatten_with_path(init, is_leaf=is_named)[0]
         self.texts = [f"the carry{jax.tree_util.keystr(path)}" for path, _ in paths]
@@ -258,7 +258,7 @@ class Carry:
                 f"{self.op}: the carry has the structure {self.tree} and comes out of the body as"
                 f" {tree}; these must be the same."
             )
-        leaves = [block_of(leaf, self.op) for leaf in leaves]
+        leaves = [as_block(leaf, self.op) for leaf in leaves]
         types = [
             kind.join(ValueType.of(leaf), self.op, what, ("goes into the body as", "comes out as"))
             for kind, leaf, what in zip(self.types, leaves, self.texts, strict=True)

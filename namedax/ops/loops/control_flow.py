@@ -31,10 +31,10 @@ from namedax.errors import (
     did_you_mean,
     format_value,
 )
-from namedax.operands.axis_slices import Entries
+from namedax.operands.along_axes import Entries
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of, scalar_of
+from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
 from namedax.ops.loops.carries import Carry, Grow, ValueType, fix_carry_type
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
@@ -195,7 +195,7 @@ def scan_entries(
             after, result = pair_of(entries.op, returned)
         after = state.next(after)
         leaves, tree = flatten(result)
-        leaves = [block_of(leaf, entries.op) for leaf in leaves]
+        leaves = [as_block(leaf, entries.op) for leaf in leaves]
         noted[:] = [tree, [dims_of(leaf) for leaf in leaves]]
         return [*after, *(data_of(leaf) for leaf in leaves)]
 

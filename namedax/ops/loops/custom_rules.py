@@ -33,7 +33,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import explain_type_errors
-from namedax.operands.pytree_leaves import data_of, flatten, names_of
+from namedax.operands.pytree import data_of, flatten, names_of
 from namedax.ops.loops.carries import broadcast_to_dims
 from namedax.programs.evaluator import own_sources
 from namedax.programs.raw_collective_check import looked_through

@@ -7,7 +7,7 @@ number to a microbatch and a round. Before its first and after its last work a s
 idle stage computes with its current data, which never reach a result; `gradient_gate` keeps them
 out of the gradient.
 
-Within a microbatch the axis `over` has one more resource (`namedax.resources.microbatches`). So
+Within a microbatch the axis `over` has one more resource (`namedax.resources.serial`). So
 positions and random numbers refer to the complete axis, and an operation that mixes microbatches
 raises at its call. Hidden mixing, such as a sum that JAX adds in a derivative, needs another check.
 It traces one layer in which only the elements of that axis vary over the mesh axes of the stages.
@@ -16,35 +16,42 @@ It traces one layer in which only the elements of that axis vary over the mesh a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
-from namedax.core.array import dims_of
+from namedax.core.array import dims_of, make_in_region
 from namedax.core.names import Dims
+from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.reshape import as_one
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNameError, PipelineError, PlacementConflictError
-from namedax.operands.axis_slices import Entries
-from namedax.operands.broadcasting import make_result
-from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.operands.along_axes import Entries
+from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
-from namedax.ops.loops.gradient_gate import gate
-from namedax.ops.loops.microbatch_parts import Parts
 from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
 from namedax.programs.primitives import TABLE, Kind
 from namedax.resources import communication as comm
-from namedax.resources.microbatches import MicrobatchAxis, refuse_microbatches
+from namedax.resources.communication import sliced
+from namedax.resources.padding import padded, unpadded
+from namedax.resources.padding_masks import constant_padding
+from namedax.resources.row_moves import move_rows
+from namedax.resources.serial import LoopAxis, MicrobatchAxis, refuse_microbatches
 
-__all__ = ["Pipeline", "Schedule"]
+__all__ = ["PRIMITIVE", "Parts", "Pipeline", "Schedule", "gate"]
+
 
 OP = "pipeline"
 
@@ -139,7 +146,7 @@ class Pipeline:
         self.region: Region = region
         self.axes = entries.placement
         leaves, self.tree = flatten(x)
-        self.x = [block_of(leaf, OP) for leaf in leaves]
+        self.x = [as_block(leaf, OP) for leaf in leaves]
         self.inputs = [
             array_of(data, (None, *dims))
             for data, dims in zip(entries.datas, entries.dims.values(), strict=True)
@@ -417,7 +424,7 @@ class Pipeline:
                 leaves = flatten(
                     call_user_code(self.layer, self.tree.unflatten(carry), entries.value(of_layer))
                 )[0]
-                leaves = [block_of(leaf, OP) for leaf in leaves]
+                leaves = [as_block(leaf, OP) for leaf in leaves]
                 found[:] = [
                     dims_of(leaf)
                     for leaf in leaves
@@ -441,3 +448,148 @@ class Pipeline:
                 f" operations over names. Return one value per element, and reduce {self.over!r}"
                 " afterwards."
             )
+
+
+# --- the gate primitive ---------------------------------------------------------------------------
+# In the idle ticks of a pipeline a stage computes values that are not used. The cotangents there are
+# zero, but zero times an infinite derivative is NaN. A sum over ticks would add this NaN to the
+# gradient of the weights. A `where` on the weights would prevent this. But it would make the weights
+# depend on the tick, so that each tick kept a copy of them for the gradient. The value of a gate is
+# the operand itself.
+
+
+PRIMITIVE = Primitive("gate")
+
+
+def gate(value: Any, is_open: Any) -> Any:
+    """Return `value` with a cotangent that is zero unless the boolean `is_open` holds."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return value
+    return PRIMITIVE.bind(cast_data(value, varying(is_open)), is_open)
+
+
+def _value(value: Any, is_open: Any) -> Any:
+    return value
+
+
+def _derivative(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (value, is_open), (tangent, _) = primals, tangents
+    # The primal passes without another gate: a gated primal would be kept for the gradient once per
+    # tick.
+    return value, tangent if type(tangent) is ad.Zero else PRIMITIVE.bind(tangent, is_open)
+
+
+def _transpose(cotangent: Any, value: Any, is_open: Any) -> list[Any]:
+    if type(cotangent) is ad.Zero:
+        return [ad.Zero(value.aval), None]
+    return [
+        lax.select(
+            jnp.broadcast_to(is_open, cotangent.shape), cotangent, jnp.zeros_like(cotangent)
+        ),
+        None,
+    ]
+
+
+def _batch(operands: Sequence[Any], batched: Sequence[Any]) -> tuple[Any, Any]:
+    (value, is_open), (at, per_entry) = operands, batched
+    if per_entry is None:
+        return PRIMITIVE.bind(value, is_open), at
+    if at is None:
+        value, at = jnp.broadcast_to(value, (is_open.shape[per_entry], *value.shape)), 0
+    value, is_open = jnp.moveaxis(value, at, 0), jnp.moveaxis(is_open, per_entry, 0)
+    return (
+        jnp.where(is_open.reshape(-1, *[1] * (value.ndim - 1)), value, lax.stop_gradient(value)),
+        0,
+    )
+
+
+PRIMITIVE.def_abstract_eval(_value)
+PRIMITIVE.def_impl(_value)
+ad.primitive_jvps[PRIMITIVE] = _derivative
+ad.primitive_transposes[PRIMITIVE] = _transpose
+batching.primitive_batchers[PRIMITIVE] = _batch
+mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_value, multiple_results=False))
+
+
+# --- the batch of a pipeline on its devices, if it does not divide into mic -----------------------
+# The microbatches of all devices are blocks of equal size, and the last ones may contain padding, as
+# for any uneven axis. A device then needs as many elements as its microbatches have, which may exceed
+# its block. Elements move to other devices before the first tick, and the results move back after the
+# last. If everything divides, this does nothing.
+
+
+class _Fitted(Record):
+    """A block with the microbatches of its device, including padding."""
+
+    data: Any
+    dims: Dims
+
+
+class Parts:
+    """The partition of the axis `over` into microbatches.
+
+    Args:
+      region: the region around the pipeline.
+      over: the axis name.
+      count: the number of microbatches.
+      leaves: blocks, some of which have the axis.
+    """
+
+    def __init__(self, region: Region, over: Hashable, count: int, leaves: Iterable[Any]):
+        self.over, self.count, self.place = over, count, region.place(over)
+        self.axes = plain(self.place)
+        self.devices = region.mesh_axis_size(self.axes)
+        self.block = next(
+            (
+                n
+                for leaf in leaves
+                for dim, n in zip(dims_of(leaf), data_of(leaf).shape, strict=True)
+                if dim == over
+            ),
+            0,
+        )
+        self.size = region.global_size(over, self.block) if self.block else 0
+        self.part = block_size(self.size, self.devices * count)
+        self.is_even = self.size == self.part * self.devices * count
+
+    def fitted(self, leaf: Any) -> Any:
+        """Extend a block to the microbatches of this device, by moved elements and copies of the last one."""
+        if self.is_even or self.over not in dims_of(leaf):
+            return leaf
+        at = dims_of(leaf).index(self.over)
+        return _Fitted(
+            self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf)
+        )
+
+    def put_back(self, data: Any, at: int) -> Any:
+        """Reverse `fitted`: convert all microbatches of this device back to its block."""
+        return data if self.is_even else self._moved(data, at, self.part * self.count, self.block)
+
+    def at_hand(self, leaf: Any) -> Any:
+        """Return the elements of `leaf` in the current microbatch, as seen in the region of that microbatch."""
+        region = ambient()
+        if not isinstance(leaf, _Fitted):
+            return to_local(leaf, OP, region)
+        assert region is not None
+        return make_in_region(
+            sliced(leaf.data, leaf.dims.index(self.over), region.resources[self.over][-1:]),
+            leaf.dims,
+        )
+
+    def _moved(self, data: Any, at: int, old: int, new: int) -> Any:
+        """Redistribute `data` along dimension `at` from blocks of `old` elements to blocks of `new` elements."""
+        if old == new:
+            return data
+        if not self.axes:
+            return padded(data, at, new) if new > old else unpadded(data, at, new)
+        if any(
+            isinstance(axis, LoopAxis) for axis in self.axes
+        ):  # a step cannot access the data of other steps
+            whole = unpadded(comm.all_gather(data, at, self.axes, "varying"), at, self.size)
+            moved = comm.cut(padded(whole, at, new * self.devices), at, self.axes)
+        else:
+            rows = np.minimum(np.arange(self.devices * new), self.size - 1).reshape(
+                self.devices, new
+            )
+            moved = move_rows(data, at, self.axes, rows)
+        return constant_padding(moved, at, Uneven(self.axes, self.size))

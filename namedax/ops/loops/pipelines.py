@@ -29,10 +29,10 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.operands.axis_slices import Entries
+from namedax.operands.along_axes import Entries
 from namedax.operands.broadcasting import make_result
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import block_of, data_of, flatten, names_of
+from namedax.operands.pytree import as_block, data_of, flatten, names_of
 from namedax.ops.loops.control_flow import pair_of, scan_along
 from namedax.ops.loops.pipeline_schedule import Pipeline, Schedule
 from namedax.resources.row_moves import move_rows
@@ -197,7 +197,7 @@ def _along(step: Callable[..., Any], x: Any, params: Any, name: Hashable) -> tup
 
 
 def _check_over(x: Any, params: Any, over: Hashable) -> None:
-    leaves = [block_of(leaf, OP) for leaf in flatten((x, params))[0]]
+    leaves = [as_block(leaf, OP) for leaf in flatten((x, params))[0]]
     known = dict.fromkeys(name for leaf in leaves for name in names_of(dims_of(leaf)))
     if over not in known:
         raise AxisNotFoundError(
@@ -253,7 +253,7 @@ class _Layers:
         self.names, self.name, self.placement = names, name, region.placement(name, OP)
         self.stages = region.blocks(name)
         leaves, tree = flatten(params)
-        blocks = [block_of(leaf, OP) for leaf in leaves]
+        blocks = [as_block(leaf, OP) for leaf in leaves]
         known = _block_sizes(blocks)
         self.sizes = [known[each] for each in names]
         self.rounds = math.prod(self.sizes[: names.index(name)])

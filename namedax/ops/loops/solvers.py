@@ -34,8 +34,8 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
-from namedax.core.docstrings import joined
 from namedax.core.element_types import weak_as
+from namedax.core.functions import joined
 from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.user_code import call_user_code
@@ -49,7 +49,7 @@ from namedax.errors import (
 )
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten, names_of
+from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.custom_rules import values_like
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, refilled
@@ -88,7 +88,7 @@ class _Space(Record):
     def of(cls, op: str, b: Any) -> _Space:
         """Return the vector space of `b`."""
         leaves, tree = flatten(b)
-        blocks = [block_of(leaf, op) for leaf in leaves]
+        blocks = [as_block(leaf, op) for leaf in leaves]
         for block in blocks:
             if not jnp.issubdtype(block.dtype, jnp.inexact):
                 raise ArgumentTypeError(

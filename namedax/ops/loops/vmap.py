@@ -31,10 +31,10 @@ from namedax.errors import (
     format_value,
     show_names,
 )
-from namedax.operands.axis_slices import Entries
+from namedax.operands.along_axes import Entries
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree_leaves import array_of, block_of, data_of, flatten
+from namedax.operands.pytree import array_of, as_block, data_of, flatten
 from namedax.ops.loops.control_flow import scan_entries
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.raw_collective_check import looked_through, refuse_raw
@@ -98,7 +98,7 @@ class _Entry:
     def __call__(self, *datas: Any) -> list[Any]:
         with explain_type_errors, hiding(self.op, self.names):
             leaves, self.tree = flatten(call_user_code(self.f, self.value(datas)))
-        leaves = [block_of(leaf, self.op) for leaf in leaves]
+        leaves = [as_block(leaf, self.op) for leaf in leaves]
         self.dims = [dims_of(leaf) for leaf in leaves]
         return [data_of(leaf) for leaf in leaves]
 
@@ -321,7 +321,7 @@ def _vectorise(
         for part in parts:
             for i, leaf in part.fixed.items():
                 if isinstance(leaf, (NamedArray, jax.Array, np.ndarray, float, complex)):
-                    leaf = block_of(leaf, "vmap")
+                    leaf = as_block(leaf, "vmap")
                     part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
 
     def own(

@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 
 from namedax.core.annotations import LikeArguments
-from namedax.core.bool_arguments import check_flags, flags_of
 from namedax.core.call_errors import bound as bound_arguments
-from namedax.core.call_errors import refuse_miscall
+from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.element_types import as_inexact, extreme, has_infinity
 from namedax.core.functions import signature_of, summary_of
 from namedax.core.variance import cast_data

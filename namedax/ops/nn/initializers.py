@@ -34,7 +34,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result
-from namedax.operands.sizes import positional_shape
+from namedax.operands.new_axis import positional_shape
 from namedax.ops.random.drawing import draw, sizes_of
 
 __all__ = ["NamedInitializer", "named_initializer"]

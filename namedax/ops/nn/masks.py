@@ -20,7 +20,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray
 from namedax.core.call_errors import checks_signature
 from namedax.errors import ArgumentError, format_value
-from namedax.operands.sizes import named_sizes
+from namedax.operands.new_axis import named_sizes
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.shape.conversion import named

@@ -53,7 +53,7 @@ from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align_ranks, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.pytree_leaves import names_of
+from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import apply_elementwise, at_once
 from namedax.ops.random.drawing import draw
 from namedax.ops.reduction.reductions import REDUCTIONS

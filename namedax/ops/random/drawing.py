@@ -30,9 +30,9 @@ from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.new_axis import named_sizes
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
-from namedax.operands.sizes import named_sizes
 from namedax.resources.layout import relayout
 
 __all__ = [

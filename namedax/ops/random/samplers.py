@@ -15,8 +15,8 @@ from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
 from namedax.errors import ArgumentTypeError, PositionalAxisError, format_value
+from namedax.operands.new_axis import check_shape, positional_shape
 from namedax.operands.nmap import nmap
-from namedax.operands.sizes import check_shape, positional_shape
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.random.drawing import Sizes, draw, refuse_sharding, sizes_of, with_names_of
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from namedax.core.array import NamedArray, dims_of
 from namedax.errors import NamedaxError
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import names_of
+from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS
 

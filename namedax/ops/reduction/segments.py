@@ -22,7 +22,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu_workarounds import extremum
 from namedax.core.display import type_text
 from namedax.core.names import is_name
-from namedax.core.padded_sharding import Uneven, block_of, plain
+from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast, cast_data, varying
@@ -387,7 +387,7 @@ class _Placed:
         """Return the local numbers of the segments on this device, and the number of segments before communication."""
         if not self.kept or self.common:
             return ids, self.count
-        size = block_of(self.count, math.prod(lax.axis_size(axis) for axis in self.kept))
+        size = block_size(self.count, math.prod(lax.axis_size(axis) for axis in self.kept))
         return ids - comm.block_index(plain(self.kept)).astype(ids.dtype) * size, size
 
     def _combine(self, kind: str, partial: Any) -> Any:

@@ -15,7 +15,7 @@ from namedax.core.array import NamedArray, as_array
 from namedax.core.call_errors import checks_signature
 from namedax.operands.axes import resolve_axis
 from namedax.operands.operation import AxisRequirement, Explicit, operation
-from namedax.operands.pytree_leaves import data_of
+from namedax.operands.pytree import data_of
 
 __all__ = [
     "array_repr",

@@ -32,7 +32,7 @@ from namedax.ops.reduction.site import ReductionPlan
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
 from namedax.resources.padding_masks import is_real, real_blocks
-from namedax.resources.refusals import refuse_loops
+from namedax.resources.serial import refuse_loops
 
 __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "sort_values"]
 

@@ -28,10 +28,10 @@ from namedax.errors import (
 )
 from namedax.operands.along_axes import along_axes
 from namedax.operands.broadcasting import to_local
+from namedax.operands.new_axis import size_of
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import MOVED, operation
-from namedax.operands.pytree_leaves import names_of
-from namedax.operands.sizes import size_of
+from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import read

@@ -26,7 +26,7 @@ from namedax.errors import (
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
-from namedax.operands.pytree_leaves import names_of
+from namedax.operands.pytree import names_of
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.reductions import REDUCTIONS

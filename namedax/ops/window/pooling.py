@@ -16,8 +16,8 @@ from jax import lax
 from namedax.core.annotations import LikeArguments
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import type_text
-from namedax.core.docstrings import joined
 from namedax.core.element_types import extreme, inexact_type
+from namedax.core.functions import joined
 from namedax.core.region import ambient
 from namedax.errors import ArgumentError, ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names

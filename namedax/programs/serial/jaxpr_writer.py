@@ -25,7 +25,7 @@ from jax.extend.core import ClosedJaxpr, Literal, Var, new_jaxpr_eqn
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
-from namedax.programs.evaluator import as_one_call, source_of
+from namedax.programs.evaluator import as_one_call, source_of, with_program
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -38,7 +38,6 @@ from namedax.programs.primitives import (
     parameters_with,
     with_bodies,
 )
-from namedax.programs.remat import with_program
 from namedax.programs.serial.nodes import Added, Body, Node, Value
 from namedax.resources.mesh import without_mesh
 

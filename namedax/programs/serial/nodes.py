@@ -18,7 +18,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
 from namedax.errors import SerialLoopError
-from namedax.programs.evaluator import inlined_source, is_pinned, number_of
+from namedax.programs.evaluator import inlined_source, is_pinned, is_remat_of_gradient, number_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
@@ -33,7 +33,6 @@ from namedax.programs.primitives import (
     solve,
 )
 from namedax.programs.psum_plan import Wait, may_wait
-from namedax.programs.remat import is_remat_of_gradient
 
 __all__ = ["PASSING", "SUMS", "Added", "Body", "Flattener", "Node", "Value"]
 

@@ -42,7 +42,7 @@ from namedax.programs.serial.lockstep_control_flow import STACKED
 from namedax.programs.serial.nodes import PASSING, SUMS, Added, Body, Flattener, Node, Value
 from namedax.resources import communication as comm
 from namedax.resources.mesh import entry_of
-from namedax.resources.refusals import moves_entries
+from namedax.resources.serial import moves_entries
 
 __all__ = ["Stepper"]
 

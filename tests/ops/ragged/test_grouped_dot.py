@@ -17,7 +17,7 @@ from namedax.errors import (
     PlacementConflictError,
     PositionalAxisError,
 )
-from namedax.ops.ragged import token_moves
+from namedax.ops.ragged import grouped as token_moves
 from tests import make
 from tests.harness import Placement, array, make_mesh
 
