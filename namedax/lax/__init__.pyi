@@ -317,54 +317,6 @@ def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
     See `nx.argmin`.
     """
 @overload
-def argpartition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`."""
-@overload
-def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`."""
-@overload
-def argsort(
-    x: NamedArray,
-    axis: AxisSpec = -1,
-    *,
-    kind: None = None,
-    order: None = None,
-    stable: bool = True,
-    descending: bool = False,
-    dtype: Any = None,
-) -> NamedArray:
-    """Return the indices that sort along one axis; ties keep their order, NaN last."""
-@overload
-def argsort(
-    x: ArrayLike,
-    axis: AxisSpec = -1,
-    *,
-    kind: None = None,
-    order: None = None,
-    stable: bool = True,
-    descending: bool = False,
-    dtype: Any = None,
-) -> AnyArray:
-    """Return the indices that sort along one axis; ties keep their order, NaN last.
-
-    Args:
-      x: an array, named or not.
-      axis: a positional or named axis, by default -1; `None` flattens the positional axes, as in
-        `jnp.argsort`.
-      kind: not supported, as in `jnp.argsort`.
-      order: not supported, as in `jnp.argsort`.
-      stable: as in `jnp.argsort`, by default `True`; along a sharded axis the order is always
-        stable.
-      descending: if `True`, sort from the largest (and NaN), with ties still in order; by default
-        `False`.
-      dtype: the dtype of the indices, by default the default integer.
-
-    Returns:
-      Integers with the axes of `x`; along a sharded axis, global indices.
-
-    Communication: as for `sort`, for the values and the same number of indices.
-    """
-@overload
 def asin(x: NamedArray) -> NamedArray:
     """Elementwise arc sine: :math:`\\mathrm{asin}(x)`."""
 @overload
@@ -1173,19 +1125,6 @@ def le(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def le(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than-or-equals: :math:`x \\leq y`."""
-def lexsort(keys: Iterable[Any], axis: AxisSpec = -1) -> AnyArray:
-    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
-
-    Args:
-      keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
-        along its first positional axis.
-      axis: a positional or named axis, by default -1.
-
-    Returns:
-      Integers with all axes of the keys.
-
-    Communication: along a sharded axis, as for `sort`, for all keys and the indices.
-    """
 @overload
 def lgamma(x: NamedArray) -> NamedArray:
     """Elementwise log gamma: :math:`\\mathrm{log}(\\Gamma(x))`."""
@@ -1314,18 +1253,6 @@ def pad(
     padding_config: Sequence[tuple[int, int, int]],
 ) -> jax.Array:
     """Applies low, high, and/or interior padding to an array."""
-@overload
-def partition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray:
-    """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow."""
-@overload
-def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray:
-    """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
-
-    As `jnp.partition`.
-
-    Communication: along a sharded axis, one all-gather of the axis, since the order of `jnp` within
-    the two groups is not ascending. `nx.sort` does not gather, and its result is a partition too.
-    """
 def pbroadcast(x: Any, axis_name: Any, source: AxisSpec) -> Any:
     """Broadcast the element of instance `source` to every instance.
 

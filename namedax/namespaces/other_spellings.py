@@ -24,8 +24,8 @@ from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
 from namedax.ops.reduction.reductions import REDUCTIONS
-from namedax.ops.shape import broadcast_to as unit_axes
 from namedax.ops.shape import joining, repeating
+from namedax.ops.shape.broadcast_to import expand_dims
 from namedax.ops.shape.inspection import size
 from namedax.ops.sorting import sorting
 from namedax.ops.statistics.without_nans import nanstd
@@ -167,7 +167,7 @@ def index_in_dim(operand: Any, index: int, axis: Any = 0, keepdims: bool = True)
         return _positional_index(operand, index, axis, keepdims)
     name = _one_name("index_in_dim", axis)
     entry = getitem(operand, {name: as_integer("index_in_dim", "index", index)})
-    return unit_axes.expand_dims(entry, name) if keepdims else entry
+    return expand_dims(entry, name) if keepdims else entry
 
 
 def slice_in_dim(

@@ -687,104 +687,6 @@ def conjugate(x: NamedArray, /) -> NamedArray:
 @overload
 def conjugate(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise complex-conjugate of the input."""
-def conv(
-    x: ArrayLike,
-    kernel: ArrayLike,
-    axis: Hashable | Sequence[Hashable],
-    *,
-    kernel_axis: Hashable | Sequence[Hashable] | None = None,
-    features_in: Hashable | None = None,
-    features_out: Hashable | None = None,
-    strides: int | Sequence[int] = 1,
-    padding: str | Sequence[tuple[int, int]] = 'SAME',
-    kernel_dilation: int | Sequence[int] = 1,
-    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray:
-    """Convolve over named axes, as in neural networks (without reversing the kernel).
-
-    Args:
-      x: a named array. Its other axes are batch axes.
-      kernel: a named array with the axes `kernel_axis`, `features_in` and `features_out`. Its other
-        axes are batch axes, shared with `x` if `x` has them: a kernel with the name of the channels
-        and no `features_in` gives a depthwise convolution.
-      axis: the axes of `x` to convolve over, such as `("h", "w")`, or one.
-      kernel_axis: the corresponding axes of `kernel`, such as `("kh", "kw")`; by default its
-        positional axes, in order.
-      features_in: the contracted axis of both, or `None` (default).
-      features_out: the axis of `kernel` that the result takes over, or `None` (default).
-      strides: one for all axes, or one for each; by default 1.
-      padding: `"SAME"` (default; the result has `ceil(size / stride)` elements), `"VALID"`, or a
-        pair `(before, after)` for each axis.
-      kernel_dilation: the distance between elements of the kernel, one for all axes, or one for
-        each; by default 1.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`.
-        Required in a mapped function for axes that change their size.
-      precision: as in `lax.conv_general_dilated`; by default `None`.
-      preferred_element_type: as in `lax.conv_general_dilated`; by default `None`.
-
-    Returns:
-      The convolution, with the axes of `x` except `features_in`, and `features_out`.
-
-    Communication: along a sharded axis each device receives the boundary rows that the kernel
-    reaches, by collective-permutes (a corner takes two). A sharded `features_in` costs one
-    all-reduce. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
-
-    Raises:
-      AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: an axis of the result has a different size in the mapped function, or does not
-        divide over its mesh axes.
-    """
-def conv_transpose(
-    x: ArrayLike,
-    kernel: ArrayLike,
-    axis: Hashable | Sequence[Hashable],
-    *,
-    kernel_axis: Hashable | Sequence[Hashable] | None = None,
-    features_in: Hashable | None = None,
-    features_out: Hashable | None = None,
-    strides: int | Sequence[int] = 1,
-    padding: str | Sequence[tuple[int, int]] = 'SAME',
-    kernel_dilation: int | Sequence[int] = 1,
-    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray:
-    """Apply a transposed convolution over named axes, which enlarges them, as `jax.lax.conv_transpose`.
-
-    It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is
-    not reversed: for the transpose of `nx.conv`, reverse it along its axes (`nx.flip`).
-
-    Args:
-      x: a named array. Its other axes are batch axes.
-      kernel: as in `nx.conv`.
-      axis: the axes of `x`, such as `("h", "w")`, or one.
-      kernel_axis: as in `nx.conv`; by default the positional axes of `kernel`.
-      features_in: the contracted axis of both, or `None` (default).
-      features_out: the axis of `kernel` that the result takes over, or `None` (default).
-      strides: the factor by which axes grow, one for all, or one for each; by default 1.
-      padding: `"SAME"` (default; the result has `size * stride` elements), `"VALID"`, or a pair
-        `(before, after)` for each axis: rows around the array with its zeros. `"VALID"` gives `size
-        * stride + max(reach - stride, 0)` elements, all that the kernel reaches.
-      kernel_dilation: as in `nx.conv`; by default 1.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`.
-        Required in a mapped function for axes that change their size.
-      precision: as in `nx.conv`; by default `None`.
-      preferred_element_type: as in `nx.conv`; by default `None`.
-
-    Returns:
-      The result, with the axes of `x` except `features_in`, and `features_out`.
-
-    Communication: as for `nx.conv`. Along a sharded axis with a new name on the same mesh axes, the
-    boundary rows that the kernel reaches.
-
-    Raises:
-      AxisNotFoundError: `x` or `kernel` lacks an axis.
-      AxisSizeError: an axis of the result has a different size in the mapped function, or does not
-        divide over its mesh axes. Also if its blocks are not multiples of the stride.
-    """
 @overload
 def convolve(
     a: NamedArray,
@@ -3157,29 +3059,6 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
       AxisNotFoundError: the array lacks a named axis.
       AxisSizeError: the axis of the result has a different size in the mapped function, or does not
         divide over its mesh axes.
-    """
-def top_k(x: Any, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any:
-    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
-
-    Args:
-      x: an array, named or not.
-      k: the number of values, a Python integer.
-      axis: a positional or named axis, by default -1.
-      out_axis: the name of the result's axis of size `k`, by default `None`. Without it that axis
-        is positional: it replaces a positional `axis`, and follows the others if `axis` is a name.
-
-    Returns:
-      Values and indices; along a sharded axis, global indices. Among equal values, the smaller
-      index comes first.
-
-    Communication: along a sharded axis every device finds its own `k` largest values. These
-    candidates are gathered (one all-gather of `k` values per device, one of their indices), never
-    the axis. The gradient adds nothing.
-
-    Raises:
-      AxisNotFoundError: `x` has no axis of that name.
-      AxisSizeError: `k` is larger than the axis, or `out_axis` has a different size in the mapped
-        function.
     """
 def trace(
     a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,

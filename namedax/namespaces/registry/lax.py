@@ -8,8 +8,8 @@ from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot
 from namedax.ops.loops import associative_scan, branches, control_flow, vmap
 from namedax.ops.reduction import cumulative
-from namedax.ops.shape import broadcast_to as unit_axes
-from namedax.ops.sorting import sorting as top_k
+from namedax.ops.shape import broadcast_to
+from namedax.ops.sorting import sorting
 
 __all__ = ["LAX"]
 
@@ -18,9 +18,9 @@ LAX: Functions = {
     **permuting.FUNCTIONS,
     **gathering.FUNCTIONS,
     **pdot.FUNCTIONS,
-    **unit_axes.LAX_FUNCTIONS,
+    **broadcast_to.LAX_FUNCTIONS,
     **cumulative.LAX_FUNCTIONS,
-    **public_functions(top_k),
+    **only(public_functions(sorting), "top_k"),
     **without(public_functions(control_flow), "fold"),
     **public_functions(branches),
     **only(public_functions(vmap), "map"),

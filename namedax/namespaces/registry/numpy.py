@@ -12,13 +12,9 @@ from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.reduction import cumulative, extrema, reductions
 from namedax.ops.shape import broadcast_to, creation, inspection, joining, repeating, triangles
-from namedax.ops.shape import broadcast_to as unit_axes
-from namedax.ops.shape import creation as grids
-from namedax.ops.shape import joining as splitting
 from namedax.ops.sorting import searching, selection, sorting
 from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
-from namedax.ops.window import convolution as convolve
-from namedax.ops.window import neighbours
+from namedax.ops.window import convolution, neighbours
 from namedax.ops.window.calculus import CALCULUS
 
 __all__ = ["FFT", "LINALG", "NUMPY"]
@@ -27,13 +23,12 @@ NUMPY: Functions = {
     **ELEMENTWISE,
     **public_functions(average),
     **public_functions(broadcast_to),
-    **public_functions(convolve),
+    **only(public_functions(convolution), "convolve"),
     **public_functions(counting),
     **public_functions(covariance),
     **public_functions(creation),
     **without(public_functions(cumulative), "cumlogsumexp", "cummax", "cummin"),
     **without(public_functions(extrema), "max_with_index", "min_with_index"),
-    **public_functions(grids),
     **public_functions(inspection),
     **public_functions(joining),
     **only(public_functions(neighbours), "pad", "roll"),
@@ -42,10 +37,8 @@ NUMPY: Functions = {
     **public_functions(repeating),
     **public_functions(searching),
     **public_functions(selection),
-    **public_functions(sorting),
-    **public_functions(splitting),
+    **without(public_functions(sorting), "top_k"),
     **public_functions(triangles),
-    **public_functions(unit_axes),
     **public_functions(without_nans),
     "einsum": einsum,
     "frompyfunc": frompyfunc,
@@ -56,5 +49,5 @@ NUMPY: Functions = {
     **CALCULUS,
     **spellings.NUMPY,
 }
-FFT: Functions = {**grids.FFT_FUNCTIONS, **spellings.FFT}
+FFT: Functions = {**creation.FFT_FUNCTIONS, **spellings.FFT}
 LINALG: Functions = {**norms.LINALG_FUNCTIONS, **spellings.LINALG}

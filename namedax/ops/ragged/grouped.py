@@ -39,7 +39,6 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import operation
 from namedax.operands.pytree import wide_index
-from namedax.ops.ragged import grouped as token_moves
 from namedax.ops.sorting.searching import search
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
@@ -275,16 +274,12 @@ class _Contraction:
     def _where_the_weights_are(self, shared: MeshAxes) -> Any:
         """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
-        if (
-            shared == self.of_groups
-            and self.x.shape[0] == 1
-            and token_moves.can_be_ragged(self.region, shared)
-        ):
+        if shared == self.of_groups and self.x.shape[0] == 1 and can_be_ragged(self.region, shared):
 
             def multiply(rows: Any, ids: Any) -> Any:
                 return self.multiply(rows[None], self.w, ids[None], False)[0]
 
-            return token_moves.ragged(self.x[0], self.ids[0], here, shared, multiply)[None]
+            return ragged(self.x[0], self.ids[0], here, shared, multiply)[None]
         x, ids = (comm.all_gather(data, 1, shared, "varying") for data in (self.x, self.ids))
         result = self.multiply(x, self.w, self._among_own(ids), False)
         return comm.psum_scatter(result, 1, shared)
@@ -336,7 +331,7 @@ def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
     # and afterwards.
     x = jnp.where(is_real, x, jnp.zeros((), x.dtype))
     result = jnp.where(is_real, _ragged_dot(x, w, jnp.diff(bounds)), jnp.zeros((), x.dtype))
-    return result if is_sorted else token_moves.in_their_places(result, order)
+    return result if is_sorted else in_their_places(result, order)
 
 
 # --- with derivatives, and vectorized --------------------------------------------------------------------------------------------
