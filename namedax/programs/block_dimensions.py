@@ -38,7 +38,6 @@ from namedax.programs.dimension_rules import (
     place_before,
     united,
 )
-from namedax.programs.hijax import names_of
 from namedax.programs.primitives import (
     Kind,
     Scan,
@@ -48,6 +47,7 @@ from namedax.programs.primitives import (
     kind_of,
     mapped_program,
     name_of,
+    names_of,
     solve,
 )
 

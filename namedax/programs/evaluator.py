@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import typing
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, cast
 
@@ -17,11 +18,11 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun
 from jax.extend.source_info_util import current_name_stack, user_context
 
-from namedax.programs.hijax import HIGH, parameters_of, programs_within
+from namedax.errors import ArgumentError, did_you_mean
 from namedax.programs.primitives import (
+    HIGH,
     LOCAL_KINDS,
     Kind,
-    MeshAxes,
     axes_of,
     bind,
     call_whole,
@@ -31,11 +32,18 @@ from namedax.programs.primitives import (
     is_inlined,
     is_to_be_inlined,
     kind_of,
+    parameters_of,
     programs_of,
+    programs_within,
 )
 
 __all__ = [
+    "LATE_SUMS",
+    "LOOP_CASTS",
+    "PASSES",
+    "SERIAL_STEPS",
     "Evaluator",
+    "Pass",
     "Rule",
     "as_one_call",
     "calls_jax",
@@ -53,6 +61,7 @@ __all__ = [
     "remat_again",
     "remat_like",
     "skip",
+    "skipped_passes",
     "source_of",
     "summed_axes",
     "with_plain_layouts",
@@ -151,7 +160,7 @@ def number_of(literal: Literal) -> Any:
     return None if isinstance(value, jax.core.Tracer) or np.ndim(value) or not is_number else value
 
 
-def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
+def collective_axes(jaxpr: Any, or_index: bool = False) -> frozenset[str]:
     """Return the mesh axes along which a jaxpr communicates; with `or_index`, also those whose device index it reads."""
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
@@ -167,7 +176,7 @@ def has_reverse_rules(jaxpr: Any) -> bool:
     )
 
 
-def summed_axes(jaxpr: Any) -> MeshAxes:
+def summed_axes(jaxpr: Any) -> frozenset[str]:
     """Return the mesh axes over which a jaxpr sums."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
     return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
@@ -358,11 +367,11 @@ class Evaluator:
         self._waiting = []
 
 
-# --- workaround for Fourier transforms in a mapped region on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11)
+# --- Fourier transforms on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11) -------------
 
 # The transforms fail if the operand or the result does not have the default layout. XLA chooses the
-# layout freely next to a collective, in plain JAX too. This module flattens both to one dimension
-# around the transform, so that XLA has no choice.
+# layout freely next to a collective, in plain JAX too. `with_plain_layouts` flattens both to one
+# dimension around the transform, so that XLA has no choice.
 
 
 def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> Any:
@@ -415,7 +424,7 @@ def _flat_for_a_moment(data: Any) -> Any:
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
 
 
-# --- jaxprs that are recomputed for the gradient (`jax.checkpoint`), and ca -----------------------
+# --- recomputation for the gradient (`jax.checkpoint`) ------------------------------------------
 
 
 def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
@@ -461,3 +470,35 @@ def _prevents_cse(eqn: Any) -> bool:
 def is_remat_of_gradient(eqn: Any) -> bool:
     """Return True if this is the recomputation, which must stay separate from the first computation."""
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
+
+
+# --- the names by which `xmap` enables passes -----------------------------------------------------
+
+
+Pass = typing.Literal["late_sums", "loop_casts", "serial_steps"]
+PASSES: tuple[Pass, ...] = typing.get_args(Pass)
+LATE_SUMS, LOOP_CASTS, SERIAL_STEPS = PASSES
+
+
+def skipped_passes(passes: Sequence[Any]) -> frozenset[str]:
+    """Return the passes that are missing from the `passes` argument of `xmap`.
+
+    Raises:
+      ArgumentError: an element is not a pass.
+    """
+    if isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise ArgumentError(
+            f"xmap: passes={passes!r} must be a tuple of pass names. Choose from {_listed()}."
+        )
+    for name in (passes := tuple(passes)):
+        if name not in PASSES:
+            hint = did_you_mean(name, PASSES) if isinstance(name, str) else ""
+            raise ArgumentError(
+                f"xmap: passes={passes!r} contains {name!r}, which is not a pass. Choose from"
+                f" {_listed()}.{hint}"
+            )
+    return frozenset(PASSES).difference(passes)
+
+
+def _listed() -> str:
+    return ", ".join(map(repr, PASSES))

@@ -23,6 +23,7 @@ from namedax.core.records import Record
 from namedax.core.region import ambient
 from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import (
+    LOOP_CASTS,
     Evaluator,
     consts_to_inputs,
     is_inexact,
@@ -31,10 +32,8 @@ from namedax.programs.evaluator import (
     source_of,
     with_program,
 )
-from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import (
     Kind,
-    MeshAxes,
     axes_of,
     bind,
     called,
@@ -62,11 +61,11 @@ __all__ = [
 
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
-Forms = dict[MeshAxes, Any]
+Forms = dict[frozenset[str], Any]
 # The origin of a value: the indices of the loop operands that it is computed from, and the mesh
 # axes over which each has been cast on the way. A value that depends on any other differentiable
 # value has no origin.
-Origin = frozenset[tuple[int, MeshAxes]]
+Origin = frozenset[tuple[int, frozenset[str]]]
 
 
 def _elements(aval: Any) -> int:
@@ -85,7 +84,7 @@ class CastFinder(Record, frozen=False):
 
     sizes: Sequence[int]
     steps: int
-    found: dict[tuple[int, MeshAxes], Any] = dataclasses.field(default_factory=dict)
+    found: dict[tuple[int, frozenset[str]], Any] = dataclasses.field(default_factory=dict)
 
     def visit(self, jaxpr: Any, origins: Mapping[Any, Origin]) -> list[Origin | None]:
         """Record the casts in an open jaxpr with inputs of these origins, and return the origins of its results."""
@@ -210,7 +209,7 @@ class WithForms:
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 
-    def _form(self, var: Any, axes: MeshAxes) -> Any:
+    def _form(self, var: Any, axes: frozenset[str]) -> Any:
         forms = self._forms_of(var)
         if axes in forms:
             return forms[axes]
@@ -238,7 +237,9 @@ class WithForms:
             )
 
 
-def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, list[Any]] | None:
+def _with_inputs_cast(
+    jaxpr: Any, forms: Mapping[Any, frozenset[str]]
+) -> tuple[Any, list[Any]] | None:
     """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
 
     This works if the forms are used only by casts and by jaxprs that are recomputed for the
@@ -284,7 +285,7 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
 
 def _evaluate_listed(
     jaxpr: Any,
-    axes: Sequence[Sequence[MeshAxes]],
+    axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
     values: Sequence[Any],
     forms: Sequence[Sequence[Any]],
@@ -298,7 +299,7 @@ def _evaluate_listed(
 
 
 def apart_from_constants(
-    closed: ClosedJaxpr, change: Callable[[Any], Any], axes: MeshAxes
+    closed: ClosedJaxpr, change: Callable[[Any], Any], axes: frozenset[str]
 ) -> tuple[Callable[..., list[Any]], list[Any]]:
     """Convert the constants of a traced function to operands, and change those that vary over mesh axes.
 
@@ -348,7 +349,9 @@ def apart_from_constants(
 class Hoist(Exception):
     """Request to hoist casts or closed-over values out of a body; see `Body`, which raises it while the body is traced."""
 
-    def __init__(self, closed: ClosedJaxpr, casts: Mapping[tuple[int, MeshAxes], Any], mesh: Any):
+    def __init__(
+        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], Any], mesh: Any
+    ):
         super().__init__("casts are to be taken out of a loop")
         self.closed, self.casts, self.mesh = closed, casts, mesh
 
@@ -392,7 +395,7 @@ class Body:
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
 
-    def _casts(self, jaxpr: Any) -> dict[tuple[int, MeshAxes], Any]:
+    def _casts(self, jaxpr: Any) -> dict[tuple[int, frozenset[str]], Any]:
         """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
@@ -475,7 +478,7 @@ class Hoisted:
         ]
 
     def slices(
-        self, datas: Sequence[Any], cast_of: Callable[[int, MeshAxes], Any] | None = None
+        self, datas: Sequence[Any], cast_of: Callable[[int, frozenset[str]], Any] | None = None
     ) -> list[Any]:
         """Return the sliced operands, and the forms of them that the body uses.
 
@@ -565,7 +568,7 @@ def _has_gradient(jaxpr: Any) -> bool:
     return any("transpose(" in str(eqn.source_info.name_stack) for eqn in reversed(jaxpr.eqns))
 
 
-def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[MeshAxes]]:
+def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[frozenset[str]]]:
     """Return the mesh axes over which results of gathers are cast later, if the cast is not cheap.
 
     This includes values that are computed from these results alone.
@@ -573,7 +576,7 @@ def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[MeshAxes]]:
     results = list(gathers)
     finder = CastFinder([math.prod(var.aval.shape) for var in results], _ALL_REDUCE)
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
-    wanted: dict[Any, set[MeshAxes]] = {}
+    wanted: dict[Any, set[frozenset[str]]] = {}
     # A gather along one axis may follow one along another: then the first gather must vary too.
     waiting = [
         (results[i], over)
@@ -604,7 +607,7 @@ class _Varying(WithForms):
         jaxpr: Any,
         values: Sequence[Any],
         gathers: Mapping[Any, Any],
-        wanted: Mapping[Any, set[MeshAxes]],
+        wanted: Mapping[Any, set[frozenset[str]]],
     ) -> None:
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted

@@ -4,7 +4,7 @@ A psum is postponed only as long as nothing else uses it, and only to a place wh
 bytes. Two kinds of operations may stand between the psum and that place. Both are exact in IEEE
 arithmetic, up to the order of additions:
 
-- *Linear operations* (`sum_commutation.linear_groups`) are applied to the summands, and the psum is
+- *Linear operations* (`linear_groups`) are applied to the summands, and the psum is
   taken after them.
 - *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s`
   does not. They are applied after the psum, to the elements that are left of it. `cut(psum(p) * s)`
@@ -19,17 +19,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from types import EllipsisType
 from typing import Any
 
+import jax.numpy as jnp
+from jax import lax
 from jax.extend.core import DropVar, Literal, Var
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
 from namedax.core.variance import varying_of
-from namedax.programs.evaluator import has_sums, inlined, with_program
-from namedax.programs.indices import Index, Indices
+from namedax.programs.evaluator import has_sums, inlined, number_of, with_program
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Algebra,
     Kind,
+    Known,
     Scan,
     axes_of,
     called,
@@ -45,6 +47,8 @@ from namedax.programs.primitives import (
 
 __all__ = [
     "Gather",
+    "Index",
+    "Indices",
     "Late",
     "Plan",
     "Wait",
@@ -57,8 +61,7 @@ __all__ = [
 ]
 
 
-# --- the rule for postponing psums: may an operation be applied to the summands, with the psum taken after it?
-
+# --- the rule for postponing psums: an operation may run on the summands, before the psum ------------
 # Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear
 # in a pending operand may run first, if its other operands do not vary along the axes of the psum.
 # A value that it adds to the psum (a residual, the padding) counts once, and not once for each
@@ -136,8 +139,7 @@ def may_wait(
     return None
 
 
-# --- psums that a jaxpr returns as its results, taken after the call of the jaxpr -----------------
-
+# --- psums that a jaxpr returns, taken after the call of the jaxpr -----------------------------------
 # The gradient of a function that is recomputed, or compiled on its own, ends with the psums that
 # are the transposes of its casts. Their later use is visible only outside of it.
 
@@ -521,3 +523,116 @@ def _size(var: Any) -> int:
     """Return the size in bytes."""
     size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
     return size
+
+
+# --- integers that are computed from device indices ---------------------------------------------
+# Passes use them to decide whether each device slices its own block of a value, or writes it into
+# zeros.
+
+
+# A sum of multiples of device indices along mesh axes, with the constant under `None`.
+Index = dict[str | None, int]
+
+
+class Indices:
+    """Integers of a jaxpr that are sums of multiples of device indices, and arrays of zeros, which count as the integer 0.
+
+    Args:
+      known: returns the indices of the inputs.
+      jaxpr: the jaxpr, which is inspected when the first index is looked up.
+      facts: the facts about its equations.
+    """
+
+    def __init__(
+        self, known: Callable[[], Mapping[Any, Index]], jaxpr: Any, facts: Sequence[Known]
+    ):
+        self._given, self._pairs = known, zip(jaxpr.eqns, facts, strict=True)
+        self._known: dict[Any, Index] | None = None
+
+    def of(self, var: Any) -> Index | None:
+        """Return a sum `{axis: factor}`, with the constant under `None`; or `None` if it is not known."""
+        if not isinstance(var, Literal):
+            if self._known is None:
+                self._known = dict(self._given())
+                for eqn, known in self._pairs:
+                    if known.algebra is not None or known.repeats or known.kind is Kind.PLACE:
+                        self._visit(eqn, known, self._known)
+            return self._known.get(var)
+        value = number_of(var)
+        if value is not None and _is_index(var.aval):
+            return {None: int(value)}
+        return {None: 0} if value is not None and value == 0 else None
+
+    def is_zero(self, var: Any) -> bool:
+        """Return True if a value is zero everywhere."""
+        return self.of(var) == {None: 0}
+
+    def _visit(self, eqn: Any, known: Known, indices: dict[Any, Index]) -> None:
+        """Record the index that an equation computes."""
+        found = None
+        if known.kind is Kind.PLACE:
+            axes = axes_of(eqn)
+            found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
+        elif known.repeats or known.kind is Kind.CAST:
+            found = self.of(eqn.invars[0])
+        elif (
+            len(eqn.outvars) == 1
+            and eqn.invars
+            and all(_is_index(v.aval) for v in (*eqn.outvars, *eqn.invars))
+        ):
+            terms = [self.of(var) for var in eqn.invars]
+            if all(term is not None for term in terms):
+                found = self._combine(eqn, [term for term in terms if term is not None])
+        if found is not None:
+            indices[eqn.outvars[0]] = found
+
+    @staticmethod
+    def _combine(eqn: Any, terms: list[Index]) -> Index | None:
+        algebra, (first, *rest) = facts(eqn).algebra, terms
+        if algebra == Algebra.SAME:
+            return first
+        if algebra == Algebra.SUM:
+            return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
+        if algebra == Algebra.PRODUCT:
+            scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
+            return (
+                {axis: n * scalar[None] for axis, n in other.items()}
+                if set(scalar) == {None}
+                else None
+            )
+        # Wrap-around of a negative index, which a device index never is.
+        if algebra == Algebra.LESS and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
+            return {None: 0}
+        if algebra == Algebra.CHOICE and first == {None: 0}:
+            return rest[0]
+        return None
+
+    def block(
+        self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]
+    ) -> tuple[int, MeshAxes] | None:
+        """Return the dimension and the mesh axes, major first, along which each device has the block of this size at these starts."""
+        cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
+        if len(cut) != 1 or any(
+            not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut
+        ):
+            return None
+        (dim,) = cut
+        found = self.of(starts[dim])
+        if found is None or found.get(None, 0) != 0:
+            return None
+        axes = sorted(
+            (axis for axis, n in found.items() if axis is not None and n),
+            key=lambda axis: -found[axis],
+        )
+        stride = part[dim]
+        for axis in reversed(axes):
+            if found[axis] != stride:
+                return None
+            stride *= lax.axis_size(axis)
+        return (dim, tuple(axes)) if stride == shape[dim] else None
+
+
+def _is_index(aval: Any) -> bool:
+    return getattr(aval, "shape", None) == () and (
+        aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer)
+    )

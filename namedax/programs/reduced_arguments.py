@@ -22,7 +22,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.loop_casts import CastFinder, Forms, WithForms
-from namedax.programs.primitives import MeshAxes
 from namedax.resources.mesh import entry_of, has_explicit_axes
 
 __all__ = ["take_reduced"]
@@ -75,7 +74,7 @@ def take_reduced(
     return _with_forms(body, wanted), [*datas, *placed], [*specs, *also]
 
 
-def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> MeshAxes:
+def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> frozenset[str]:
     """Return the axes of the body over which an argument is reduced.
 
     The result is empty unless the argument can be differentiated and is replicated over all of
@@ -93,7 +92,9 @@ def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> Mesh
     return reduced if reduced <= set(used) - cut else frozenset()
 
 
-def _with_forms(body: Callable[..., Any], wanted: Mapping[int, MeshAxes]) -> Callable[..., Any]:
+def _with_forms(
+    body: Callable[..., Any], wanted: Mapping[int, frozenset[str]]
+) -> Callable[..., Any]:
     """Wrap `body` to take the arguments with these indices a second time, reduced over these axes, after the others."""
 
     def run(*values: Any) -> Any:

@@ -21,8 +21,7 @@ from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.slots import Exchange, Slots
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.hijax import programs_within
-from namedax.programs.primitives import cast_axes
+from namedax.programs.primitives import cast_axes, programs_within
 from namedax.resources import communication as comm
 
 __all__ = ["Rounds", "loop_collective_axes"]

@@ -44,7 +44,6 @@ from namedax.resources.mesh import without_mesh
 __all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
 
 Atom = Any  # a variable or a literal; JAX declares no precise type
-MeshAxes = frozenset[str]
 # Evaluates a node for values, and the index of the step if it is known; and returns True if a node
 # needs that index.
 Evaluate = Callable[[Node, Sequence[Any], Any], Sequence[Any]]
@@ -103,10 +102,10 @@ class _Tables:
 
     def __init__(self, axis: str):
         self.axis, self.types, self.contexts = axis, _Types(axis), _Contexts()
-        self.casts: dict[MeshAxes, Any] = {}
-        self.cast_types: dict[tuple[Any, MeshAxes], Any] = {}
+        self.casts: dict[frozenset[str], Any] = {}
+        self.cast_types: dict[tuple[Any, frozenset[str]], Any] = {}
 
-    def cast_type(self, aval: Any, axes: MeshAxes) -> Any:
+    def cast_type(self, aval: Any, axes: frozenset[str]) -> Any:
         """Return the type on the mesh in use of values that vary over these axes."""
         if aval.manual_axis_type.varying == axes:
             return aval
@@ -115,7 +114,7 @@ class _Tables:
             self.cast_types[aval, axes] = changed
         return self.cast_types[aval, axes]
 
-    def cast(self, aval: Any, axes: MeshAxes) -> Any:
+    def cast(self, aval: Any, axes: frozenset[str]) -> Any:
         """Return an equation that casts to varying over these axes, over which its operand is invariant."""
         if axes not in self.casts:
             traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
@@ -335,7 +334,7 @@ class Writer:
         )
         return list(outvars)
 
-    def _cast(self, atom: Atom, axes: MeshAxes) -> Atom:
+    def _cast(self, atom: Atom, axes: frozenset[str]) -> Atom:
         """Cast an atom to vary over at least these axes."""
         aval = self._tables.types[atom.aval]  # a scalar that a trace returned has no mesh
         varies = aval.manual_axis_type.varying

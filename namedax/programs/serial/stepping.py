@@ -35,9 +35,8 @@ from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 from namedax.core.element_types import weak_as
 from namedax.core.records import Record
 from namedax.errors import SerialLoopError
-from namedax.programs.hijax import programs_within
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import mapped_program
+from namedax.programs.primitives import mapped_program, programs_within
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh
 

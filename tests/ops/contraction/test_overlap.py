@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.errors import ArgumentError
 from namedax.hlo import collectives
-from namedax.programs.hijax import HIGH, program_of
+from namedax.programs.primitives import HIGH, program_of
 from tests.harness import array, make_mesh
 
 BOTH = [True, "bidirectional"]
