@@ -15,13 +15,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 from jax.extend.source_info_util import current_name_stack, user_context
 
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.programs.primitives import (
     HIGH,
     LOCAL_KINDS,
+    Atom,
     Kind,
     axes_of,
     bind,
@@ -73,7 +74,7 @@ __all__ = [
 _SMALL = 32
 
 
-def inlined(jaxpr: Any) -> Any:
+def inlined(jaxpr: Jaxpr) -> Any:
     """Inline calls of small jaxprs, and calls that are marked to be inlined, which JAX 0.12 leaves to its lowering."""
     pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
     calls = {id(eqn) for eqn, known in pairs if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)}
@@ -111,7 +112,7 @@ def inlined(jaxpr: Any) -> Any:
     return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
 
 
-def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
+def inlined_source(call: Any, is_pinned: bool, eqn: JaxprEqn) -> Any:
     """Return the source of an equation of a called jaxpr that replaces the call.
 
     Args:
@@ -125,7 +126,7 @@ def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
     return (call if is_pinned else inner).replace(name_stack=call.name_stack + inner.name_stack)
 
 
-def is_pinned(eqn: Any) -> bool:
+def is_pinned(eqn: JaxprEqn) -> bool:
     """Return True if the jaxpr that an equation calls belongs to the line of the call: JAX traced it once, for the first caller."""
     return is_to_be_inlined(eqn) or calls_jax(eqn)
 
@@ -133,7 +134,7 @@ def is_pinned(eqn: Any) -> bool:
 _JAX_FOLDER = os.path.dirname(jax.__file__) + os.sep
 
 
-def calls_jax(eqn: Any) -> bool:
+def calls_jax(eqn: JaxprEqn) -> bool:
     """Return True if an equation calls a jitted function that a file of JAX defines.
 
     A name proves nothing: a user's `clip`, `softmax` or `_block` has the name of a function of JAX.
@@ -160,7 +161,7 @@ def number_of(literal: Literal) -> Any:
     return None if isinstance(value, jax.core.Tracer) or np.ndim(value) or not is_number else value
 
 
-def collective_axes(jaxpr: Any, or_index: bool = False) -> frozenset[str]:
+def collective_axes(jaxpr: Jaxpr, or_index: bool = False) -> frozenset[str]:
     """Return the mesh axes along which a jaxpr communicates; with `or_index`, also those whose device index it reads."""
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
@@ -169,20 +170,20 @@ def collective_axes(jaxpr: Any, or_index: bool = False) -> frozenset[str]:
     )
 
 
-def has_reverse_rules(jaxpr: Any) -> bool:
+def has_reverse_rules(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its gradient."""
     return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(
         map(has_reverse_rules, programs_within(jaxpr))
     )
 
 
-def summed_axes(jaxpr: Any) -> frozenset[str]:
+def summed_axes(jaxpr: Jaxpr) -> frozenset[str]:
     """Return the mesh axes over which a jaxpr sums."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
     return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
 
 
-def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bool:
+def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Any]] | None = None) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, sums over mesh axes.
 
     Args:
@@ -203,21 +204,21 @@ def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bo
     return known[id(jaxpr)][0]
 
 
-def consts_to_inputs(jaxpr: Any) -> Any:
+def consts_to_inputs(jaxpr: Jaxpr) -> Any:
     """Return a jaxpr that takes its constants as its first arguments."""
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 
 
-def _one_by_one(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def _one_by_one(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))(*values))
 
 
-def as_one_call(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def as_one_call(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     """Evaluate an open jaxpr without constants, as one call if it is large, so that its equations are not bound again."""
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
-def source_of(eqn: Any, within: Any = None) -> Any:
+def source_of(eqn: JaxprEqn, within: Any = None) -> Any:
     """Return a context manager in which bound equations get the source lines and scopes of `eqn`.
 
     Args:
@@ -273,7 +274,7 @@ class Evaluator:
 
     def __init__(
         self,
-        jaxpr: Any,
+        jaxpr: Jaxpr,
         values: Sequence[Any],
         constant: Callable[[Any], Any] = lambda literal: literal.val,
         whole: bool = False,
@@ -319,19 +320,19 @@ class Evaluator:
         self._flush()
         return [self.read(var) for var in self._jaxpr.outvars]
 
-    def read(self, var: Any) -> Any:
+    def read(self, var: Atom) -> Any:
         """Return the value of an operand."""
         return self._constant(var) if isinstance(var, Literal) else self.known[var]
 
-    def operands(self, eqn: Any) -> list[Any]:
+    def operands(self, eqn: JaxprEqn) -> list[Any]:
         """Return the values of the operands of an equation."""
         return [self.read(var) for var in eqn.invars]
 
-    def source_of(self, eqn: Any) -> Any:
+    def source_of(self, eqn: JaxprEqn) -> Any:
         """Return a context manager in which bound equations get the lines and scopes of an equation of the running jaxpr."""
         return source_of(eqn, self._name_stack)
 
-    def as_it_stands(self, eqn: Any) -> None:
+    def as_it_stands(self, eqn: JaxprEqn) -> None:
         """Evaluate an equation as written."""
         self._waiting.append(eqn)
         self._flush()
@@ -395,17 +396,17 @@ def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> An
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 
-def _transforms(jaxpr: Any) -> bool:
+def _transforms(jaxpr: Jaxpr) -> bool:
     return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(
         map(_transforms, programs_within(jaxpr))
     )
 
 
-def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def _evaluate(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     jaxpr = inlined(jaxpr)
     evaluator = Evaluator(jaxpr, values)
 
-    def rule(eqn: Any) -> Any:
+    def rule(eqn: JaxprEqn) -> Any:
         inner = called(eqn)
         if kind_of(eqn) == Kind.TRANSFORM:
             return lambda: map(
@@ -427,12 +428,14 @@ def _flat_for_a_moment(data: Any) -> Any:
 # --- recomputation for the gradient (`jax.checkpoint`) ------------------------------------------
 
 
-def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     """Return the results of another open jaxpr, recomputed for the gradient in the same way as that of this equation."""
     return bind(eqn, values, **_with_program(eqn, jaxpr))
 
 
-def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
+def with_program(
+    eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Any], results: Sequence[Any]
+) -> Any:
     """Return this call with another open jaxpr, which takes these operands and returns these results."""
     return eqn.replace(
         invars=list(operands),
@@ -441,7 +444,7 @@ def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequenc
     )
 
 
-def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
+def _with_program(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:
     if eqn.primitive.name == HIGH:
         prim = eqn.params["_prim"]
         return {
@@ -453,7 +456,7 @@ def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
     return {name: ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr}
 
 
-def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+def remat_like(eqn: JaxprEqn, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, recomputed for the gradient in the same way as the jaxpr of this equation."""
     again: Callable[..., Any] = jax.checkpoint(
         function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"]
@@ -461,13 +464,13 @@ def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     return again
 
 
-def _prevents_cse(eqn: Any) -> bool:
+def _prevents_cse(eqn: JaxprEqn) -> bool:
     # JAX also takes one boolean for each operand; the other jaxpr may have more operands.
     prevent = parameters_of(eqn)["prevent_cse"]
     return prevent if isinstance(prevent, bool) else any(prevent)
 
 
-def is_remat_of_gradient(eqn: Any) -> bool:
+def is_remat_of_gradient(eqn: JaxprEqn) -> bool:
     """Return True if this is the recomputation, which must stay separate from the first computation."""
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
 

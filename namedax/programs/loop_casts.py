@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -33,7 +33,9 @@ from namedax.programs.evaluator import (
     with_program,
 )
 from namedax.programs.primitives import (
+    Atom,
     Kind,
+    aval_of,
     axes_of,
     bind,
     called,
@@ -86,11 +88,11 @@ class CastFinder(Record, frozen=False):
     steps: int
     found: dict[tuple[int, frozenset[str]], Any] = dataclasses.field(default_factory=dict)
 
-    def visit(self, jaxpr: Any, origins: Mapping[Any, Origin]) -> list[Origin | None]:
+    def visit(self, jaxpr: Jaxpr, origins: Mapping[Any, Origin]) -> list[Origin | None]:
         """Record the casts in an open jaxpr with inputs of these origins, and return the origins of its results."""
         known: dict[Any, Origin] = dict(origins)
 
-        def origin(var: Any) -> Origin | None:
+        def origin(var: Atom) -> Origin | None:
             if isinstance(var, Literal):
                 return frozenset()
             return known.get(var, None if is_inexact(var.aval) else frozenset())
@@ -145,7 +147,7 @@ class WithForms:
     """
 
     def __init__(
-        self, jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
+        self, jaxpr: Jaxpr, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
     ):
         self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
         self.forms: dict[Any, Forms] = {
@@ -162,7 +164,7 @@ class WithForms:
         """Return the results, and their forms."""
         return self.evaluator.run(self._rule), [self._forms_of(var) for var in self.jaxpr.outvars]
 
-    def _rule(self, eqn: Any) -> Any:
+    def _rule(self, eqn: JaxprEqn) -> Any:
         of, inner = [self._forms_of(var) for var in eqn.invars], called(eqn)
         if not any(of):
             self._note_formless(eqn)
@@ -180,12 +182,12 @@ class WithForms:
 
         return evaluate
 
-    def _cast(self, eqn: Any, of: Sequence[Forms]) -> None:
+    def _cast(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         axes, (out,) = cast_axes(eqn), eqn.outvars
         self.evaluator.known[out] = of[0][axes]
         self.forms[out] = {more - axes: value for more, value in of[0].items() if axes < more}
 
-    def _call(self, eqn: Any, of: Sequence[Forms]) -> None:
+    def _call(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         inner, operands = called(eqn), self.evaluator.operands(eqn)
         fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
         if kind_of(eqn) == Kind.REMAT:
@@ -196,7 +198,7 @@ class WithForms:
             self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
 
-    def _operation(self, eqn: Any, of: Sequence[Forms]) -> None:
+    def _operation(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         """Evaluate an operation on operands with forms.
 
         It is evaluated in its plain form and, if it commutes with casts, in every form that all its
@@ -209,22 +211,22 @@ class WithForms:
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 
-    def _form(self, var: Any, axes: frozenset[str]) -> Any:
+    def _form(self, var: Atom, axes: frozenset[str]) -> Any:
         forms = self._forms_of(var)
         if axes in forms:
             return forms[axes]
         value = self.evaluator.read(var)
         return cast_data(
-            value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes
+            value if hasattr(value, "aval") else jnp.asarray(value, aval_of(var).dtype), axes
         )
 
-    def _forms_of(self, var: Any) -> Forms:
+    def _forms_of(self, var: Atom) -> Forms:
         return {} if isinstance(var, Literal) else self.forms.get(var, {})
 
-    def _is_formless(self, var: Any) -> bool:
+    def _is_formless(self, var: Atom) -> bool:
         return not isinstance(var, Literal) and var in self.formless
 
-    def _note_formless(self, eqn: Any) -> None:
+    def _note_formless(self, eqn: JaxprEqn) -> None:
         """Record differentiable results that have no forms because they depend on formless values or have side effects."""
         differentiable = [
             var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)
@@ -238,7 +240,7 @@ class WithForms:
 
 
 def _with_inputs_cast(
-    jaxpr: Any, forms: Mapping[Any, frozenset[str]]
+    jaxpr: Jaxpr, forms: Mapping[Any, frozenset[str]]
 ) -> tuple[Any, list[Any]] | None:
     """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
 
@@ -284,7 +286,7 @@ def _with_inputs_cast(
 
 
 def _evaluate_listed(
-    jaxpr: Any,
+    jaxpr: Jaxpr,
     axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
     values: Sequence[Any],
@@ -395,7 +397,7 @@ class Body:
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
 
-    def _casts(self, jaxpr: Any) -> dict[tuple[int, frozenset[str]], Any]:
+    def _casts(self, jaxpr: Jaxpr) -> dict[tuple[int, frozenset[str]], Any]:
         """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
@@ -536,7 +538,7 @@ class Hoisted:
 _ALL_REDUCE = 2
 
 
-def with_varying_gathers(jaxpr: Any, values: Sequence[Any]) -> ClosedJaxpr | None:
+def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[Any]) -> ClosedJaxpr | None:
     """Return a jaxpr without constants that gathers in the form in which results are used; `None` if nothing is saved.
 
     Args:
@@ -560,7 +562,7 @@ def _is_whole(gather: Any) -> bool:
     return is_tiled(gather) and not is_in_groups(gather) and is_inexact(gather.outvars[0].aval)
 
 
-def _has_gradient(jaxpr: Any) -> bool:
+def _has_gradient(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr computes a gradient itself.
 
     Then the casts have been transposed, and the remaining ones are not differentiated.
@@ -568,7 +570,7 @@ def _has_gradient(jaxpr: Any) -> bool:
     return any("transpose(" in str(eqn.source_info.name_stack) for eqn in reversed(jaxpr.eqns))
 
 
-def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[frozenset[str]]]:
+def _wanted(jaxpr: Jaxpr, gathers: Mapping[Any, Any]) -> dict[Any, set[frozenset[str]]]:
     """Return the mesh axes over which results of gathers are cast later, if the cast is not cheap.
 
     This includes values that are computed from these results alone.
@@ -604,7 +606,7 @@ class _Varying(WithForms):
 
     def __init__(
         self,
-        jaxpr: Any,
+        jaxpr: Jaxpr,
         values: Sequence[Any],
         gathers: Mapping[Any, Any],
         wanted: Mapping[Any, set[frozenset[str]]],
@@ -612,7 +614,7 @@ class _Varying(WithForms):
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted
 
-    def _rule(self, eqn: Any) -> Any:
+    def _rule(self, eqn: JaxprEqn) -> Any:
         result = eqn.outvars[0] if eqn.outvars else None
         if result not in self._wanted:
             return super()._rule(eqn)

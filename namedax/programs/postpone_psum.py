@@ -28,7 +28,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.closure_capture import Traces, traced
 from namedax.core.functions import Source, set_display_source
@@ -140,7 +140,7 @@ def postponing(
 
 
 def evaluate(
-    jaxpr: Any,
+    jaxpr: Jaxpr,
     consts: Sequence[Any],
     datas: Sequence[Any],
     loops: Set[str],
@@ -268,7 +268,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
     evaluator = Evaluator(plan.jaxpr, values, whole=whole, needed=needed)
     sums: dict[Any, _Sum] = {}
 
-    def gather(eqn: Any, found: Gather) -> list[Any]:
+    def gather(eqn: JaxprEqn, found: Gather) -> list[Any]:
         lie = {axis for _, axes in found.places for axis in axes}
         whole = comm.psum(
             evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie)
@@ -277,7 +277,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
             whole = comm.all_gather(whole, dim, axes, "invarying")
         return [whole]
 
-    def wait(eqn: Any, waiting: Sequence[_Sum | None]) -> None:
+    def wait(eqn: JaxprEqn, waiting: Sequence[_Sum | None]) -> None:
         if any(waiting):
             (out,) = eqn.outvars
             sums[out] = _apply(eqn, plan.late[out], waiting, evaluator, plan.loops)
@@ -289,7 +289,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
             if var not in plan.kept:
                 evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
 
-    def rule(eqn: Any) -> Any:
+    def rule(eqn: JaxprEqn) -> Any:
         waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
         found = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
         if found is not None:
@@ -303,7 +303,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
 
 
 def _apply(
-    eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
+    eqn: JaxprEqn, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
 ) -> _Sum:
     """Apply an operation to operands, of which those that are not `None` in `sums` are pending psums."""
     operands = [
@@ -352,7 +352,7 @@ def _apply(
     return _Sum(on(one.part), late.axes, one.source, rest, steps)
 
 
-def _after(eqn: Any, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
+def _after(eqn: JaxprEqn, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
     """Append the equation as a step to the psum at this position; another psum among the operands is computed first."""
     operands = [
         None if i == position else evaluator.read(var) if s is None else s.take()
@@ -380,7 +380,7 @@ def _total(x: Any, y: Any, sign: int) -> Any:
     return y if x is None else x + y
 
 
-def _call(eqn: Any, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
+def _call(eqn: JaxprEqn, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
     """Evaluate an equation that runs a jaxpr."""
     if kind_of(eqn) == Kind.REMAT:
         again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)

@@ -19,7 +19,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, subjaxprs
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from jax.sharding import NamedSharding
 
 from namedax.core.leaf_marks import LEAF
@@ -36,10 +37,12 @@ __all__ = [
     "LOCAL_KINDS",
     "TABLE",
     "Algebra",
+    "Atom",
     "Kind",
     "Known",
     "Scan",
     "While",
+    "aval_of",
     "axes_of",
     "barrier",
     "bind",
@@ -79,6 +82,16 @@ __all__ = [
     "with_bodies",
 ]
 
+#: An operand of an equation.
+Atom = Var | Literal
+
+
+def aval_of(var: Atom) -> ShapedArray:
+    """Return the type of a value; JAX declares it as one without a shape and a dtype."""
+    aval: Any = var.aval
+    return aval
+
+
 # --- high primitives --------------------------------------------------------------------------------
 # Equations of JAX 0.12 that hold an object with its own rules, instead of a primitive with parameters.
 # They all have one primitive, `call_hi_primitive`, whose parameter is a `jax.experimental.hijax.HiPrim`.
@@ -97,7 +110,7 @@ _OLDER = {
 }
 
 
-def primitive_name(eqn: Any) -> str:
+def primitive_name(eqn: JaxprEqn) -> str:
     """Return the name of the primitive of an equation; for a high primitive, that of the equivalent older primitive, if any."""
     name: str = eqn.primitive.name
     return name if name != HIGH else _OLDER.get(type(eqn.params["_prim"]).__name__, HIGH)
@@ -108,13 +121,13 @@ def names_of(eqns: Sequence[Any]) -> list[str]:
     return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
-def parameters_of(eqn: Any) -> dict[str, Any]:
+def parameters_of(eqn: JaxprEqn) -> dict[str, Any]:
     """Return the parameters of an equation, or of its high primitive."""
     params: dict[str, Any] = eqn.params
     return params if eqn.primitive.name != HIGH else params["_prim"].params
 
 
-def program_of(eqn: Any) -> Any:
+def program_of(eqn: JaxprEqn) -> Any:
     """Return the jaxpr, a function of the equation's operands, that its high primitive calls or expands to."""
     params = parameters_of(eqn)
     program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
@@ -135,13 +148,13 @@ def _expanded(prim: Any, avals: tuple[Any, ...], mesh: Any) -> Any:
         return jax.make_jaxpr(expanded)(*avals)
 
 
-def bind_name(eqn: Any, value: Any) -> list[Any]:
+def bind_name(eqn: JaxprEqn, value: Any) -> list[Any]:
     """Bind a value to the name that an equation gives for `jax.checkpoint`; the high primitive stores the type of its operand."""
     prim = eqn.params["_prim"]
     return [type(prim)(prim.params["name"], jax.typeof(value))(value)]
 
 
-def programs_within(jaxpr: Any) -> list[Any]:
+def programs_within(jaxpr: Jaxpr) -> list[Any]:
     """Return the open jaxprs that the equations of an open jaxpr contain."""
     high = [program_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == HIGH]
     return [*subjaxprs(jaxpr), *(getattr(program, "jaxpr", program) for program in high)]
@@ -194,7 +207,7 @@ class Algebra(enum.Enum):
 Group = tuple[int | EllipsisType, ...]
 
 
-def _always(eqn: Any, operand: int) -> bool:
+def _always(eqn: JaxprEqn, operand: int) -> bool:
     return True
 
 
@@ -202,21 +215,21 @@ def _is_inexact(aval: Any) -> bool:
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
-def _product(eqn: Any, operand: int) -> bool:
+def _product(eqn: JaxprEqn, operand: int) -> bool:
     # For floats, `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is
     # infinite, or finite where `p + q` is not.
     return not _is_inexact(eqn.outvars[0].aval)
 
 
-def _contraction(eqn: Any, operand: int) -> bool:
-    before, after = eqn.invars[operand].aval, eqn.outvars[0].aval
+def _contraction(eqn: JaxprEqn, operand: int) -> bool:
+    before, after = aval_of(eqn.invars[operand]), aval_of(eqn.outvars[0])
     return bool(before.dtype == after.dtype) and not _is_inexact(before)
 
 
-def _conversion(eqn: Any, operand: int) -> bool:
+def _conversion(eqn: JaxprEqn, operand: int) -> bool:
     # Conversion to integers rounds, conversion to booleans compares, integers of a narrow type have
     # wrapped around, and a narrow float overflows.
-    before, after = eqn.invars[operand].aval.dtype, eqn.outvars[0].aval.dtype
+    before, after = aval_of(eqn.invars[operand]).dtype, aval_of(eqn.outvars[0]).dtype
     if jnp.issubdtype(before, jnp.inexact) or jnp.issubdtype(after, jnp.inexact):
         both = jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact)
         return bool(both and jnp.finfo(after).max >= jnp.finfo(before).max)
@@ -227,7 +240,7 @@ def _conversion(eqn: Any, operand: int) -> bool:
     )
 
 
-def _taking(eqn: Any, operand: int) -> bool:
+def _taking(eqn: JaxprEqn, operand: int) -> bool:
     # Out of bounds a gather returns zeros, which sum to zero, or NaNs, which sum to NaN.
     filled, fill = (
         eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP,
@@ -410,7 +423,7 @@ COLLECTIVES = frozenset(
 # --- equations ------------------------------------------------------------------------------------------------------
 
 
-def facts(eqn: Any) -> Known:
+def facts(eqn: JaxprEqn) -> Known:
     """Return the facts about the primitive of an equation."""
     return TABLE.get(primitive_name(eqn), _NOTHING)
 
@@ -420,28 +433,28 @@ def facts_of(eqns: Sequence[Any]) -> list[Known]:
     return [TABLE[name] if name in TABLE else _NOTHING for name in names_of(eqns)]
 
 
-def kind_of(eqn: Any) -> Kind:
+def kind_of(eqn: JaxprEqn) -> Kind:
     """Return the kind of an equation."""
     known = TABLE.get(name, _NOTHING) if (name := eqn.primitive.name) != HIGH else facts(eqn)
     return known.kind  # runs for every equation of every jaxpr
 
 
-def collective_kind(eqn: Any) -> Kind:
+def collective_kind(eqn: JaxprEqn) -> Kind:
     """Return the kind of an equation; if it starts an asynchronous collective, which another equation ends, the kind of the collective."""
     return TABLE.get(primitive_name(eqn).removesuffix("_start"), _NOTHING).kind
 
 
-def is_local(eqn: Any) -> bool:
+def is_local(eqn: JaxprEqn) -> bool:
     """Return True if an equation is known to name no mesh axes and run no jaxprs."""
     return eqn.primitive.name in _LOCAL
 
 
-def name_of(eqn: Any) -> str:
+def name_of(eqn: JaxprEqn) -> str:
     """Return the name of the JAX function that an equation runs, as users call it, for messages."""
     return facts(eqn).called or primitive_name(eqn)
 
 
-def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
+def bind(eqn: JaxprEqn, values: Sequence[Any], **changes: Any) -> list[Any]:
     """Return the results of an equation for these operands, with some parameters changed."""
     if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
         return bind_name(eqn, *values)
@@ -449,7 +462,7 @@ def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def parameters_with(eqn: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
+def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
     """Return the parameters of an equation, with `change` applied to each one that is a jaxpr or a sharding."""
     params: dict[str, Any] = eqn.params
     changes = {name: change(value) for name, value in params.items() if type(value) in _OF_MESH}
@@ -459,7 +472,7 @@ def parameters_with(eqn: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
 # --- mesh axes ------------------------------------------------------------------------------------------------------
 
 
-def axes_of(eqn: Any) -> tuple[str, ...]:
+def axes_of(eqn: JaxprEqn) -> tuple[str, ...]:
     """Return the mesh axes that an equation names (a cast, a collective, a device index), in its order.
 
     For an unknown equation, return all mesh axes that any of its parameters names.
@@ -475,7 +488,7 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
     )  # the axes of a reduction are integers
 
 
-def _axes_named(eqn: Any) -> tuple[str, ...]:
+def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
     strings = [
         part
         for key, value in eqn.params.items()
@@ -490,51 +503,51 @@ def _axes_named(eqn: Any) -> tuple[str, ...]:
     )
 
 
-def cast_axes(eqn: Any) -> frozenset[str]:
+def cast_axes(eqn: JaxprEqn) -> frozenset[str]:
     """Return the mesh axes over which an equation casts its operand to varying; empty if it is not a cast."""
     return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
 
 
-def is_whole_sum(eqn: Any) -> bool:
+def is_whole_sum(eqn: JaxprEqn) -> bool:
     """Return True if an equation sums each of its operands over all devices along its axes."""
     return (
         kind_of(eqn) == Kind.SUM and not is_in_groups(eqn) and len(eqn.invars) == len(eqn.outvars)
     )
 
 
-def is_in_groups(eqn: Any) -> bool:
+def is_in_groups(eqn: JaxprEqn) -> bool:
     """Return True if a collective runs separately in groups of the devices along its axes."""
     return eqn.params.get("axis_index_groups") is not None
 
 
-def is_whole_exchange(eqn: Any) -> bool:
+def is_whole_exchange(eqn: JaxprEqn) -> bool:
     """Return True if an exchange is an all-to-all: each device sends to all others, and not to one."""
     return "perm" not in eqn.params
 
 
-def dimension_of(eqn: Any) -> int:
+def dimension_of(eqn: JaxprEqn) -> int:
     """Return the dimension along which a gather or a scatter has the blocks of devices."""
     name = "all_gather_dimension" if kind_of(eqn) == Kind.GATHER else "scatter_dimension"
     return int(eqn.params[name])
 
 
-def is_tiled(eqn: Any) -> bool:
+def is_tiled(eqn: JaxprEqn) -> bool:
     """Return True if a gather or a scatter has blocks in an existing dimension, not one element for each device in a new one."""
     return bool(eqn.params["tiled"])
 
 
-def sliced_dimension(eqn: Any) -> tuple[int, tuple[str, ...]]:
+def sliced_dimension(eqn: JaxprEqn) -> tuple[int, tuple[str, ...]]:
     """Return the dimension that an equation slices to its device's block, and the mesh axes that shard it, major first."""
     return int(eqn.params["dim"]), axes_of(eqn)
 
 
-def slice_sizes(eqn: Any) -> Sequence[int]:
+def slice_sizes(eqn: JaxprEqn) -> Sequence[int]:
     """Return the shape of the result of a dynamic slice."""
     sizes: Sequence[int] = eqn.params["slice_sizes"]
     return sizes
 
 
-def constraint(eqn: Any) -> Any:
+def constraint(eqn: JaxprEqn) -> Any:
     """Return the sharding of a sharding constraint."""
     return eqn.params["sharding"]
 
@@ -542,7 +555,7 @@ def constraint(eqn: Any) -> Any:
 # --- jaxprs ---------------------------------------------------------------------------------------------------------
 
 
-def programs_of(eqn: Any) -> list[Any]:
+def programs_of(eqn: JaxprEqn) -> list[Any]:
     """Return the jaxprs among the parameters of an equation, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
@@ -551,7 +564,7 @@ def programs_of(eqn: Any) -> list[Any]:
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
 
-def _parts_of(eqn: Any) -> list[Any]:
+def _parts_of(eqn: JaxprEqn) -> list[Any]:
     return [part for value in eqn.params.values() for part in _parts(value)]
 
 
@@ -559,14 +572,14 @@ def _parts(value: Any) -> Iterable[Any]:
     return value if isinstance(value, (tuple, list, frozenset, set)) else (value,)
 
 
-def called(eqn: Any) -> Any:
+def called(eqn: JaxprEqn) -> Any:
     """Return the open jaxpr that an equation calls once, with its operands, and without custom derivative rules; or `None`."""
     if eqn.primitive.name in _LOCAL:
         return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
-def called_in_steps(eqn: Any) -> Any:
+def called_in_steps(eqn: JaxprEqn) -> Any:
     """Return the jaxpr, open or closed, that an equation calls once, with its operands, after differentiation; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
@@ -577,13 +590,13 @@ def called_in_steps(eqn: Any) -> Any:
     )
 
 
-def _opened(jaxpr: Any) -> Any:
+def _opened(jaxpr: Jaxpr) -> Any:
     if isinstance(jaxpr, ClosedJaxpr):
         return None if jaxpr.consts else jaxpr.jaxpr
     return jaxpr
 
 
-def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def call_whole(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     """Evaluate an open jaxpr without constants; under a trace, as one call, so that none of its equations is bound again."""
     with jax.disable_jit(
         False
@@ -608,7 +621,7 @@ def _some_call() -> Callable[
     return jax.make_jaxpr(jax.jit(part_of_body))
 
 
-def is_inlined(eqn: Any, small: int) -> bool:
+def is_inlined(eqn: JaxprEqn, small: int) -> bool:
     """Return True if a call can be replaced by the jaxpr that it calls.
 
     This holds if the call is marked to be inlined, was made by `call_whole`, or calls at most
@@ -624,7 +637,7 @@ def is_inlined(eqn: Any, small: int) -> bool:
     )
 
 
-def is_to_be_inlined(eqn: Any) -> bool:
+def is_to_be_inlined(eqn: JaxprEqn) -> bool:
     """Return True if a call was made to be inlined.
 
     JAX caches the called jaxpr, with the source lines of its first caller.
@@ -637,7 +650,7 @@ def is_to_be_inlined(eqn: Any) -> bool:
     )
 
 
-def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
+def solve(eqn: JaxprEqn, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
     """Return the jaxpr that computes the solution of a linear system, and the operands that it takes."""
     lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     first = lengths.matvec + lengths.vecmat
@@ -661,7 +674,7 @@ class Scan(Record):
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, eqn: Any) -> Scan:
+    def of(cls, eqn: JaxprEqn) -> Scan:
         """Return the scan that an equation runs; the parameters that describe the carry depend on the version of JAX."""
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
@@ -690,7 +703,7 @@ class While(Record):
     body_consts: int
 
     @classmethod
-    def of(cls, eqn: Any) -> While:
+    def of(cls, eqn: JaxprEqn) -> While:
         """Return the loop that an equation runs."""
         p = eqn.params
         return cls(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
@@ -701,7 +714,7 @@ class While(Record):
         return int(self.condition.out_avals[0].ndim)
 
 
-def bodies_of(eqn: Any) -> list[Any]:
+def bodies_of(eqn: JaxprEqn) -> list[Any]:
     """Return the closed jaxprs that control flow runs."""
     kind = kind_of(eqn)
     if kind == Kind.SCAN:
@@ -712,7 +725,7 @@ def bodies_of(eqn: Any) -> list[Any]:
     return list(eqn.params["branches"]) if kind == Kind.BRANCH else []
 
 
-def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
+def operands_of_bodies(eqn: JaxprEqn) -> list[Sequence[int]]:
     """Return, for each body of control flow, the indices of the operands that it takes."""
     count = len(eqn.invars)
     if kind_of(eqn) != Kind.WHILE:
@@ -728,7 +741,7 @@ def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
     return [[*range(first), *range(start, count)], range(first, count)]
 
 
-def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
+def with_bodies(eqn: JaxprEqn, bodies: Sequence[Any]) -> dict[str, Any]:
     """Return the parameters of control flow with other closed jaxprs in place of its bodies."""
     names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
     return {
@@ -737,17 +750,17 @@ def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+def mapped_program(eqn: JaxprEqn) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """Return the open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
     return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
 
 
-def mesh_sizes(eqn: Any) -> dict[str, int]:
+def mesh_sizes(eqn: JaxprEqn) -> dict[str, int]:
     """Return the size of each axis of the mesh over which a jaxpr is mapped."""
     return dict(eqn.params["mesh"].shape)
 
 
-def mapped_axes(eqn: Any) -> frozenset[str]:
+def mapped_axes(eqn: JaxprEqn) -> frozenset[str]:
     """Return the mesh axes over which a jaxpr is mapped; the other mesh axes are left to the partitioner."""
     return frozenset(eqn.params["newly_manual_axes"])
 
@@ -755,14 +768,14 @@ def mapped_axes(eqn: Any) -> frozenset[str]:
 # --- properties of any equation -------------------------------------------------------------------------------------
 
 
-def has_side_effects(eqn: Any) -> bool:
+def has_side_effects(eqn: JaxprEqn) -> bool:
     """Return True if an equation has an effect apart from its results; the axis name of a collective, a JAX effect, does not count."""
     return bool(eqn.effects) and any(
         type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects
     )
 
 
-def commutes(eqn: Any) -> bool:
+def commutes(eqn: JaxprEqn) -> bool:
     """Return True if an operation commutes with casts: applied to cast values it returns the result, cast."""
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False

@@ -21,7 +21,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import DropVar, Literal, Var
+from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
@@ -30,9 +30,11 @@ from namedax.programs.evaluator import has_sums, inlined, number_of, with_progra
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Algebra,
+    Atom,
     Kind,
     Known,
     Scan,
+    aval_of,
     axes_of,
     called,
     cast_axes,
@@ -68,7 +70,7 @@ __all__ = [
 # summand; the caller handles that.
 
 
-def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
+def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
     """Yield sets of operands: the equation is linear in the operands of one set together, for any values of the others."""
     entry, count = facts(eqn), len(eqn.invars)
     for group in entry.linear:
@@ -81,13 +83,13 @@ def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
             yield frozenset(operands)
 
 
-def selects(eqn: Any) -> bool:
+def selects(eqn: JaxprEqn) -> bool:
     """Return True if each element of the result is an element of the first operand, at an index that does not depend on values."""
     known = facts(eqn)
     return (
         known.selects
         or known.repeats
-        or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+        or (known.moves and aval_of(eqn.invars[0]).dtype == aval_of(eqn.outvars[0]).dtype)
     )
 
 
@@ -104,7 +106,7 @@ class Wait(Record):
 
 
 def may_wait(
-    eqn: Any,
+    eqn: JaxprEqn,
     waiting: Mapping[int, MeshAxes],
     is_zero: Callable[[int], bool] = lambda i: False,
     exactly: bool = False,
@@ -144,7 +146,7 @@ def may_wait(
 # are the transposes of its casts. Their later use is visible only outside of it.
 
 
-def with_sums_after_calls(jaxpr: Any) -> Any:
+def with_sums_after_calls(jaxpr: Jaxpr) -> Any:
     """Move psums out of calls.
 
     Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once
@@ -165,13 +167,13 @@ def with_sums_after_calls(jaxpr: Any) -> Any:
     return jaxpr.replace(eqns=eqns) if changed else jaxpr
 
 
-def _uses(jaxpr: Any) -> Counter[Any]:
+def _uses(jaxpr: Jaxpr) -> Counter[Any]:
     """Count the uses of each variable as an operand; results count twice, since a returned value is used as it is."""
     variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
     return Counter(var for var in variables if not isinstance(var, Literal))
 
 
-def _apart(eqn: Any, inner: Any, uses: Counter[Any]) -> list[Any] | None:
+def _apart(eqn: JaxprEqn, inner: Any, uses: Counter[Any]) -> list[Any] | None:
     """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
     within = _uses(inner) if sums else Counter[Any]()
@@ -258,7 +260,7 @@ class Plan:
 
     def __init__(
         self,
-        jaxpr: Any,
+        jaxpr: Jaxpr,
         known: Callable[[], Mapping[Any, Index]],
         loops: Set[str],
         seen: dict[int, tuple[bool, Any]],
@@ -270,7 +272,7 @@ class Plan:
         self.inner: dict[int, Plan] = {}
         self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
 
-    def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
+    def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Any, Index]]) -> None:
         # This visits every equation of every body, so it calls functions only for the few that
         # matter.
         facts = facts_of(jaxpr.eqns)
@@ -308,11 +310,11 @@ class Plan:
         """True if the jaxpr, or an inner jaxpr that can be changed, sends fewer bytes under this plan."""
         return bool(self.kept or self.gathers or self.inner)
 
-    def _operands(self, eqn: Any) -> Sequence[Any]:
+    def _operands(self, eqn: JaxprEqn) -> Sequence[Any]:
         gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
         return eqn.invars if gather is None else [gather.block]
 
-    def _uses(self, jaxpr: Any) -> tuple[set[int], dict[Any, int]]:
+    def _uses(self, jaxpr: Jaxpr) -> tuple[set[int], dict[Any, int]]:
         """Return the dead equations, and the number of uses of each variable by the others."""
         uses: dict[Any, int] = {}
         for var in jaxpr.outvars:
@@ -358,7 +360,7 @@ class Plan:
             group += is_changed
         return places, needed
 
-    def _find_gather(self, eqn: Any, updates: Mapping[Any, Any]) -> None:
+    def _find_gather(self, eqn: JaxprEqn, updates: Mapping[Any, Any]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
         block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
@@ -376,7 +378,7 @@ class Plan:
         if places:
             self.gathers[eqn.outvars[0]] = Gather(block, tuple(places))
 
-    def _look_inside(self, eqn: Any, kind: Kind) -> None:
+    def _look_inside(self, eqn: JaxprEqn, kind: Kind) -> None:
         """Plan the jaxpr that an equation runs, if it can be changed."""
         inner, operands = called(eqn), eqn.invars
         if kind is Kind.SCAN:
@@ -396,12 +398,12 @@ class Plan:
         if plan.gains:
             self.inner[id(eqn)] = plan
 
-    def _of(self, var: Any) -> Late | None:
+    def _of(self, var: Atom) -> Late | None:
         """Return the facts about an operand, if it is a pending psum and used only once."""
         late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
         return late if late is not None and late.axes else None
 
-    def _visit(self, eqn: Any) -> None:
+    def _visit(self, eqn: JaxprEqn) -> None:
         if eqn.outvars and eqn.outvars[0] in self.gathers:
             return
         if is_whole_sum(eqn):
@@ -425,7 +427,7 @@ class Plan:
         if found is not None:
             self.late[eqn.outvars[0]] = found
 
-    def _linear(self, eqn: Any, lates: Sequence[Late | None]) -> Late | None:
+    def _linear(self, eqn: JaxprEqn, lates: Sequence[Late | None]) -> Late | None:
         operands, (out,) = eqn.invars, eqn.outvars
         if is_addition(eqn):
             return self._added(operands, lates, out)
@@ -480,15 +482,15 @@ class Plan:
         late, operand = (x, operands[0]) if x is not None else (y, operands[1])
         return None if late is None else late.then(operand, out, mixed=True)
 
-    def _block(self, eqn: Any, late: Late) -> Late | None:
+    def _block(self, eqn: JaxprEqn, late: Late) -> Late | None:
         """Return the facts after a psum that was cast is sliced into blocks along its axes."""
         operand, *starts = eqn.invars
-        found = self.indices.block(operand.aval.shape, slice_sizes(eqn), starts)
+        found = self.indices.block(aval_of(operand).shape, slice_sizes(eqn), starts)
         if found is None or not late.cast.issuperset(found[1]):
             return None
         return self._scattered(eqn, late, found)
 
-    def _scattered(self, eqn: Any, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
+    def _scattered(self, eqn: JaxprEqn, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
         """Return the facts for a psum of which each device keeps its block; `found` is the sliced dimension and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
@@ -501,27 +503,27 @@ class Plan:
         )
 
 
-def is_addition(eqn: Any) -> bool:
+def is_addition(eqn: JaxprEqn) -> bool:
     """Return True if an equation adds its operands, or subtracts the second one."""
     return facts(eqn).algebra in (Algebra.SUM, Algebra.DIFFERENCE)
 
 
-def is_scaling(eqn: Any, operand: int) -> bool:
+def is_scaling(eqn: JaxprEqn, operand: int) -> bool:
     """Return True if an equation scales the floats of this operand by those of the other one, and is not linear.
 
     Scaling is a multiplication or a division.
     """
     if (
         operand not in facts(eqn).scales
-        or eqn.invars[operand].aval.shape != eqn.outvars[0].aval.shape
+        or aval_of(eqn.invars[operand]).shape != aval_of(eqn.outvars[0]).shape
     ):
         return False
     return not any(operand in group for group in linear_groups(eqn))
 
 
-def _size(var: Any) -> int:
+def _size(var: Atom) -> int:
     """Return the size in bytes."""
-    size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
+    size: int = math.prod(aval_of(var).shape) * aval_of(var).dtype.itemsize
     return size
 
 
@@ -544,12 +546,12 @@ class Indices:
     """
 
     def __init__(
-        self, known: Callable[[], Mapping[Any, Index]], jaxpr: Any, facts: Sequence[Known]
+        self, known: Callable[[], Mapping[Any, Index]], jaxpr: Jaxpr, facts: Sequence[Known]
     ):
         self._given, self._pairs = known, zip(jaxpr.eqns, facts, strict=True)
         self._known: dict[Any, Index] | None = None
 
-    def of(self, var: Any) -> Index | None:
+    def of(self, var: Atom) -> Index | None:
         """Return a sum `{axis: factor}`, with the constant under `None`; or `None` if it is not known."""
         if not isinstance(var, Literal):
             if self._known is None:
@@ -563,11 +565,11 @@ class Indices:
             return {None: int(value)}
         return {None: 0} if value is not None and value == 0 else None
 
-    def is_zero(self, var: Any) -> bool:
+    def is_zero(self, var: Atom) -> bool:
         """Return True if a value is zero everywhere."""
         return self.of(var) == {None: 0}
 
-    def _visit(self, eqn: Any, known: Known, indices: dict[Any, Index]) -> None:
+    def _visit(self, eqn: JaxprEqn, known: Known, indices: dict[Any, Index]) -> None:
         """Record the index that an equation computes."""
         found = None
         if known.kind is Kind.PLACE:
@@ -587,7 +589,7 @@ class Indices:
             indices[eqn.outvars[0]] = found
 
     @staticmethod
-    def _combine(eqn: Any, terms: list[Index]) -> Index | None:
+    def _combine(eqn: JaxprEqn, terms: list[Index]) -> Index | None:
         algebra, (first, *rest) = facts(eqn).algebra, terms
         if algebra == Algebra.SAME:
             return first

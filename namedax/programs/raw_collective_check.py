@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from namedax.core.array import is_named
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
@@ -183,7 +183,7 @@ def looked_through(
 
 
 def _equations(
-    jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]
+    jaxpr: Jaxpr, path: tuple[Any, ...], seen: dict[int, bool]
 ) -> list[tuple[Any, Known, tuple[Any, ...]]]:
     """Return all equations that may matter, each with its facts and the enclosing equations, outermost first.
 
@@ -212,7 +212,7 @@ def _scope(path: tuple[Any, ...]) -> str:
     return "/".join(str(eqn.source_info.name_stack) for eqn in path)
 
 
-def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
+def _is_raw_collective(eqn: JaxprEqn, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
     for axis in axes_of(eqn):
         if type(axis) is str and axis in names:
             break
@@ -257,7 +257,9 @@ def _without_start(called: str) -> str:
     return called.removesuffix("_start")
 
 
-def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
+def _raise_for_collective(
+    eqn: JaxprEqn, names: Mapping[str, list[Hashable]], function: str
+) -> None:
     called, where = _called(eqn)
     called = called if _without_start(called) in COLLECTIVES else name_of(eqn)
     axes = [axis for axis in axes_of(eqn) if axis in names]
@@ -483,7 +485,7 @@ def _is_of_jax(file: str) -> bool:
     return file.startswith(_JAX) or f"{os.sep}jaxlib{os.sep}" in file
 
 
-def _frames(eqn: Any) -> list[tuple[str, str, int]]:
+def _frames(eqn: JaxprEqn) -> list[tuple[str, str, int]]:
     """Return file, function and line of each frame in which an equation was made, innermost first.
 
     Frames of modules that only assemble arrays are left out.
@@ -498,7 +500,7 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
     ]
 
 
-def _boundaries(eqn: Any) -> list[Boundary | None]:
+def _boundaries(eqn: JaxprEqn) -> list[Boundary | None]:
     """Return the boundary of user code, or `None`, for each frame of namedax in which an equation was made, innermost first."""
     return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
@@ -534,7 +536,7 @@ def _is_of_operation(path: tuple[Any, ...]) -> bool:
     return bool(scopes) and scopes[-1] not in OPERATIONS_ON_FUNCTIONS
 
 
-def _called(eqn: Any) -> tuple[str, str]:
+def _called(eqn: JaxprEqn) -> tuple[str, str]:
     """Return the function of JAX that the body calls, and its location, as text for messages."""
     called = ""
     for file, name, line in _frames(eqn):
@@ -544,7 +546,7 @@ def _called(eqn: Any) -> tuple[str, str]:
     return called, ""
 
 
-def _function_of_jax(eqn: Any) -> str:
+def _function_of_jax(eqn: JaxprEqn) -> str:
     """Return the outermost public function of JAX, beyond user code, that has made an equation; empty if there is none."""
     called = ""
     for file, name, _ in _frames(eqn):

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Literal, Var, new_jaxpr_eqn
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, new_jaxpr_eqn
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
@@ -30,6 +30,7 @@ from namedax.programs.primitives import (
     LOCAL_KINDS,
     Kind,
     Scan,
+    aval_of,
     bind,
     bodies_of,
     called_in_steps,
@@ -54,10 +55,10 @@ _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
-def constant_of(literal: Any) -> Any:
+def constant_of(literal: Literal) -> Any:
     """Return the value of a literal; a cached array of JAX stores the mesh that it was traced on."""
-    value, aval = literal.val, literal.aval
-    return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)
+    value = literal.val
+    return value if isinstance(value, jax.Array) else np.asarray(value, aval_of(literal).dtype)
 
 
 class _Unwritten(Exception):
@@ -121,14 +122,14 @@ class _Tables:
             (self.casts[axes],) = traced.jaxpr.eqns
         return self.casts[axes]
 
-    def literal(self, literal: Any) -> Literal:
+    def literal(self, literal: Literal) -> Literal:
         """Return a scalar literal; JAX's own scalars store the mesh that they were made on."""
-        aval = literal.aval
+        aval = aval_of(literal)
         return Literal(
             np.asarray(literal.val, aval.dtype), self.types[aval]
         )  # JAX cannot lower a scalar of an 8-bit float
 
-    def parameters(self, eqn: Any) -> dict[str, Any]:
+    def parameters(self, eqn: JaxprEqn) -> dict[str, Any]:
         """Return the parameters of an operation, without the mesh that it was traced on."""
         return parameters_with(eqn, self._changed)
 
@@ -215,16 +216,17 @@ class Writer:
         self.values.append(value)
         return var
 
-    def constant(self, literal: Any) -> Atom:
+    def constant(self, literal: Literal) -> Atom:
         """Return the atom for the value of a literal."""
-        if literal.aval.shape or isinstance(literal.val, jax.Array):
+        if aval_of(literal).shape or isinstance(literal.val, jax.Array):
             return self.input(constant_of(literal))
         return self._tables.literal(literal)
 
     def outputs(self, values: Sequence[Value], atoms: Mapping[int, Atom]) -> list[Atom]:
         """Return the atoms of results."""
         return [
-            atoms[v] if type(v) is int else self.input(jnp.asarray(constant_of(v))) for v in values
+            atoms[v] if isinstance(v, int) else self.input(jnp.asarray(constant_of(v)))
+            for v in values
         ]
 
     def program(self, outputs: Sequence[Atom], like: Any) -> Any:
@@ -267,7 +269,7 @@ class Writer:
         """Write nodes, and add the atoms of their results to `atoms`; values in `constant` are the same in every step."""
         for node in nodes:
             kind = node.kind
-            inputs = [atoms[v] if type(v) is int else self.constant(v) for v in node.inputs]
+            inputs = [atoms[v] if isinstance(v, int) else self.constant(v) for v in node.inputs]
             if kind is Kind.CAST or kind is Added.IDENTITY:
                 axes = frozenset(node.axes if kind is Kind.CAST else node.waiting[0]) - {self._axis}
                 outputs: Sequence[Atom] = [self._cast(atom, axes) for atom in inputs]
@@ -321,7 +323,7 @@ class Writer:
         )
         return outvars
 
-    def _barrier(self, eqn: Any, inputs: Sequence[Atom]) -> list[Atom]:
+    def _barrier(self, eqn: JaxprEqn, inputs: Sequence[Atom]) -> list[Atom]:
         """Write a `primitives.barrier` by the equation that marks a recomputation."""
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
         program = called_in_steps(eqn)
@@ -408,7 +410,7 @@ class Writer:
             ]
             atoms: dict[int, Atom] = dict(zip(body.inputs, within, strict=True))
             inner.write(body.nodes, atoms)
-            outputs = [atoms[v] if type(v) is int else inner.constant(v) for v in body.outputs]
+            outputs = [atoms[v] if isinstance(v, int) else inner.constant(v) for v in body.outputs]
             wanted = [varying_of(types[aval]) for aval in program.out_avals]
             if scan is not None:
                 results[scan.carries :] = [
@@ -441,7 +443,7 @@ class Writer:
         return outvars
 
 
-def bound(axis: str, eqn: Any, values: Sequence[Any]) -> list[Any]:
+def bound(axis: str, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """Return the results of an equation for values on the mesh in use, cast to vary over the same axes."""
     return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
@@ -151,7 +151,7 @@ class Flattener:
         self.depth = 0  # of nested bodies
         self.zeros: set[int] = set()  # values that are known to be zero
 
-    def program(self, jaxpr: Any) -> Body:
+    def program(self, jaxpr: Jaxpr) -> Body:
         """Return the nodes of a complete jaxpr."""
         body = self.body(jaxpr)
         if not self.once:
@@ -184,7 +184,7 @@ class Flattener:
                     )
                     break
 
-    def body(self, jaxpr: Any) -> Body:
+    def body(self, jaxpr: Jaxpr) -> Body:
         """Return the nodes of `jaxpr`, closed or open, with new inputs."""
         inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
         nodes: list[Node] = []
@@ -194,7 +194,7 @@ class Flattener:
         return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
 
     def _inline(
-        self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node], call: Any = None
+        self, jaxpr: Jaxpr, inputs: Sequence[Value], nodes: list[Node], call: Any = None
     ) -> list[Value]:
         """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
         consts: Sequence[Any] = ()

@@ -29,7 +29,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.core.element_types import weak_as
@@ -368,7 +368,7 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr, [value for _, value in constants])
 
 
-def _has_float16(jaxpr: Any) -> bool:
+def _has_float16(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr has float16 values: for their small range the size of the cotangent matters (loss scaling)."""
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
     return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
