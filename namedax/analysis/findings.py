@@ -13,13 +13,13 @@ from namedax.core.records import Record
 from namedax.core.variance import varying_of
 from namedax.hlo import size_text
 from namedax.programs import costs
-from namedax.programs.evaluator import is_inexact
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Algebra,
     Kind,
     axes_of,
     facts,
+    is_inexact,
     is_whole_sum,
     sliced_dimension,
 )

@@ -39,6 +39,7 @@ from namedax.programs.dimension_rules import (
     united,
 )
 from namedax.programs.primitives import (
+    AnyJaxpr,
     Atom,
     Kind,
     Scan,
@@ -50,6 +51,7 @@ from namedax.programs.primitives import (
     mapped_program,
     name_of,
     names_of,
+    open_jaxpr,
     solve,
 )
 
@@ -241,8 +243,7 @@ class _Flow:
         own, mixed = united(known, len(aval_of(out).shape))
         if own is None:
             return
-        for var in eqn.outvars:
-            env[var] = own
+        env.update(dict.fromkeys(eqn.outvars, own))
         if mixed:
             found.append(Finding((eqn,), mixed))
             return
@@ -334,7 +335,7 @@ class _Flow:
             inner = called_in_steps(eqn)
             if inner is None:
                 return None
-            inner = getattr(inner, "jaxpr", inner)
+            inner = open_jaxpr(inner)
             operands = dict(zip(inner.invars, eqn.invars, strict=False))
             var = inner.outvars[eqn.outvars.index(var)]
             frame = _Frame(self._makers(inner), operands, (*frame.path, eqn), frame)
@@ -375,11 +376,11 @@ class _Flow:
         return ((), []) if inner is None else self._open(inner, known)
 
     def _open(
-        self, jaxpr: Jaxpr, known: Sequence[Sharding | None]
+        self, jaxpr: AnyJaxpr, known: Sequence[Sharding | None]
     ) -> tuple[Shardings, list[Finding]]:
         if consts := getattr(jaxpr, "consts", None):
-            self._consts.update(zip(jaxpr.jaxpr.constvars, consts, strict=True))
-        jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+            self._consts.update(zip(open_jaxpr(jaxpr).constvars, consts, strict=True))
+        jaxpr = open_jaxpr(jaxpr)
         return self.run(jaxpr, tuple(known)) if len(jaxpr.invars) == len(known) else ((), [])
 
     def _scan(
@@ -489,7 +490,7 @@ _LOOKS: Mapping[Kind, Any] = {
 }
 
 
-def _differs(value: Any, dim: int) -> bool:
+def _differs(value: object, dim: int) -> bool:
     """Return True if a constant has different elements along a dimension."""
     if (
         isinstance(value, jax.core.Tracer)

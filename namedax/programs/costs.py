@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import JaxprEqn
 
 from namedax.programs.primitives import aval_of
@@ -92,7 +92,7 @@ _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
 
 
-def size_in_bytes(aval: Any) -> int:
+def size_in_bytes(aval: ShapedArray) -> int:
     """Return the size in bytes of an array of this type."""
     shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
     if dtype is None:

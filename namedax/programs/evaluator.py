@@ -9,6 +9,7 @@ import functools
 import os
 import typing
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import jax
@@ -16,8 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
-from jax.extend.source_info_util import current_name_stack, user_context
+from jax.extend.source_info_util import NameStack, SourceInfo, current_name_stack, user_context
 
+from namedax.core.types import PyTree
 from namedax.errors import ArgumentError, did_you_mean
 from namedax.programs.primitives import (
     HIGH,
@@ -33,6 +35,7 @@ from namedax.programs.primitives import (
     is_inlined,
     is_to_be_inlined,
     kind_of,
+    open_jaxpr,
     parameters_of,
     programs_of,
     programs_within,
@@ -54,7 +57,6 @@ __all__ = [
     "has_sums",
     "inlined",
     "inlined_source",
-    "is_inexact",
     "is_pinned",
     "is_remat_of_gradient",
     "number_of",
@@ -74,10 +76,14 @@ __all__ = [
 _SMALL = 32
 
 
-def inlined(jaxpr: Jaxpr) -> Any:
+def inlined(jaxpr: Jaxpr) -> Jaxpr:
     """Inline calls of small jaxprs, and calls that are marked to be inlined, which JAX 0.12 leaves to its lowering."""
     pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
-    calls = {id(eqn) for eqn, known in pairs if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)}
+    calls = {
+        id(eqn): called(eqn)
+        for eqn, known in pairs
+        if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)
+    }
     if not calls:
         return jaxpr
     eqns: list[Any] = []
@@ -90,10 +96,10 @@ def inlined(jaxpr: Jaxpr) -> Any:
 
     for eqn in jaxpr.eqns:
         operands = now(eqn.invars) if stands_for else eqn.invars
-        if id(eqn) not in calls:
+        if (inner := calls.get(id(eqn))) is None:
             eqns.append(eqn if operands == eqn.invars else eqn.replace(invars=operands))
             continue
-        inner, pinned = called(eqn), is_pinned(eqn)
+        pinned = is_pinned(eqn)
         within = dict(zip(inner.invars, operands, strict=True))
         # The same jaxpr may be called many times: each call needs fresh variables.
         for part in (inner := inlined(inner)).eqns:
@@ -112,7 +118,7 @@ def inlined(jaxpr: Jaxpr) -> Any:
     return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
 
 
-def inlined_source(call: Any, is_pinned: bool, eqn: JaxprEqn) -> Any:
+def inlined_source(call: SourceInfo, is_pinned: bool, eqn: JaxprEqn) -> SourceInfo:
     """Return the source of an equation of a called jaxpr that replaces the call.
 
     Args:
@@ -142,13 +148,8 @@ def calls_jax(eqn: JaxprEqn) -> bool:
     if kind_of(eqn) is not Kind.CALL:
         return False
     program = called_in_steps(eqn)
-    debug_info = getattr(getattr(program, "jaxpr", program), "debug_info", None)
+    debug_info = getattr(program, "debug_info", None)
     return str(getattr(debug_info, "func_filename", None) or "").startswith(_JAX_FOLDER)
-
-
-def is_inexact(aval: Any) -> bool:
-    """Return True if values of this type can be differentiated."""
-    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
 def number_of(literal: Literal) -> Any:
@@ -195,7 +196,7 @@ def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Any]] | None = None) -> 
     if id(jaxpr) not in known:
         facts = facts_of(jaxpr.eqns)
         found = Kind.SUM in [fact.kind for fact in facts] or any(
-            has_sums(getattr(part, "jaxpr", part), known)
+            has_sums(open_jaxpr(part), known)
             for eqn, fact in zip(jaxpr.eqns, facts, strict=True)
             if fact.kind not in LOCAL_KINDS
             for part in programs_of(eqn)
@@ -204,21 +205,21 @@ def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Any]] | None = None) -> 
     return known[id(jaxpr)][0]
 
 
-def consts_to_inputs(jaxpr: Jaxpr) -> Any:
+def consts_to_inputs(jaxpr: Jaxpr) -> Jaxpr:
     """Return a jaxpr that takes its constants as its first arguments."""
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 
 
-def _one_by_one(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
+def _one_by_one(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))(*values))
 
 
-def as_one_call(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
+def as_one_call(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Evaluate an open jaxpr without constants, as one call if it is large, so that its equations are not bound again."""
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
-def source_of(eqn: JaxprEqn, within: Any = None) -> Any:
+def source_of(eqn: JaxprEqn, within: NameStack | None = None) -> AbstractContextManager[object]:
     """Return a context manager in which bound equations get the source lines and scopes of `eqn`.
 
     Args:
@@ -240,14 +241,15 @@ class _NoTraceback:
         """Return None, so that JAX adds nothing to an exception."""
 
 
-def own_sources() -> Any:
+def own_sources() -> AbstractContextManager[object]:
     """Return a context manager in which the equations of a derivative rule get their own lines, not those of the call."""
     return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
 # The result of a rule for an equation: `None` if it is evaluated as written; a function that
 # evaluates it, or does the replacement work and returns `None`; or `skip`.
-Rule = Callable[[Any], "Callable[[], Iterable[Any] | None] | None"]
+Replacement = Callable[[], Iterable[jax.Array] | None] | None
+Rule = Callable[[JaxprEqn], Replacement]
 
 
 def skip() -> None:
@@ -328,7 +330,7 @@ class Evaluator:
         """Return the values of the operands of an equation."""
         return [self.read(var) for var in eqn.invars]
 
-    def source_of(self, eqn: JaxprEqn) -> Any:
+    def source_of(self, eqn: JaxprEqn) -> AbstractContextManager[object]:
         """Return a context manager in which bound equations get the lines and scopes of an equation of the running jaxpr."""
         return source_of(eqn, self._name_stack)
 
@@ -375,13 +377,13 @@ class Evaluator:
 # dimension around the transform, so that XLA has no choice.
 
 
-def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> Any:
+def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) -> PyTree:
     """Evaluate `function(*datas)` with default layouts for every Fourier transform and its gradient."""
     places = [
         i for i, data in enumerate(datas) if isinstance(data, jax.Array)
     ]  # the others are axis indices and sizes
 
-    def of_arrays(*arrays: Any) -> Any:
+    def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(datas)
         for i, array in zip(places, arrays, strict=True):
             filled[i] = array
@@ -402,11 +404,11 @@ def _transforms(jaxpr: Jaxpr) -> bool:
     )
 
 
-def _evaluate(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
+def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     jaxpr = inlined(jaxpr)
     evaluator = Evaluator(jaxpr, values)
 
-    def rule(eqn: JaxprEqn) -> Any:
+    def rule(eqn: JaxprEqn) -> Replacement:
         inner = called(eqn)
         if kind_of(eqn) == Kind.TRANSFORM:
             return lambda: map(
@@ -420,7 +422,7 @@ def _evaluate(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
     return evaluator.run(rule)
 
 
-def _flat_for_a_moment(data: Any) -> Any:
+def _flat_for_a_moment(data: jax.Array) -> jax.Array:
     # Without the barrier XLA would remove the two reshapes.
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
 
@@ -428,14 +430,14 @@ def _flat_for_a_moment(data: Any) -> Any:
 # --- recomputation for the gradient (`jax.checkpoint`) ------------------------------------------
 
 
-def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
+def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Return the results of another open jaxpr, recomputed for the gradient in the same way as that of this equation."""
     return bind(eqn, values, **_with_program(eqn, jaxpr))
 
 
 def with_program(
-    eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Any], results: Sequence[Any]
-) -> Any:
+    eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Atom], results: Sequence[Var]
+) -> JaxprEqn:
     """Return this call with another open jaxpr, which takes these operands and returns these results."""
     return eqn.replace(
         invars=list(operands),
@@ -483,7 +485,7 @@ PASSES: tuple[Pass, ...] = typing.get_args(Pass)
 LATE_SUMS, LOOP_CASTS, SERIAL_STEPS = PASSES
 
 
-def skipped_passes(passes: Sequence[Any]) -> frozenset[str]:
+def skipped_passes(passes: object) -> frozenset[str]:
     """Return the passes that are missing from the `passes` argument of `xmap`.
 
     Raises:

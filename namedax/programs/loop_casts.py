@@ -25,8 +25,8 @@ from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import (
     LOOP_CASTS,
     Evaluator,
+    Replacement,
     consts_to_inputs,
-    is_inexact,
     remat_like,
     skip,
     source_of,
@@ -44,6 +44,7 @@ from namedax.programs.primitives import (
     dimension_of,
     facts_of,
     is_in_groups,
+    is_inexact,
     is_tiled,
     kind_of,
 )
@@ -70,8 +71,8 @@ Forms = dict[frozenset[str], Any]
 Origin = frozenset[tuple[int, frozenset[str]]]
 
 
-def _elements(aval: Any) -> int:
-    return math.prod(aval.shape)
+def _elements(var: Atom) -> int:
+    return math.prod(aval_of(var).shape)
 
 
 class CastFinder(Record, frozen=False):
@@ -126,7 +127,7 @@ class CastFinder(Record, frozen=False):
                 # The gradient is reduced once, with the size of the operands, instead of in every
                 # step with the size of the value.
                 if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(
-                    eqn.invars[0].aval
+                    eqn.invars[0]
                 ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
@@ -160,11 +161,11 @@ class WithForms:
             var for var in candidates if var not in self.forms and is_inexact(var.aval)
         }
 
-    def run(self) -> tuple[list[Any], list[Forms]]:
+    def run(self) -> tuple[list[jax.Array], list[Forms]]:
         """Return the results, and their forms."""
         return self.evaluator.run(self._rule), [self._forms_of(var) for var in self.jaxpr.outvars]
 
-    def _rule(self, eqn: JaxprEqn) -> Any:
+    def _rule(self, eqn: JaxprEqn) -> Replacement:
         of, inner = [self._forms_of(var) for var in eqn.invars], called(eqn)
         if not any(of):
             self._note_formless(eqn)
@@ -174,7 +175,7 @@ class WithForms:
             self._cast(eqn, of)
             self._note_formless(eqn)
             return skip
-        take = self._operation if inner is None else self._call
+        take = self._operation if inner is None else functools.partial(self._call, inner)
 
         def evaluate() -> None:
             take(eqn, of)
@@ -187,8 +188,8 @@ class WithForms:
         self.evaluator.known[out] = of[0][axes]
         self.forms[out] = {more - axes: value for more, value in of[0].items() if axes < more}
 
-    def _call(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
-        inner, operands = called(eqn), self.evaluator.operands(eqn)
+    def _call(self, inner: Jaxpr, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+        operands = self.evaluator.operands(eqn)
         fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
         if kind_of(eqn) == Kind.REMAT:
             listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
@@ -211,7 +212,7 @@ class WithForms:
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 
-    def _form(self, var: Atom, axes: frozenset[str]) -> Any:
+    def _form(self, var: Atom, axes: frozenset[str]) -> jax.Array:
         forms = self._forms_of(var)
         if axes in forms:
             return forms[axes]
@@ -289,9 +290,9 @@ def _evaluate_listed(
     jaxpr: Jaxpr,
     axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
-    values: Sequence[Any],
-    forms: Sequence[Sequence[Any]],
-) -> list[Any]:
+    values: Sequence[jax.Array],
+    forms: Sequence[Sequence[jax.Array]],
+) -> list[jax.Array]:
     return WithForms(
         jaxpr,
         values,
@@ -335,7 +336,7 @@ def apart_from_constants(
     operands = [change(value) if axes <= varying(value) else value for value in varied]
     open_jaxpr = consts_to_inputs(jaxpr)
 
-    def run(operands: Sequence[Any], *datas: Any) -> list[Any]:
+    def run(operands: Sequence[jax.Array], *datas: jax.Array) -> list[jax.Array]:
         if not casts:
             return list(jaxpr_as_fun(ClosedJaxpr(open_jaxpr, ()))(*operands, *datas))
         forms: list[Forms] = [{} for _ in (*consts, *datas)]
@@ -401,8 +402,8 @@ class Body:
         """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
-        sizes = [_elements(var.aval) for var in jaxpr.constvars] + [
-            self.steps * _elements(var.aval) for var in slices
+        sizes = [_elements(var) for var in jaxpr.constvars] + [
+            self.steps * _elements(var) for var in slices
         ]
         finder = CastFinder(sizes, self.steps)
         # An operand that cannot be differentiated is a constant: its cast has no gradient.
@@ -468,7 +469,7 @@ class Hoisted:
         body, taken = found
         return body, [inputs.index(var) for var in taken]
 
-    def start(self, datas: Sequence[Any]) -> list[Any]:
+    def start(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         """Return the initial carry, with the dtypes that the body was traced with."""
         return [
             (
@@ -480,8 +481,10 @@ class Hoisted:
         ]
 
     def slices(
-        self, datas: Sequence[Any], cast_of: Callable[[int, frozenset[str]], Any] | None = None
-    ) -> list[Any]:
+        self,
+        datas: Sequence[jax.Array],
+        cast_of: Callable[[int, frozenset[str]], Any] | None = None,
+    ) -> list[jax.Array]:
         """Return the sliced operands, and the forms of them that the body uses.
 
         Args:
@@ -558,7 +561,7 @@ def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[Any]) -> ClosedJaxpr | N
     )(*values)
 
 
-def _is_whole(gather: Any) -> bool:
+def _is_whole(gather: JaxprEqn) -> bool:
     return is_tiled(gather) and not is_in_groups(gather) and is_inexact(gather.outvars[0].aval)
 
 
@@ -614,7 +617,7 @@ class _Varying(WithForms):
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted
 
-    def _rule(self, eqn: JaxprEqn) -> Any:
+    def _rule(self, eqn: JaxprEqn) -> Replacement:
         result = eqn.outvars[0] if eqn.outvars else None
         if result not in self._wanted:
             return super()._rule(eqn)

@@ -28,15 +28,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.closure_capture import Traces, traced
 from namedax.core.functions import Source, set_display_source
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import (
     Evaluator,
+    Replacement,
     as_one_call,
     consts_to_inputs,
     has_sums,
@@ -47,6 +49,7 @@ from namedax.programs.primitives import (
     Algebra,
     Kind,
     Scan,
+    aval_of,
     axes_of,
     bind,
     cast_axes,
@@ -110,12 +113,12 @@ def postponing(
         function raises `ClosesOver`. Default: none.
     """
 
-    def run(*datas: Any) -> Any:
+    def run(*datas: jax.Array) -> PyTree:
         if not any(isinstance(data, jax.core.Tracer) for data in datas):
             return body(*datas)
         structures: list[Any] = []
 
-        def flat(blocks: Sequence[Any]) -> list[Any]:
+        def flat(blocks: Sequence[jax.Array]) -> list[jax.Array]:
             leaves, structure = jax.tree.flatten(body(*blocks))
             structures.append(structure)
             return leaves
@@ -126,8 +129,10 @@ def postponing(
             check(closed)
 
         def results(
-            consts: Sequence[Any], datas: Sequence[Any], call: Callable[[], list[Any]] | None = None
-        ) -> Any:
+            consts: Sequence[jax.Array],
+            datas: Sequence[jax.Array],
+            call: Callable[[], list[Any]] | None = None,
+        ) -> PyTree:
             return jax.tree.unflatten(
                 structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call)
             )
@@ -141,12 +146,12 @@ def postponing(
 
 def evaluate(
     jaxpr: Jaxpr,
-    consts: Sequence[Any],
-    datas: Sequence[Any],
+    consts: Sequence[jax.Array],
+    datas: Sequence[jax.Array],
     loops: Set[str],
     late: bool,
     call: Callable[[], list[Any]] | None = None,
-) -> list[Any]:
+) -> list[jax.Array]:
     """Evaluate a traced body, with its psums postponed if `late`; if nothing changes, return the results of `call`."""
     values = [*consts, *datas]
     if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
@@ -186,10 +191,10 @@ class Traced:
         self._traces, self._source = traces, source
         self._closed: ClosedJaxpr | None = None
 
-    def trace(self, *datas: Any) -> tuple[()]:
+    def trace(self, *datas: jax.Array) -> tuple[()]:
         """Trace the function, and return nothing."""
 
-        def flat(blocks: Sequence[Any]) -> list[Any]:
+        def flat(blocks: Sequence[jax.Array]) -> list[jax.Array]:
             return self._body(*blocks)
 
         set_display_source(flat, self._source, _ARGUMENTS)
@@ -198,7 +203,7 @@ class Traced:
             self._check(self._closed)
         return ()
 
-    def __call__(self, *datas: Any) -> list[Any]:
+    def __call__(self, *datas: jax.Array) -> list[jax.Array]:
         """Return the results for blocks of the traced types; without tracers or without a trace, run the function itself."""
         return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
 
@@ -207,7 +212,7 @@ class Traced:
         """The values that the traced function closes over."""
         return [] if self._closed is None else list(self._closed.consts)
 
-    def with_closure(self, consts: Sequence[Any], *datas: Any) -> list[Any]:
+    def with_closure(self, consts: Sequence[jax.Array], *datas: jax.Array) -> list[jax.Array]:
         """Return the results with `consts` in place of the values that the traced function closes over."""
         if self._closed is None or not any(
             isinstance(data, jax.core.Tracer) for data in (*consts, *datas)
@@ -225,7 +230,7 @@ class _Step(Record):
     eqn: Any
     operands: tuple[Any, ...]
 
-    def of(self, total: Any) -> Any:
+    def of(self, total: jax.Array) -> jax.Array:
         """Return the result for a psum that has been computed."""
         (result,) = bind(
             self.eqn,
@@ -253,7 +258,7 @@ class _Sum(Record, frozen=False):
     rest: Any = None
     steps: tuple[_Step, ...] = ()
 
-    def take(self) -> Any:
+    def take(self) -> jax.Array:
         """Compute the value."""
         with self.source():
             total = comm.psum(self.part, self.axes)
@@ -263,12 +268,12 @@ class _Sum(Record, frozen=False):
         return total
 
 
-def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[Any]:
+def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> list[jax.Array]:
     places, needed = plan.places()
     evaluator = Evaluator(plan.jaxpr, values, whole=whole, needed=needed)
     sums: dict[Any, _Sum] = {}
 
-    def gather(eqn: JaxprEqn, found: Gather) -> list[Any]:
+    def gather(eqn: JaxprEqn, found: Gather) -> list[jax.Array]:
         lie = {axis for _, axes in found.places for axis in axes}
         whole = comm.psum(
             evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie)
@@ -289,7 +294,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
             if var not in plan.kept:
                 evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
 
-    def rule(eqn: JaxprEqn) -> Any:
+    def rule(eqn: JaxprEqn) -> Replacement:
         waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
         found = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
         if found is not None:
@@ -310,7 +315,7 @@ def _apply(
         None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)
     ]
 
-    def apply(*values: Any) -> Any:
+    def apply(*values: jax.Array) -> jax.Array:
         (result,) = bind(eqn, cast_alike(values))
         return result
 
@@ -333,10 +338,10 @@ def _apply(
         )
     (one,) = (s for s in sums if s is not None)
 
-    def on(value: Any) -> Any:
-        return apply(*(value if i == position else operand for i, operand in enumerate(operands)))
+    def on(value: jax.Array) -> jax.Array:
+        return apply(*(value if operand is None else operand for operand in operands))
 
-    rest = None if one.rest is None else on(_in_shape(one.rest, eqn.invars[position].aval))
+    rest = None if one.rest is None else on(_in_shape(one.rest, aval_of(eqn.invars[position])))
     steps = tuple(step.of_selection(on) for step in one.steps)
     if late.scatter is not None:
         dim, axes = late.scatter
@@ -363,7 +368,7 @@ def _after(eqn: JaxprEqn, sums: Sequence[_Sum | None], position: int, evaluator:
     return one.replace(steps=(*one.steps, _Step(eqn, tuple(operands))))
 
 
-def _in_shape(value: Any, aval: Any) -> Any:
+def _in_shape(value: jax.Array, aval: ShapedArray) -> jax.Array:
     """Broadcast a value that was added to a psum of this type: JAX adds a scalar to any shape."""
     return (
         value
@@ -372,7 +377,7 @@ def _in_shape(value: Any, aval: Any) -> Any:
     )
 
 
-def _total(x: Any, y: Any, sign: int) -> Any:
+def _total(x: jax.Array | None, y: jax.Array | None, sign: int) -> jax.Array | None:
     """Return `x + sign * y`, where `None` is nothing."""
     if y is None:
         return x
@@ -380,7 +385,7 @@ def _total(x: Any, y: Any, sign: int) -> Any:
     return y if x is None else x + y
 
 
-def _call(eqn: JaxprEqn, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
+def _call(eqn: JaxprEqn, plan: Plan, values: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Evaluate an equation that runs a jaxpr."""
     if kind_of(eqn) == Kind.REMAT:
         again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)
@@ -391,7 +396,9 @@ def _call(eqn: JaxprEqn, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
     scan = Scan.of(eqn)
     consts, carries = scan.consts, scan.carries
 
-    def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def iterate(
+        carry: list[jax.Array], xs: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         results = _evaluate(plan, [*values[:consts], *carry, *xs], whole=True)
         return results[:carries], results[carries:]
 

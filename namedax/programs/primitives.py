@@ -14,14 +14,14 @@ import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.core import ShapedArray
+from jax.core import AbstractValue, ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
-from jax.sharding import NamedSharding
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
@@ -37,6 +37,7 @@ __all__ = [
     "LOCAL_KINDS",
     "TABLE",
     "Algebra",
+    "AnyJaxpr",
     "Atom",
     "Kind",
     "Known",
@@ -60,6 +61,7 @@ __all__ = [
     "facts_of",
     "has_side_effects",
     "is_in_groups",
+    "is_inexact",
     "is_inlined",
     "is_local",
     "is_tiled",
@@ -69,6 +71,7 @@ __all__ = [
     "mapped_program",
     "name_of",
     "names_of",
+    "open_jaxpr",
     "operands_of_bodies",
     "parameters_of",
     "parameters_with",
@@ -83,7 +86,16 @@ __all__ = [
 ]
 
 #: An operand of an equation.
-Atom = Var | Literal
+Atom: TypeAlias = Var | Literal
+#: A jaxpr, open or closed.
+AnyJaxpr: TypeAlias = Jaxpr | ClosedJaxpr
+
+T = TypeVar("T")
+
+
+def open_jaxpr(jaxpr: AnyJaxpr) -> Jaxpr:
+    """Return the open jaxpr of a closed one; an open one is returned unchanged."""
+    return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
 
 
 def aval_of(var: Atom) -> ShapedArray:
@@ -116,7 +128,7 @@ def primitive_name(eqn: JaxprEqn) -> str:
     return name if name != HIGH else _OLDER.get(type(eqn.params["_prim"]).__name__, HIGH)
 
 
-def names_of(eqns: Sequence[Any]) -> list[str]:
+def names_of(eqns: Sequence[JaxprEqn]) -> list[str]:
     """Return the names of the primitives of equations, in one call, because this runs on every jaxpr."""
     return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
@@ -127,7 +139,7 @@ def parameters_of(eqn: JaxprEqn) -> dict[str, Any]:
     return params if eqn.primitive.name != HIGH else params["_prim"].params
 
 
-def program_of(eqn: JaxprEqn) -> Any:
+def program_of(eqn: JaxprEqn) -> AnyJaxpr:
     """Return the jaxpr, a function of the equation's operands, that its high primitive calls or expands to."""
     params = parameters_of(eqn)
     program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
@@ -140,24 +152,24 @@ def program_of(eqn: JaxprEqn) -> Any:
 
 # One jaxpr for all passes, which identify jaxprs by `id`.
 @functools.lru_cache(maxsize=1024)
-def _expanded(prim: Any, avals: tuple[Any, ...], mesh: Any) -> Any:
-    def expanded(*values: Any) -> list[Any]:
+def _expanded(prim: Any, avals: tuple[AbstractValue, ...], mesh: AbstractMesh) -> ClosedJaxpr:
+    def expanded(*values: jax.Array) -> list[jax.Array]:
         return jax.tree.leaves(prim.expand(*jax.tree.unflatten(prim.in_tree, values)))
 
     with jax.sharding.use_abstract_mesh(mesh):
         return jax.make_jaxpr(expanded)(*avals)
 
 
-def bind_name(eqn: JaxprEqn, value: Any) -> list[Any]:
+def bind_name(eqn: JaxprEqn, value: jax.Array) -> list[jax.Array]:
     """Bind a value to the name that an equation gives for `jax.checkpoint`; the high primitive stores the type of its operand."""
     prim = eqn.params["_prim"]
     return [type(prim)(prim.params["name"], jax.typeof(value))(value)]
 
 
-def programs_within(jaxpr: Jaxpr) -> list[Any]:
+def programs_within(jaxpr: Jaxpr) -> list[Jaxpr]:
     """Return the open jaxprs that the equations of an open jaxpr contain."""
     high = [program_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == HIGH]
-    return [*subjaxprs(jaxpr), *(getattr(program, "jaxpr", program) for program in high)]
+    return [*subjaxprs(jaxpr), *map(open_jaxpr, high)]
 
 
 # --- the table ---
@@ -211,19 +223,21 @@ def _always(eqn: JaxprEqn, operand: int) -> bool:
     return True
 
 
-def _is_inexact(aval: Any) -> bool:
+def is_inexact(value: jax.Array | AbstractValue) -> bool:
+    """Return True if a value, or values of this type, can be differentiated."""
+    aval: Any = value  # JAX declares no dtype for `AbstractValue`
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
 def _product(eqn: JaxprEqn, operand: int) -> bool:
     # For floats, `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is
     # infinite, or finite where `p + q` is not.
-    return not _is_inexact(eqn.outvars[0].aval)
+    return not is_inexact(eqn.outvars[0].aval)
 
 
 def _contraction(eqn: JaxprEqn, operand: int) -> bool:
     before, after = aval_of(eqn.invars[operand]), aval_of(eqn.outvars[0])
-    return bool(before.dtype == after.dtype) and not _is_inexact(before)
+    return bool(before.dtype == after.dtype) and not is_inexact(before)
 
 
 def _conversion(eqn: JaxprEqn, operand: int) -> bool:
@@ -247,7 +261,7 @@ def _taking(eqn: JaxprEqn, operand: int) -> bool:
         eqn.params["fill_value"],
     )
     is_nan = fill is None or fill != fill
-    return not filled or fill == 0 or (is_nan and _is_inexact(eqn.outvars[0].aval))
+    return not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval))
 
 
 class Known(Record):
@@ -428,7 +442,7 @@ def facts(eqn: JaxprEqn) -> Known:
     return TABLE.get(primitive_name(eqn), _NOTHING)
 
 
-def facts_of(eqns: Sequence[Any]) -> list[Known]:
+def facts_of(eqns: Sequence[JaxprEqn]) -> list[Known]:
     """Return the facts about the primitives of many equations, for a pass over a whole jaxpr."""
     return [TABLE[name] if name in TABLE else _NOTHING for name in names_of(eqns)]
 
@@ -454,7 +468,7 @@ def name_of(eqn: JaxprEqn) -> str:
     return facts(eqn).called or primitive_name(eqn)
 
 
-def bind(eqn: JaxprEqn, values: Sequence[Any], **changes: Any) -> list[Any]:
+def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[jax.Array]:
     """Return the results of an equation for these operands, with some parameters changed."""
     if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
         return bind_name(eqn, *values)
@@ -547,7 +561,7 @@ def slice_sizes(eqn: JaxprEqn) -> Sequence[int]:
     return sizes
 
 
-def constraint(eqn: JaxprEqn) -> Any:
+def constraint(eqn: JaxprEqn) -> NamedSharding:
     """Return the sharding of a sharding constraint."""
     return eqn.params["sharding"]
 
@@ -555,7 +569,7 @@ def constraint(eqn: JaxprEqn) -> Any:
 # --- jaxprs ---------------------------------------------------------------------------------------------------------
 
 
-def programs_of(eqn: JaxprEqn) -> list[Any]:
+def programs_of(eqn: JaxprEqn) -> list[AnyJaxpr]:
     """Return the jaxprs among the parameters of an equation, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
@@ -568,18 +582,18 @@ def _parts_of(eqn: JaxprEqn) -> list[Any]:
     return [part for value in eqn.params.values() for part in _parts(value)]
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: object) -> Iterable[Any]:
     return value if isinstance(value, (tuple, list, frozenset, set)) else (value,)
 
 
-def called(eqn: JaxprEqn) -> Any:
+def called(eqn: JaxprEqn) -> Jaxpr | None:
     """Return the open jaxpr that an equation calls once, with its operands, and without custom derivative rules; or `None`."""
     if eqn.primitive.name in _LOCAL:
         return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
-def called_in_steps(eqn: JaxprEqn) -> Any:
+def called_in_steps(eqn: JaxprEqn) -> AnyJaxpr | None:
     """Return the jaxpr, open or closed, that an equation calls once, with its operands, after differentiation; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
@@ -590,13 +604,13 @@ def called_in_steps(eqn: JaxprEqn) -> Any:
     )
 
 
-def _opened(jaxpr: Jaxpr) -> Any:
+def _opened(jaxpr: AnyJaxpr | None) -> Jaxpr | None:
     if isinstance(jaxpr, ClosedJaxpr):
         return None if jaxpr.consts else jaxpr.jaxpr
     return jaxpr
 
 
-def call_whole(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
+def call_whole(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Evaluate an open jaxpr without constants; under a trace, as one call, so that none of its equations is bound again."""
     with jax.disable_jit(
         False
@@ -615,7 +629,7 @@ def call_whole(jaxpr: Jaxpr, values: Sequence[Any]) -> list[Any]:
 def _some_call() -> Callable[
     ..., Any
 ]:  # one function for all regions, because JAX caches the functions that it calls
-    def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
+    def part_of_body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         return x, y, x
 
     return jax.make_jaxpr(jax.jit(part_of_body))
@@ -650,7 +664,7 @@ def is_to_be_inlined(eqn: JaxprEqn) -> bool:
     )
 
 
-def solve(eqn: JaxprEqn, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
+def solve(eqn: JaxprEqn, operands: Sequence[T]) -> tuple[ClosedJaxpr, list[T]]:
     """Return the jaxpr that computes the solution of a linear system, and the operands that it takes."""
     lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     first = lengths.matvec + lengths.vecmat
@@ -678,9 +692,9 @@ class Scan(Record):
         """Return the scan that an equation runs; the parameters that describe the carry depend on the version of JAX."""
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
-        def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
+        def unscanned(operands: Sequence[Atom], avals: Sequence[ShapedArray]) -> int:
             return sum(
-                operand.aval.ndim == aval.ndim
+                aval_of(operand).ndim == aval.ndim
                 for operand, aval in zip(operands, avals, strict=True)
             )
 
@@ -689,7 +703,7 @@ class Scan(Record):
         return cls(body, unscanned(eqn.invars, body.in_avals) - carries, carries, options)
 
     @property
-    def open_body(self) -> Any:
+    def open_body(self) -> Jaxpr | None:
         """The body as an open jaxpr; `None` if it has constants."""
         return _opened(self.body)
 
@@ -714,7 +728,7 @@ class While(Record):
         return int(self.condition.out_avals[0].ndim)
 
 
-def bodies_of(eqn: JaxprEqn) -> list[Any]:
+def bodies_of(eqn: JaxprEqn) -> list[ClosedJaxpr]:
     """Return the closed jaxprs that control flow runs."""
     kind = kind_of(eqn)
     if kind == Kind.SCAN:
@@ -741,7 +755,7 @@ def operands_of_bodies(eqn: JaxprEqn) -> list[Sequence[int]]:
     return [[*range(first), *range(start, count)], range(first, count)]
 
 
-def with_bodies(eqn: JaxprEqn, bodies: Sequence[Any]) -> dict[str, Any]:
+def with_bodies(eqn: JaxprEqn, bodies: Sequence[ClosedJaxpr]) -> dict[str, Any]:
     """Return the parameters of control flow with other closed jaxprs in place of its bodies."""
     names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
     return {
@@ -750,7 +764,9 @@ def with_bodies(eqn: JaxprEqn, bodies: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def mapped_program(eqn: JaxprEqn) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+def mapped_program(
+    eqn: JaxprEqn,
+) -> tuple[Jaxpr, tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
     """Return the open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
     return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
 
@@ -782,7 +798,7 @@ def commutes(eqn: JaxprEqn) -> bool:
     return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
 
 
-def barrier(values: Sequence[Any]) -> list[Any]:
+def barrier(values: Sequence[jax.Array]) -> list[jax.Array]:
     """Return `jax.lax.optimization_barrier` of values; each keeps the mesh axes over which it varies."""
     if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
         # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a

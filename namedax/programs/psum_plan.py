@@ -146,7 +146,7 @@ def may_wait(
 # are the transposes of its casts. Their later use is visible only outside of it.
 
 
-def with_sums_after_calls(jaxpr: Jaxpr) -> Any:
+def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
     """Move psums out of calls.
 
     Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once
@@ -173,14 +173,16 @@ def _uses(jaxpr: Jaxpr) -> Counter[Any]:
     return Counter(var for var in variables if not isinstance(var, Literal))
 
 
-def _apart(eqn: JaxprEqn, inner: Any, uses: Counter[Any]) -> list[Any] | None:
+def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] | None:
     """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
     within = _uses(inner) if sums else Counter[Any]()
     results, made, after = list(inner.outvars), list(eqn.outvars), list[Any]()
     for i, (var, out) in enumerate(zip(inner.outvars, eqn.outvars, strict=True)):
-        part = None if isinstance(var, Literal) or isinstance(out, DropVar) else sums.get(var)
-        if part is None or within[var] != 2 or uses[out] != 1:
+        if isinstance(var, Literal) or isinstance(out, DropVar) or var not in sums:
+            continue
+        part = sums[var]
+        if within[var] != 2 or uses[out] != 1:
             continue
         operand = part.invars[part.outvars.index(var)]
         if isinstance(operand, Literal):
@@ -220,7 +222,7 @@ class Late(Record):
     scaled: bool = False
     scatter: tuple[int, MeshAxes] | None = None
 
-    def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> Late:
+    def then(self, operand: Atom, out: Var, gain: bool = False, **changes: Any) -> Late:
         """Return the facts after an operation on this operand with result `out`; a result smaller than all before is a gain."""
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
@@ -465,7 +467,7 @@ class Plan:
         return late.then(operands[here], out) if wait is not None and not wait.once else None
 
     def _added(
-        self, operands: Sequence[Any], lates: Sequence[Late | None], out: Any
+        self, operands: Sequence[Atom], lates: Sequence[Late | None], out: Var
     ) -> Late | None:
         if any(late is not None and late.cast for late in lates):
             return None
@@ -561,7 +563,7 @@ class Indices:
                         self._visit(eqn, known, self._known)
             return self._known.get(var)
         value = number_of(var)
-        if value is not None and _is_index(var.aval):
+        if value is not None and _is_index(var):
             return {None: int(value)}
         return {None: 0} if value is not None and value == 0 else None
 
@@ -580,7 +582,7 @@ class Indices:
         elif (
             len(eqn.outvars) == 1
             and eqn.invars
-            and all(_is_index(v.aval) for v in (*eqn.outvars, *eqn.invars))
+            and all(_is_index(v) for v in (*eqn.outvars, *eqn.invars))
         ):
             terms = [self.of(var) for var in eqn.invars]
             if all(term is not None for term in terms):
@@ -634,7 +636,7 @@ class Indices:
         return (dim, tuple(axes)) if stride == shape[dim] else None
 
 
-def _is_index(aval: Any) -> bool:
-    return getattr(aval, "shape", None) == () and (
-        aval.dtype == jnp.bool_ or jnp.issubdtype(aval.dtype, jnp.integer)
+def _is_index(var: Atom) -> bool:
+    return getattr(var.aval, "shape", None) == () and (
+        aval_of(var).dtype == jnp.bool_ or jnp.issubdtype(aval_of(var).dtype, jnp.integer)
     )

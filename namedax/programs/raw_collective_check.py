@@ -27,6 +27,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from namedax.core.array import is_named
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
+from namedax.core.types import PyTree
 from namedax.core.user_code import (
     Boundary,
     boundary_of,
@@ -47,6 +48,7 @@ from namedax.programs.primitives import (
     facts_of,
     kind_of,
     name_of,
+    open_jaxpr,
     programs_of,
 )
 
@@ -139,15 +141,15 @@ def _is_of_user(path: tuple[Any, ...]) -> bool:
 
 
 def looked_through(
-    function: Callable[..., Any], resources: Mapping[Hashable, tuple[str, ...]], name: str
-) -> Callable[..., Any]:
+    function: Callable[..., PyTree], resources: Mapping[Hashable, tuple[str, ...]], name: str
+) -> Callable[..., PyTree]:
     """Wrap `function` of pytrees so that it is traced and checked like a body before it runs.
 
     Only tracers are arguments of that trace. Other arguments may be anything, such as those that a
     rule does not differentiate.
     """
 
-    def run(*args: Any) -> Any:
+    def run(*args: PyTree) -> PyTree:
         given, tree = jax.tree.flatten(args)
         arrays = jax.tree.leaves(args, is_leaf=is_named)
         dims = (
@@ -158,7 +160,7 @@ def looked_through(
         datas = [leaf for leaf in given if isinstance(leaf, jax.core.Tracer)]
         noted: list[Any] = []
 
-        def flat(*datas: Any) -> list[Any]:
+        def flat(*datas: jax.Array) -> list[jax.Array]:
             traced = iter(datas)
             inner = [next(traced) if isinstance(leaf, jax.core.Tracer) else leaf for leaf in given]
             leaves, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, inner)))
@@ -203,7 +205,7 @@ def _equations(
         if known.kind is not Kind.CALL:
             found.append((eqn, known, path))
         for part in programs_of(eqn):
-            found += _equations(getattr(part, "jaxpr", part), (*path, eqn), seen)
+            found += _equations(open_jaxpr(part), (*path, eqn), seen)
     seen[id(jaxpr)] = bool(found)
     return found
 

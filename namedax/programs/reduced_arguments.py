@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from namedax.core.types import Mesh, PyTree
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.loop_casts import CastFinder, Forms, WithForms
@@ -29,11 +30,11 @@ __all__ = ["take_reduced"]
 
 def take_reduced(
     body: Callable[..., Any],
-    given: Sequence[Any],
-    datas: Sequence[Any],
+    given: Sequence[jax.Array],
+    datas: Sequence[jax.Array],
     specs: Sequence[PartitionSpec],
     used: Collection[str],
-    mesh: Any,
+    mesh: Mesh,
 ) -> tuple[Callable[..., Any], Sequence[Any], Sequence[PartitionSpec]]:
     """Take arguments that are reduced over mesh axes in this form, too.
 
@@ -74,7 +75,7 @@ def take_reduced(
     return _with_forms(body, wanted), [*datas, *placed], [*specs, *also]
 
 
-def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> frozenset[str]:
+def _reduced_over(data: jax.Array, spec: PartitionSpec, used: Collection[str]) -> frozenset[str]:
     """Return the axes of the body over which an argument is reduced.
 
     The result is empty unless the argument can be differentiated and is replicated over all of
@@ -97,11 +98,11 @@ def _with_forms(
 ) -> Callable[..., Any]:
     """Wrap `body` to take the arguments with these indices a second time, reduced over these axes, after the others."""
 
-    def run(*values: Any) -> Any:
+    def run(*values: jax.Array) -> PyTree:
         datas, blocks = values[: -len(wanted)], values[-len(wanted) :]
         structures: list[Any] = []
 
-        def flat(*datas: Any) -> list[Any]:
+        def flat(*datas: jax.Array) -> list[jax.Array]:
             leaves, structure = jax.tree.flatten(body(*datas))
             structures.append(structure)
             return leaves

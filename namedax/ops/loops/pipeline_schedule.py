@@ -40,9 +40,9 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
-from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
+from namedax.programs.evaluator import collective_axes, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
-from namedax.programs.primitives import TABLE, Kind
+from namedax.programs.primitives import TABLE, Kind, is_inexact
 from namedax.resources import communication as comm
 from namedax.resources.communication import sliced
 from namedax.resources.padding import padded, unpadded

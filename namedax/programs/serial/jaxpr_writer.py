@@ -21,13 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, new_jaxpr_eqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, new_jaxpr_eqn
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
 from namedax.programs.evaluator import as_one_call, source_of, with_program
 from namedax.programs.primitives import (
     LOCAL_KINDS,
+    AnyJaxpr,
     Kind,
     Scan,
     aval_of,
@@ -35,6 +36,7 @@ from namedax.programs.primitives import (
     bodies_of,
     called_in_steps,
     has_side_effects,
+    open_jaxpr,
     operands_of_bodies,
     parameters_with,
     with_bodies,
@@ -55,7 +57,7 @@ _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
-def constant_of(literal: Literal) -> Any:
+def constant_of(literal: Literal) -> jax.Array | np.ndarray:
     """Return the value of a literal; a cached array of JAX stores the mesh that it was traced on."""
     value = literal.val
     return value if isinstance(value, jax.Array) else np.asarray(value, aval_of(literal).dtype)
@@ -106,7 +108,7 @@ class _Tables:
         self.casts: dict[frozenset[str], Any] = {}
         self.cast_types: dict[tuple[Any, frozenset[str]], Any] = {}
 
-    def cast_type(self, aval: Any, axes: frozenset[str]) -> Any:
+    def cast_type(self, aval: ShapedArray, axes: frozenset[str]) -> ShapedArray:
         """Return the type on the mesh in use of values that vary over these axes."""
         if aval.manual_axis_type.varying == axes:
             return aval
@@ -115,7 +117,7 @@ class _Tables:
             self.cast_types[aval, axes] = changed
         return self.cast_types[aval, axes]
 
-    def cast(self, aval: Any, axes: frozenset[str]) -> Any:
+    def cast(self, aval: ShapedArray, axes: frozenset[str]) -> JaxprEqn:
         """Return an equation that casts to varying over these axes, over which its operand is invariant."""
         if axes not in self.casts:
             traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
@@ -133,14 +135,14 @@ class _Tables:
         """Return the parameters of an operation, without the mesh that it was traced on."""
         return parameters_with(eqn, self._changed)
 
-    def _changed(self, value: Any) -> Any:
+    def _changed(self, value: AnyJaxpr | NamedSharding) -> AnyJaxpr | NamedSharding | None:
         if isinstance(value, NamedSharding):
             return on_this_mesh(value)
         # The jaxpr by which a scatter or a reduction combines two scalars.
-        jaxpr, types = getattr(value, "jaxpr", value), self.types
+        jaxpr, types = open_jaxpr(value), self.types
         within: dict[Any, Any] = {}
 
-        def now(variables: Sequence[Any]) -> list[Any]:
+        def now(variables: Sequence[Atom]) -> list[Any]:
             for var in variables:
                 if type(var) is not Literal and var not in within:
                     within[var] = Var(types[var.aval])
@@ -191,7 +193,7 @@ class Writer:
         axis: str,
         evaluate: Evaluate,
         asks: Asks,
-        index: Any = None,
+        index: jax.Array | None = None,
         around: Writer | None = None,
     ):
         self._axis, self._evaluate, self._asks, self._is_inner = (
@@ -206,7 +208,7 @@ class Writer:
         self.values: list[Any] = []
         self.index: Atom = None if index is None else self.input(index)
 
-    def input(self, value: Any) -> Var:
+    def input(self, value: jax.Array | np.ndarray) -> Var:
         """Return a variable for a value from the surrounding code."""
         if self._is_inner:
             raise _Unwritten
@@ -229,7 +231,7 @@ class Writer:
             for v in values
         ]
 
-    def program(self, outputs: Sequence[Atom], like: Any) -> Any:
+    def program(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
         """Return the open jaxpr with these results and the inputs `values`, made by changing the jaxpr `like`."""
         read, eqns = {var for var in outputs if type(var) is Var}, list[Any]()
         for eqn in reversed(self._eqns):
@@ -245,7 +247,7 @@ class Writer:
             effects=effects,
         )
 
-    def call(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
+    def call(self, body: Body, inputs: Sequence[jax.Array]) -> list[jax.Array]:
         """Evaluate a body for these inputs."""
         atoms = dict(zip(body.inputs, map(self.input, inputs), strict=True))
         self.write(body.nodes, atoms)
@@ -257,7 +259,7 @@ class Writer:
         stands_for: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
         stands_for.update(zip(closed.jaxpr.constvars, map(self.input, closed.consts), strict=True))
 
-        def now(variables: Sequence[Any]) -> list[Any]:
+        def now(variables: Sequence[Atom]) -> list[Any]:
             return [v if type(v) is Literal else stands_for.get(v, v) for v in variables]
 
         self._eqns += [eqn.replace(invars=now(eqn.invars)) for eqn in closed.jaxpr.eqns]
@@ -327,7 +329,8 @@ class Writer:
         """Write a `primitives.barrier` by the equation that marks a recomputation."""
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
         program = called_in_steps(eqn)
-        again = program.replace(
+        assert program is not None
+        again = open_jaxpr(program).replace(
             constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset()
         )
         context = self._tables.contexts[eqn.ctx]
@@ -357,7 +360,7 @@ class Writer:
         given = [atom for atom in inputs if type(atom) is not Literal]
         has_index = self.index is not None
 
-        def evaluate(*values: Any) -> list[Any]:
+        def evaluate(*values: jax.Array) -> list[jax.Array]:
             index, *others = values if has_index else (None, *values)
             supply = iter(others)
             filled = [
@@ -430,7 +433,7 @@ class Writer:
             scan is not None
         ):  # a result that is scattered after the scan is stacked without scattering
             for i in range(scan.carries, len(avals)):
-                entry = bodies[0].outvars[i].aval.shape
+                entry = aval_of(bodies[0].outvars[i]).shape
                 if avals[i].shape[1:] != entry:
                     avals[i] = avals[i].update(shape=(avals[i].shape[0], *entry))
         outvars = list(map(Var, avals))
@@ -443,12 +446,12 @@ class Writer:
         return outvars
 
 
-def bound(axis: str, eqn: JaxprEqn, values: Sequence[Any]) -> list[Any]:
+def bound(axis: str, eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Return the results of an equation for values on the mesh in use, cast to vary over the same axes."""
     return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
 
 
-def _after(value: Any, index: Any) -> Sequence[Any]:
+def _after(value: jax.Array, index: jax.Array) -> Sequence[jax.Array]:
     """Return `value`, computed only when the index of the step is known."""
     return lax.optimization_barrier(tuple(cast_alike([value, index])))[:1]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -36,7 +37,7 @@ class Part(Protocol):
     in_dims: list[Dim]
     out_dims: list[Dim]
 
-    def run(self, *blocks: Any) -> list[Any]:
+    def run(self, *blocks: jax.Array) -> list[jax.Array]:
         """Map blocks of all steps to results of all steps."""
 
     def differing(self) -> list[bool]:
@@ -120,7 +121,7 @@ def _disagreement(axis: str, what: str) -> SerialLoopError:
     )
 
 
-def stacked(block: Any, dim: Dim, steps: int) -> Any:
+def stacked(block: jax.Array, dim: Dim, steps: int) -> jax.Array:
     """Return a value of all steps with one leading element for each step."""
     if dim == STACKED:
         return block
@@ -133,14 +134,17 @@ def stacked(block: Any, dim: Dim, steps: int) -> Any:
 
 
 def while_loop(
-    test: Callable[[Any], Any], body: Callable[[Any], list[Any]], start: Sequence[Any], ndim: int
-) -> list[Any]:
+    test: Callable[[Sequence[jax.Array]], jax.Array],
+    body: Callable[[list[jax.Array]], list[jax.Array]],
+    start: Sequence[jax.Array],
+    ndim: int,
+) -> list[jax.Array]:
     """Run `jax.lax.while_loop`; a condition with `ndim` leading dimensions, from `jax.vmap`, is applied to each element separately."""
     if not ndim:
         last: list[Any] = lax.while_loop(test, body, list(start))
         return last
 
-    def step(carry: list[Any]) -> list[Any]:
+    def step(carry: list[jax.Array]) -> list[jax.Array]:
         wanted, results = test(carry), list[Any]()
         for new, old in zip(body(carry), carry, strict=True):
             mask = lax.broadcast_in_dim(wanted, new.shape, range(ndim))
@@ -156,7 +160,7 @@ def while_loop(
     return last
 
 
-def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) -> list[Any]:
+def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) -> list[jax.Array]:
     """Execute a prepared node; its results that differ from step to step are stacked.
 
     Args:
@@ -167,13 +171,13 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
     """
     variances = [varying_of(var.aval) - {axis} for var in node.eqn.outvars]
 
-    def alike(values: Sequence[Any]) -> list[Any]:
+    def alike(values: Sequence[jax.Array]) -> list[jax.Array]:
         return [
             cast_data(jnp.asarray(value), axes)
             for value, axes in zip(values, variances, strict=False)
         ]
 
-    def given(part: Part, values: Sequence[tuple[Any, Dim]], first: int) -> list[Any]:
+    def given(part: Part, values: Sequence[tuple[jax.Array, Dim]], first: int) -> list[jax.Array]:
         """Return operands in the form of a body's inputs, from the input with index `first` on."""
         return [
             value if part.in_dims[i] != STACKED else stacked(value, dim, steps)
@@ -205,8 +209,13 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
 
 
 def _scan(
-    node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]], given: Any, alike: Any
-) -> list[Any]:
+    node: Node,
+    part: Part,
+    steps: int,
+    operands: Sequence[tuple[jax.Array, Dim]],
+    given: Callable[[Part, Sequence[tuple[jax.Array, Dim]], int], list[jax.Array]],
+    alike: Callable[[Sequence[jax.Array]], list[jax.Array]],
+) -> list[jax.Array]:
     scan = Scan.of(node.eqn)
     consts, carries = scan.consts, scan.carries
     for_all, start = (
@@ -218,7 +227,9 @@ def _scan(
     # In a stacked operand, the scanned dimension comes before the dimension of the steps.
     xs = [jnp.moveaxis(x, 0, 1) if dim == STACKED else x for x, dim in zip(xs, wanted, strict=True)]
 
-    def iterate(carry: list[Any], entries: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def iterate(
+        carry: list[jax.Array], entries: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         results = part.run(*for_all, *carry, *entries)
         return alike(results[:carries]), results[carries:]
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
@@ -21,6 +21,7 @@ from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import inlined_source, is_pinned, is_remat_of_gradient, number_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
+    AnyJaxpr,
     Kind,
     Known,
     Scan,
@@ -29,6 +30,7 @@ from namedax.programs.primitives import (
     called_in_steps,
     facts_of,
     name_of,
+    open_jaxpr,
     programs_of,
     solve,
 )
@@ -126,11 +128,9 @@ class Body(Record, frozen=False):
     jaxpr: Any
 
 
-def _is_on_scalars(program: Any) -> bool:
+def _is_on_scalars(program: AnyJaxpr) -> bool:
     """Return True if a jaxpr combines two scalars, as in a scatter or a reduction."""
-    return all(
-        getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars
-    )
+    return all(getattr(var.aval, "shape", None) == () for var in open_jaxpr(program).invars)
 
 
 class Flattener:
@@ -151,7 +151,7 @@ class Flattener:
         self.depth = 0  # of nested bodies
         self.zeros: set[int] = set()  # values that are known to be zero
 
-    def program(self, jaxpr: Jaxpr) -> Body:
+    def program(self, jaxpr: AnyJaxpr) -> Body:
         """Return the nodes of a complete jaxpr."""
         body = self.body(jaxpr)
         if not self.once:
@@ -184,22 +184,25 @@ class Flattener:
                     )
                     break
 
-    def body(self, jaxpr: Jaxpr) -> Body:
+    def body(self, jaxpr: AnyJaxpr) -> Body:
         """Return the nodes of `jaxpr`, closed or open, with new inputs."""
-        inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
+        inputs = [next(self.fresh) for _ in open_jaxpr(jaxpr).invars]
         nodes: list[Node] = []
         self.depth += 1
         outputs = self._inline(jaxpr, inputs, nodes)
         self.depth -= 1
-        return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
+        return Body(inputs, outputs, nodes, open_jaxpr(jaxpr))
 
     def _inline(
-        self, jaxpr: Jaxpr, inputs: Sequence[Value], nodes: list[Node], call: Any = None
+        self,
+        jaxpr: AnyJaxpr,
+        inputs: Sequence[Value],
+        nodes: list[Node],
+        call: JaxprEqn | None = None,
     ) -> list[Value]:
         """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
-        consts: Sequence[Any] = ()
-        if isinstance(jaxpr, ClosedJaxpr):
-            jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
+        consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else ()
+        jaxpr = open_jaxpr(jaxpr)
         values: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, consts, strict=True):
             values[var] = Literal(const, var.aval)

@@ -28,12 +28,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.core.element_types import weak_as
 from namedax.core.records import Record
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import SerialLoopError
 from namedax.programs.postpone_psum import postponing
 from namedax.programs.primitives import mapped_program, programs_within
@@ -45,7 +47,7 @@ __all__ = ["run_in_steps", "virtual_mesh"]
 Spec = PartitionSpec
 
 
-def virtual_mesh(mesh: Any, loops: Mapping[str, int]) -> AbstractMesh:
+def virtual_mesh(mesh: Mesh | None, loops: Mapping[str, int]) -> AbstractMesh:
     """Return `mesh` (or an empty one) with an axis for every loop, for tracing."""
     return _abstract({**(dict(mesh.shape) if mesh is not None else {}), **loops})
 
@@ -67,11 +69,11 @@ def _trace(
     body: Callable[..., Any],
     datas: Sequence[Any],
     in_specs: Sequence[Spec],
-    out_specs: Any,
+    out_specs: PyTree,
     mesh: AbstractMesh,
     devices: Set[str],
     loops: Set[str],
-) -> tuple[ClosedJaxpr, Any]:
+) -> tuple[ClosedJaxpr, PyTree]:
     """Return the jaxpr of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
     mapped = jax.shard_map(
         body,
@@ -89,21 +91,21 @@ def _trace(
     return closed, shapes
 
 
-def _is_weak(x: Any) -> bool:
+def _is_weak(x: jax.Array | jax.ShapeDtypeStruct) -> bool:
     return bool(x.weak_type if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x).weak_type)
 
 
 def run_in_steps(
     body: Callable[..., Any],
-    datas: Sequence[Any],
+    datas: Sequence[jax.Array],
     in_specs: Sequence[Spec],
-    out_specs: Any,
+    out_specs: PyTree,
     loops: Mapping[str, int],
-    mesh: Any,
+    mesh: Mesh | None,
     manual: frozenset[str],
     shard_map: Callable[..., Any] | None,
     late_sums: bool = True,
-) -> Any:
+) -> PyTree:
     """Run `jax.shard_map(body, ...)(*datas)`, on a mesh with an axis for every loop, in steps on the real mesh.
 
     Args:
@@ -158,7 +160,7 @@ class _Program(Record):
     shard_map: Callable[..., Any] | None
     late_sums: bool
 
-    def __call__(self, datas: Sequence[Any]) -> list[Any]:
+    def __call__(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         floats = [
             i
             for i, aval in enumerate(self.jaxpr.in_avals)
@@ -178,7 +180,7 @@ class _Program(Record):
         )
 
         @jax.custom_vjp
-        def run(*datas: Any) -> list[Any]:
+        def run(*datas: jax.Array) -> list[jax.Array]:
             return self._execute(datas)
 
         def forward(*primals: Any) -> tuple[list[Any], Any]:
@@ -208,12 +210,12 @@ class _Program(Record):
         return run(*datas)
 
     def _pullback(
-        self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]
-    ) -> tuple[list[Any], Any]:
+        self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], Callable[[list[jax.Array]], tuple[jax.Array, ...]]]:
         """Return the results for these blocks, and the pullback of the results in `outs` to the arguments in `wanted`."""
         function = jaxpr_as_fun(self.jaxpr)
 
-        def part(*given: Any) -> tuple[list[Any], list[Any]]:
+        def part(*given: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
             filled = list(blocks)
             for i, value in zip(wanted, given, strict=True):
                 filled[i] = value
@@ -226,7 +228,7 @@ class _Program(Record):
     def _with_gradient(self, wanted: Sequence[int], loss: int) -> _Program:
         """Return the program of all results, and of the gradient of one."""
 
-        def body(*blocks: Any) -> list[Any]:
+        def body(*blocks: jax.Array) -> list[jax.Array]:
             results, pullback = self._pullback(wanted, [loss], blocks)
             return [*results, *pullback([jnp.ones_like(results[loss])])]
 
@@ -238,7 +240,7 @@ class _Program(Record):
         """Return the program of the vector-Jacobian product, a function of arguments and cotangents."""
         count = len(self.in_specs)
 
-        def body(*blocks: Any) -> list[Any]:
+        def body(*blocks: jax.Array) -> list[jax.Array]:
             _, pullback = self._pullback(wanted, outs, blocks[:count])
             return list(pullback(list(blocks[count:])))
 
@@ -257,7 +259,7 @@ class _Program(Record):
     def _trace_blocks(
         self,
         body: Callable[..., Any],
-        blocks: Sequence[Any],
+        blocks: Sequence[ShapedArray],
         block_specs: Sequence[Spec],
         in_specs: Sequence[Spec],
         out_specs: Sequence[Spec],
@@ -285,7 +287,7 @@ class _Program(Record):
         )
         return _of_blocks(closed)
 
-    def _execute(self, datas: Sequence[Any]) -> list[Any]:
+    def _execute(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         body, in_specs, out_specs = self._nest()
         if self.shard_map is None:
             results = body(*map(_on_mesh_in_use, datas))
@@ -344,7 +346,7 @@ class _Program(Record):
         raise last
 
 
-def _on_mesh_in_use(data: Any) -> Any:
+def _on_mesh_in_use(data: jax.Array) -> jax.Array:
     """Replicate `data` over an Explicit mesh that its type does not mention, since the steps are joined on that mesh."""
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:

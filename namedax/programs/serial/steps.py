@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import PartitionSpec
 
 from namedax.core.element_types import additive_identity, extreme
@@ -26,9 +27,11 @@ from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import as_one_call, source_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
+    Atom,
     Kind,
     Scan,
     While,
+    aval_of,
     barrier,
     constraint,
     dimension_of,
@@ -211,7 +214,7 @@ class Stepper:
 
     # --- one execution ---
 
-    def run(self, *blocks: Any) -> list[Any]:
+    def run(self, *blocks: jax.Array) -> list[jax.Array]:
         """Map blocks of all steps to results of all steps."""
         known: dict[int, Any] = {}
         sliced: dict[int, tuple[Any, int]] = {}
@@ -289,7 +292,7 @@ class Stepper:
             return
         writer = self._writer()
 
-        def given(value: int) -> Any:
+        def given(value: int) -> Atom:
             if value in known:
                 return writer.input(known[value])
             writer.write([self.made_by[value]], atoms)
@@ -403,11 +406,11 @@ class Stepper:
         known: Mapping[int, Any],
         sliced: Mapping[int, tuple[Any, int]],
         computed: Set[int],
-    ) -> tuple[Any, list[Any]]:
+    ) -> tuple[Jaxpr, list[jax.Array]]:
         """Return the open jaxpr of one step, a function of the step's index and of given values, and these values."""
         writer = self._writer(jnp.zeros((), jnp.int32))
 
-        def given(value: int) -> Any:
+        def given(value: int) -> Atom:
             if value in known:
                 return writer.input(known[value])
             block, dim = sliced[value]
@@ -421,7 +424,7 @@ class Stepper:
         writer.write(plan, atoms, computed)
         return writer.program(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
 
-    def _part(self, index: Any, block: Any, dim: int) -> Any:
+    def _part(self, index: jax.Array, block: jax.Array, dim: int) -> jax.Array:
         """Slice the part of one step, without the handling of negative indices in `lax.dynamic_slice_in_dim`."""
         place, sizes = max(dim, 0), list(block.shape)
         chunk = sizes[place] = 1 if dim == STACKED else sizes[place] // self.steps
@@ -430,16 +433,18 @@ class Stepper:
         part = lax.dynamic_slice(block, starts, sizes, allow_negative_indices=False)
         return lax.squeeze(part, (0,)) if dim == STACKED else part
 
-    def _writer(self, index: Any = None) -> Writer:
+    def _writer(self, index: jax.Array | None = None) -> Writer:
         return Writer(self.axis, self._evaluate, self._asks_for_step, index)
 
-    def _over_steps(self, program: Any, values: Sequence[Any], folds: Sequence[_Fold]) -> list[Any]:
+    def _over_steps(
+        self, program: Jaxpr, values: Sequence[jax.Array], folds: Sequence[_Fold]
+    ) -> list[jax.Array]:
         """Run an open jaxpr, a function of the step's index and of these values, in all steps, and fold its results."""
-        shapes = [var.aval for var in program.outvars]
+        shapes = [aval_of(var) for var in program.outvars]
         numbers: dict[Any, Any] = {}
         totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
 
-        def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
+        def iterate(carry: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], None]:
             results = as_one_call(program, [index, *values])
             return [
                 fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)
@@ -501,7 +506,7 @@ class Stepper:
 
     # --- collectives ---
 
-    def _as_if_summed(self, node: Node, value: Any) -> Any:
+    def _as_if_summed(self, node: Node, value: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
         """Return the result of the loop for an operand that is the same in every step."""
         if node.kind in _EXTREMA:
             return value
@@ -544,7 +549,9 @@ class Stepper:
                     )
                 sliced[output] = (scattered, dim)
 
-    def _swap_minor(self, data: Any, dim: int, axes: Sequence[str], to_minor: bool) -> Any:
+    def _swap_minor(
+        self, data: jax.Array, dim: int, axes: Sequence[str], to_minor: bool
+    ) -> jax.Array:
         """Reorder blocks along a dimension from the order of `axes` (major first) to steps as the minor axis, or back.
 
         Each device joins its steps, and devices are joined after that. A collective over `(loop,
@@ -562,7 +569,9 @@ class Stepper:
 
     # --- operations ---
 
-    def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+    def _evaluate(
+        self, node: Node, values: Sequence[jax.Array], index: jax.Array
+    ) -> Sequence[jax.Array]:
         """Evaluate one operation, on the real mesh."""
         kind = node.kind
         for i, axes in node.once.items():
@@ -602,10 +611,10 @@ class Stepper:
         # The summands of a pending psum vary, but the psum did not.
         return bound(self.axis, node.eqn, values)
 
-    def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
+    def _call(self, body: Body, inputs: Sequence[jax.Array], index: jax.Array) -> list[jax.Array]:
         return [jnp.asarray(result) for result in self._writer(index).call(body, inputs)]
 
-    def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
+    def _on_first(self, value: jax.Array, axes: Sequence[str], index: jax.Array) -> jax.Array:
         """Return `value` in the first step, on the first device along these axes, and zero elsewhere: a summand that counts once."""
         others = tuple(axis for axis in axes if axis != self.axis)
         first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
@@ -614,7 +623,9 @@ class Stepper:
             *cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)])
         )
 
-    def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+    def _scan(
+        self, node: Node, values: Sequence[jax.Array], index: jax.Array
+    ) -> Sequence[jax.Array]:
         (body,), scan = node.bodies, Scan.of(node.eqn)
         consts, carries = scan.consts, scan.carries
         start = list(values[consts : consts + carries])
@@ -622,14 +633,18 @@ class Stepper:
             if i < carries:
                 start[i] = self._on_first(start[i], axes, index)
 
-        def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def iterate(
+            carry: list[jax.Array], xs: Sequence[jax.Array]
+        ) -> tuple[list[jax.Array], list[jax.Array]]:
             results = self._call(body, [*values[:consts], *carry, *xs], index)
             return results[:carries], results[carries:]
 
         last, stacked = lax.scan(iterate, start, list(values[consts + carries :]), **scan.options)
         return [*last, *stacked]
 
-    def _while(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+    def _while(
+        self, node: Node, values: Sequence[jax.Array], index: jax.Array
+    ) -> Sequence[jax.Array]:
         loop, (condition, body) = While.of(node.eqn), node.bodies
         first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
         return lockstep_control_flow.while_loop(
@@ -650,7 +665,7 @@ def _reads(nodes: Sequence[Node]) -> defaultdict[int, int]:
     return counts
 
 
-def _read(values: Mapping[int, Any], value: Value) -> Any:
+def _read(values: Mapping[int, jax.Array], value: Value) -> jax.Array | np.ndarray:
     return values[value] if isinstance(value, int) else constant_of(value)
 
 
@@ -670,7 +685,7 @@ class _Fold(Record):
             return cls("join", dimension_of(node.eqn), steps, not is_tiled(node.eqn))
         return cls("sum", None, steps)
 
-    def start(self, shape: Any, numbers: dict[Any, Any]) -> Any:
+    def start(self, shape: ShapedArray, numbers: dict[Any, Any]) -> jax.Array:
         """Return the value before the first step, one repeated scalar; `numbers` caches these scalars."""
         dims, dtype, axes = list(shape.shape), shape.dtype, varying_of(shape)
         if self.kind == "join":
@@ -693,7 +708,7 @@ class _Fold(Record):
             numbers[key] = cast_data(number, axes)
         return lax.broadcast(numbers[key], dims)
 
-    def add(self, total: Any, value: Any, index: Any) -> Any:
+    def add(self, total: jax.Array, value: jax.Array, index: jax.Array) -> jax.Array:
         value = cast_data(value, varying(total))
         if self.kind == "sum":
             return lax.add(
@@ -717,7 +732,7 @@ class _Fold(Record):
             total, value, index * value.shape[self.dim], self.dim
         )
 
-    def end(self, total: Any, shape: Any) -> Any:
+    def end(self, total: jax.Array, shape: ShapedArray) -> jax.Array:
         return total.astype(shape.dtype) if self.kind == "sum" else total
 
 
