@@ -21,6 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as
 
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import Mesh
 from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import (
     LOOP_CASTS,
@@ -353,7 +354,7 @@ class Hoist(Exception):
     """Request to hoist casts or closed-over values out of a body; see `Body`, which raises it while the body is traced."""
 
     def __init__(
-        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], Any], mesh: Any
+        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], Any], mesh: Mesh
     ):
         super().__init__("casts are to be taken out of a loop")
         self.closed, self.casts, self.mesh = closed, casts, mesh
@@ -377,7 +378,7 @@ class Body:
         self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
         self.region = ambient()
 
-    def __call__(self, *datas: Any) -> list[Any]:
+    def __call__(self, *datas: jax.Array) -> list[Any]:
         """Run one step.
 
         Raises:

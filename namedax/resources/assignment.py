@@ -8,8 +8,9 @@ from typing import Any
 
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.names import Dims, is_name
+from namedax.core.names import is_name
 from namedax.core.region import Region
+from namedax.core.types import Dims, Mesh
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, format_value, show_names
 from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
 from namedax.resources.serial import SerialLoop, loop_axis
@@ -81,7 +82,7 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
 
 
 def check_mesh_axes(
-    assignment: Assignment, mesh: Any, op: str = "xmap", names: Collection[Hashable] = ()
+    assignment: Assignment, mesh: Mesh | None, op: str = "xmap", names: Collection[Hashable] = ()
 ) -> None:
     """Check that a mesh has all mesh axes of parsed `axis_resources`.
 
@@ -139,7 +140,7 @@ def partition_spec(
 
 
 def named_sharding(
-    dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str
+    dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Mesh, op: str
 ) -> NamedSharding:
     """Return the sharding of an array outside of mapped functions, by parsed `axis_resources` without loops.
 
@@ -156,8 +157,8 @@ def named_sharding(
 
 
 def dividing(
-    assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Any
-) -> dict[Hashable, tuple[str, ...]]:
+    assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Mesh | None
+) -> Assignment:
     """Remove the axis names whose size is given and not divisible by the number of blocks over their mesh axes."""
     counts = {} if mesh is None else dict(mesh.shape)
     return {

@@ -24,7 +24,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax import lax
@@ -74,11 +74,11 @@ Step = Cut | Gather | Exchange | Permute
 
 
 def relayout(
-    data: Any,
+    data: jax.Array,
     old: Sequence[MeshAxes],
     new: Sequence[MeshAxes],
     keep_varying: frozenset[str] = frozenset(),
-) -> Any:
+) -> jax.Array:
     """Reshard a block from the layout `old` to the layout `new`.
 
     The transpose of a gather is a slice without communication, or a reduce-scatter if the result
@@ -117,8 +117,8 @@ def relayout(
 
 
 def _relayout_padded(
-    data: Any, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
-) -> Any:
+    data: jax.Array, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
+) -> jax.Array:
     """Reshard a block with `Uneven` placements: add padding before a cut, and remove it after a gather.
 
     A dimension that moves between mesh axes is gathered first, because its block size changes.
@@ -145,7 +145,7 @@ def _relayout_padded(
     return data
 
 
-def _gather(data: Any, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -> Any:
+def _gather(data: jax.Array, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -> jax.Array:
     # Minor axes first; adjacent axes of the same kind in one collective.
     for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
         minor = tuple(reversed(list(group)))
@@ -153,7 +153,7 @@ def _gather(data: Any, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -
     return data
 
 
-def sum_scatter(data: Any, dim: int, axes: MeshAxes, pending: frozenset[str]) -> Any:
+def sum_scatter(data: jax.Array, dim: int, axes: MeshAxes, pending: frozenset[str]) -> jax.Array:
     """Shard dimension `dim` over `axes`, as its minor ones, and sum `data` over `pending`, a subset of `axes`.
 
     Communication: one reduce-scatter of the block, after the dimension has been sliced over the

@@ -48,7 +48,7 @@ def _time_limit() -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def _representatives(mesh: Mesh) -> tuple[Any, ...]:
+def _representatives(mesh: Mesh) -> tuple[jax.Device, ...]:
     """Return one device of each process in the mesh, ordered by process index."""
     first: dict[int, Any] = {}
     for device in sorted(mesh.devices.flat, key=lambda device: device.id):
@@ -72,7 +72,7 @@ def all_devices() -> Mesh:
     return Mesh(np.array(jax.devices()), ("devices",))
 
 
-def stable_text(value: Any) -> str:
+def stable_text(value: object) -> str:
     """Return a `repr` that is equal in every process: sets are sorted, and addresses of objects are removed."""
     if isinstance(value, Mapping):
         return (
@@ -187,7 +187,7 @@ def _processes(members: list[int]) -> str:
 
 
 def _gather(
-    row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[NamedaxError]
+    row: np.ndarray, devices: tuple[jax.Device, ...], op: str, error: type[NamedaxError]
 ) -> np.ndarray:
     """Gather the rows of all processes, which wait for each other up to the time limit."""
     found: list[np.ndarray] = []
@@ -221,7 +221,7 @@ def _gather(
     ) from (failed[0] if failed else None)
 
 
-def _all_gather(row: np.ndarray, devices: tuple[Any, ...]) -> np.ndarray:
+def _all_gather(row: np.ndarray, devices: tuple[jax.Device, ...]) -> np.ndarray:
     mesh = Mesh(np.array(devices), ("processes",))
     mine = next(device for device in devices if device.process_index == jax.process_index())
     sharding = NamedSharding(mesh, PartitionSpec("processes"))

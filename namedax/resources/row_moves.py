@@ -12,8 +12,8 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -64,7 +64,9 @@ def rows_of_blocks(
     return wanted.reshape(count, -1)
 
 
-def move_rows(data: Any, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: Any = 0) -> Any:
+def move_rows(
+    data: jax.Array, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: jax.typing.ArrayLike = 0
+) -> jax.Array:
     """Gather the rows of a sharded dimension that this device needs.
 
     Args:
@@ -93,7 +95,7 @@ def move_rows(data: Any, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: 
     return weak_as(_read(pieces, dim, plan.read, mesh_axes, fill), data)
 
 
-def along_dim(values: Any, dim: int, ndim: int) -> Any:
+def along_dim(values: jax.Array, dim: int, ndim: int) -> jax.Array:
     """Reshape a vector to `ndim` dimensions, along dimension `dim`."""
     return values.reshape((1,) * dim + (-1,) + (1,) * (ndim - dim - 1))
 
@@ -265,23 +267,29 @@ def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]])
 # --- its execution --------------------------------------------------------------------------------------------------
 
 
-def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fill: Any = 0) -> Any:
+def _read(
+    pieces: Sequence[jax.Array],
+    dim: int,
+    table: np.ndarray,
+    axes: MeshAxes,
+    fill: jax.typing.ArrayLike = 0,
+) -> jax.Array:
     """Read the rows `table[this device]` of the concatenated pieces."""
     starts = np.cumsum([0] + [piece.shape[dim] for piece in pieces])
     variance = frozenset[str]().union(*map(varying, pieces))
     shape, dtype = pieces[0].shape, pieces[0].dtype
 
-    def filled(length: int) -> Any:
+    def filled(length: int) -> jax.Array:
         return cast_data(jnp.full((*shape[:dim], length, *shape[dim + 1 :]), fill, dtype), variance)
 
-    def mine(values: np.ndarray) -> Any:
+    def mine(values: np.ndarray) -> jax.Array | np.ndarray:
         return (
             values[0]
             if (values == values[0]).all()
             else jnp.asarray(values)[comm.block_index(axes)]
         )
 
-    def one_by_one(columns: np.ndarray) -> Any:
+    def one_by_one(columns: np.ndarray) -> jax.Array:
         every = [*pieces, *([filled(1)] if (columns < 0).any() else [])]
         whole = (
             every[0]
@@ -292,7 +300,7 @@ def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fi
         whole = whole if isinstance(index, np.ndarray) else cast_data(whole, varying(index))
         return jnp.take(whole, index, axis=dim, mode="clip")
 
-    def run(begin: int, end: int) -> Any:
+    def run(begin: int, end: int) -> jax.Array:
         columns = table[:, begin:end]
         known = columns.max(0)
         if known[0] < 0:

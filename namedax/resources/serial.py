@@ -16,6 +16,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 from jax import lax
+from jax.core import ShapedArray
 
 from namedax.core.call_errors import checks_signature
 from namedax.core.name_scopes import running_operation
@@ -43,13 +44,13 @@ __all__ = [
 Keep = Literal["parts", "whole"]
 
 
-def _check_keep(what: str, keep: Any) -> Keep:
+def _check_keep(what: str, keep: object) -> Keep:
     if keep not in ("parts", "whole"):
         raise SerialLoopError(f"{what}: keep must be 'parts' or 'whole', got {format_value(keep)}.")
     return "parts" if keep == "parts" else "whole"
 
 
-def _check_steps(what: str, steps: Any) -> int:
+def _check_steps(what: str, steps: object) -> int:
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
         raise SerialLoopError(
             f"{what}: steps must be a positive integer, got {format_value(steps)}."
@@ -127,7 +128,7 @@ class LoopAxis(str):
         axis.steps, axis.keep = steps, keep
         return axis
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (LoopAxis, (str(self), self.steps, self.keep))
 
 
@@ -245,7 +246,11 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
     stages: frozenset[str]
 
     def __new__(
-        cls, name: Hashable, count: int, number: Any = None, stages: frozenset[str] = frozenset()
+        cls,
+        name: Hashable,
+        count: int,
+        number: jax.Array | None = None,
+        stages: frozenset[str] = frozenset(),
     ) -> MicrobatchAxis:
         """Create the microbatch axis of the axis `name`.
 
@@ -262,7 +267,7 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
         found: MicrobatchAxis = axis
         return found
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (MicrobatchAxis, (self.name, self.steps, None, self.stages))
 
 
@@ -301,7 +306,7 @@ def count_along(axes: Sequence[str]) -> int:
     return count
 
 
-def index_along(axes: Sequence[str]) -> Any:
+def index_along(axes: Sequence[str]) -> jax.Array:
     """Return the row-major index of the current block along `axes`."""
     devices = tuple(axis for axis in axes if not isinstance(axis, MicrobatchAxis))
     if len(devices) == len(axes):
@@ -319,7 +324,7 @@ def index_along(axes: Sequence[str]) -> Any:
 # --- errors for operations that steps do not support, with the operation th -----------------------
 
 
-def refuse_loops(axes: Sequence[str], data: Any) -> None:
+def refuse_loops(axes: Sequence[str], data: jax.Array) -> None:
     """Raise an error if one of `axes` is the axis of a loop, for collectives that move blocks along `axes`.
 
     Raises:
@@ -349,7 +354,7 @@ def refuse_loops(axes: Sequence[str], data: Any) -> None:
     )
 
 
-def moves_entries(what: str, axis: str, how: str, data: Any) -> str:
+def moves_entries(what: str, axis: str, how: str, data: jax.Array | ShapedArray) -> str:
     """Return the error message for an operation that moves elements along an axis that is executed in steps.
 
     Args:

@@ -208,7 +208,7 @@ class Stepper:
                 f"jax.lax.{node.name}",
                 f"the axis of {self.axis}",
                 f"is executed in {self.steps} steps",
-                node.eqn.invars[0].aval,
+                aval_of(node.eqn.invars[0]),
             )
         )
 
