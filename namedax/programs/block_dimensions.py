@@ -57,7 +57,7 @@ from namedax.programs.primitives import (
 
 __all__ = ["Dimensions", "Finding", "findings", "is_used"]
 
-Path = tuple[Any, ...]
+Path = tuple[JaxprEqn, ...]
 Shardings = tuple[Sharding | None, ...]
 
 
@@ -161,10 +161,10 @@ class _Frame(Record):
     in the surrounding jaxpr.
     """
 
-    made: Mapping[Any, Any]
-    operands: Mapping[Any, Any]
+    made: Mapping[Atom, JaxprEqn]
+    operands: Mapping[Atom, Any]
     path: Path = ()
-    around: Any = None
+    around: _Frame | None = None
 
 
 class _Origin(Record):
@@ -181,11 +181,11 @@ def _finding(path: Path, origin: _Origin, axes: Mixed) -> Finding:
 class _Flow:
     """One pass over a jaxpr and the jaxprs that it calls; each is visited once for equal shardings."""
 
-    def __init__(self, consts: dict[Any, Any]) -> None:
+    def __init__(self, consts: dict[Atom, Any]) -> None:
         self._consts = consts
         self._known: dict[tuple[int, Shardings], tuple[Shardings, list[Finding]]] = {}
-        self._kept: list[Any] = []  # keeps the ids of these jaxprs from being reused
-        self._made: dict[int, dict[Any, Any]] = {}
+        self._kept: list[Jaxpr] = []  # keeps the ids of these jaxprs from being reused
+        self._made: dict[int, dict[Atom, JaxprEqn]] = {}
         self._frames: dict[int, _Frame] = {}
 
     def run(self, jaxpr: Jaxpr, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
@@ -194,7 +194,7 @@ class _Flow:
         if key in self._known:
             return self._known[key]
         self._kept.append(jaxpr)
-        env: dict[Any, Sharding] = {
+        env: dict[Atom, Sharding] = {
             var: own for var, own in zip(jaxpr.invars, shardings, strict=True) if own is not None
         }
         found: list[Finding] = []
@@ -235,8 +235,8 @@ class _Flow:
         self,
         jaxpr: Jaxpr,
         eqn: JaxprEqn,
-        known: list[Any],
-        env: dict[Any, Sharding],
+        known: list[Sharding | None],
+        env: dict[Atom, Sharding],
         found: list[Finding],
     ) -> None:
         out = eqn.outvars[0]
@@ -275,7 +275,7 @@ class _Flow:
             )
         return self._origin(frame, var, dim, axes)
 
-    def _makers(self, jaxpr: Jaxpr) -> dict[Any, Any]:
+    def _makers(self, jaxpr: Jaxpr) -> dict[Atom, JaxprEqn]:
         if id(jaxpr) not in self._made:
             self._kept.append(jaxpr)
             self._made[id(jaxpr)] = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
@@ -336,7 +336,7 @@ class _Flow:
             if inner is None:
                 return None
             inner = open_jaxpr(inner)
-            operands = dict(zip(inner.invars, eqn.invars, strict=False))
+            operands: dict[Atom, Atom] = dict(zip(inner.invars, eqn.invars, strict=False))
             var = inner.outvars[eqn.outvars.index(var)]
             frame = _Frame(self._makers(inner), operands, (*frame.path, eqn), frame)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from jax.extend.core import JaxprEqn
 
@@ -27,7 +26,7 @@ __all__ = [
 Sharding = tuple[frozenset[str], ...]
 Mixed = frozenset[str]
 Known = Sequence[Sharding | None]
-Rule = Callable[[Any, Known], tuple[Sequence[Sharding | None], Mixed]]
+Rule = Callable[[JaxprEqn, Known], tuple[Sequence[Sharding | None], Mixed]]
 
 NONE: Mixed = frozenset()
 
@@ -136,7 +135,7 @@ def reshaped(
 # --- rules for one operand ------------------------------------------------------------------------------------------
 
 
-def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Rule:
+def _along(dimensions: Callable[[JaxprEqn], Sequence[int]], keeps: bool = True) -> Rule:
     """Make a rule for an equation that mixes elements along dimensions of its operands, and keeps or drops these dimensions."""
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
@@ -155,7 +154,7 @@ def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Ru
     return rule
 
 
-def _last(count: Callable[[Any], int]) -> Rule:
+def _last(count: Callable[[JaxprEqn], int]) -> Rule:
     """Make a rule for an equation that mixes elements along the last dimensions; the results keep the leading ones."""
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
@@ -176,7 +175,9 @@ def _last(count: Callable[[Any], int]) -> Rule:
     return rule
 
 
-def _one(change: Callable[[Any, Sharding], tuple[Sequence[frozenset[str]] | None, Mixed]]) -> Rule:
+def _one(
+    change: Callable[[JaxprEqn, Sharding], tuple[Sequence[frozenset[str]] | None, Mixed]],
+) -> Rule:
     """Make a rule that depends on the first operand alone."""
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
@@ -368,7 +369,7 @@ def _summed(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mix
     ], NONE
 
 
-def _moved(dimension: Callable[[Any], int], adds: bool) -> Rule:
+def _moved(dimension: Callable[[JaxprEqn], int], adds: bool) -> Rule:
     """Make a rule for a gather, which makes a dimension complete, or a scatter, which leaves each device its block of it."""
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
@@ -490,7 +491,7 @@ def differs_along(eqn: JaxprEqn, dim: int) -> bool:
     return bool(eqn.params.get("dimension", dim) == dim)
 
 
-def place_before(eqn: JaxprEqn, dim: int) -> tuple[Any, int]:
+def place_before(eqn: JaxprEqn, dim: int) -> tuple[Atom | None, int]:
     """Return the operand, and its dimension, whose elements a dimension of a result has.
 
     The operand is `None` if these elements are all the same number, or if their source is not

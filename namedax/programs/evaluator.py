@@ -86,10 +86,10 @@ def inlined(jaxpr: Jaxpr) -> Jaxpr:
     }
     if not calls:
         return jaxpr
-    eqns: list[Any] = []
-    stands_for: dict[Any, Any] = {}
+    eqns: list[JaxprEqn] = []
+    stands_for: dict[Atom, Atom] = {}
 
-    def now(variables: Sequence[Any]) -> list[Any]:
+    def now(variables: Sequence[Atom]) -> list[Atom]:
         return [
             stands_for[v] if type(v) is not Literal and v in stands_for else v for v in variables
         ]
@@ -184,7 +184,7 @@ def summed_axes(jaxpr: Jaxpr) -> frozenset[str]:
     return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
 
 
-def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Any]] | None = None) -> bool:
+def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Jaxpr]] | None = None) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, sums over mesh axes.
 
     Args:
@@ -278,19 +278,19 @@ class Evaluator:
         self,
         jaxpr: Jaxpr,
         values: Sequence[Any],
-        constant: Callable[[Any], Any] = lambda literal: literal.val,
+        constant: Callable[[Literal], Any] = lambda literal: literal.val,
         whole: bool = False,
-        needed: Container[Any] | None = None,
+        needed: Container[Atom] | None = None,
     ):
         self._jaxpr, self._waiting, self._constant, self._whole = (
             jaxpr,
-            list[Any](),
+            list[JaxprEqn](),
             constant,
             whole,
         )
         self._needed = needed
-        self._name_stack: Any = None
-        self.known: dict[Any, Any] = dict(
+        self._name_stack: NameStack | None = None
+        self.known: dict[Atom, Any] = dict(
             zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
         )
 

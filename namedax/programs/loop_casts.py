@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +64,7 @@ __all__ = [
 
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
-Forms = dict[frozenset[str], Any]
+Forms = dict[frozenset[str], jax.Array]
 # The origin of a value: the indices of the loop operands that it is computed from, and the mesh
 # axes over which each has been cast on the way. A value that depends on any other differentiable
 # value has no origin.
@@ -88,11 +87,11 @@ class CastFinder(Record, frozen=False):
 
     sizes: Sequence[int]
     steps: int
-    found: dict[tuple[int, frozenset[str]], Any] = dataclasses.field(default_factory=dict)
+    found: dict[tuple[int, frozenset[str]], JaxprEqn] = dataclasses.field(default_factory=dict)
 
-    def visit(self, jaxpr: Jaxpr, origins: Mapping[Any, Origin]) -> list[Origin | None]:
+    def visit(self, jaxpr: Jaxpr, origins: Mapping[Atom, Origin]) -> list[Origin | None]:
         """Record the casts in an open jaxpr with inputs of these origins, and return the origins of its results."""
-        known: dict[Any, Origin] = dict(origins)
+        known: dict[Atom, Origin] = dict(origins)
 
         def origin(var: Atom) -> Origin | None:
             if isinstance(var, Literal):
@@ -149,10 +148,14 @@ class WithForms:
     """
 
     def __init__(
-        self, jaxpr: Jaxpr, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
+        self,
+        jaxpr: Jaxpr,
+        values: Sequence[jax.Array],
+        forms: Sequence[Forms],
+        constant: Sequence[bool],
     ):
         self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
-        self.forms: dict[Any, Forms] = {
+        self.forms: dict[Atom, Forms] = {
             var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f
         }
         # Differentiable values without forms. Constants are not included: they are cast where they
@@ -242,8 +245,8 @@ class WithForms:
 
 
 def _with_inputs_cast(
-    jaxpr: Jaxpr, forms: Mapping[Any, frozenset[str]]
-) -> tuple[Any, list[Any]] | None:
+    jaxpr: Jaxpr, forms: Mapping[Atom, frozenset[str]]
+) -> tuple[Jaxpr, list[Atom]] | None:
     """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
 
     This works if the forms are used only by casts and by jaxprs that are recomputed for the
@@ -253,9 +256,9 @@ def _with_inputs_cast(
       jaxpr: the jaxpr.
       forms: inputs, and the mesh axes over which each has been cast.
     """
-    taken: dict[Any, Any] = {}  # the casts that are now inputs
-    stands_for: dict[Any, Any] = {}
-    eqns: list[Any] = []
+    taken: dict[Atom, Var] = {}  # the casts that are now inputs
+    stands_for: dict[Atom, Var] = {}
+    eqns: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
         operands = [
             var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars
@@ -267,12 +270,14 @@ def _with_inputs_cast(
         elif cast_axes(eqn) == held[0]:
             stands_for[eqn.outvars[0]] = taken.setdefault(operands[0], eqn.outvars[0])
         elif kind_of(eqn) == Kind.REMAT and (inner := called(eqn)) is not None:
-            given = {var: axes for var, axes in zip(inner.invars, held, strict=True) if axes}
+            given: dict[Atom, frozenset[str]] = {
+                var: axes for var, axes in zip(inner.invars, held, strict=True) if axes
+            }
             found = _with_inputs_cast(inner, given)
             if found is None:
                 return None
             within, wanted = found
-            outside = dict(zip(inner.invars, operands, strict=True))
+            outside: dict[Atom, Atom] = dict(zip(inner.invars, operands, strict=True))
             aliases = dict(zip(wanted, within.invars[len(inner.invars) :], strict=True))
             more = [
                 taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()
@@ -303,8 +308,8 @@ def _evaluate_listed(
 
 
 def apart_from_constants(
-    closed: ClosedJaxpr, change: Callable[[Any], Any], axes: frozenset[str]
-) -> tuple[Callable[..., list[Any]], list[Any]]:
+    closed: ClosedJaxpr, change: Callable[[jax.Array], jax.Array], axes: frozenset[str]
+) -> tuple[Callable[..., list[jax.Array]], list[jax.Array]]:
     """Convert the constants of a traced function to operands, and change those that vary over mesh axes.
 
     A constant that does not vary over these axes is changed in the casts that the function makes of
@@ -354,7 +359,7 @@ class Hoist(Exception):
     """Request to hoist casts or closed-over values out of a body; see `Body`, which raises it while the body is traced."""
 
     def __init__(
-        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], Any], mesh: Mesh
+        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], JaxprEqn], mesh: Mesh
     ):
         super().__init__("casts are to be taken out of a loop")
         self.closed, self.casts, self.mesh = closed, casts, mesh
@@ -373,12 +378,12 @@ class Body:
     """
 
     def __init__(
-        self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True
+        self, flat: Callable[..., list[jax.Array]], carried: int, steps: int, sliced: bool = True
     ):
         self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
         self.region = ambient()
 
-    def __call__(self, *datas: jax.Array) -> list[Any]:
+    def __call__(self, *datas: jax.Array) -> list[jax.Array]:
         """Run one step.
 
         Raises:
@@ -399,7 +404,7 @@ class Body:
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
 
-    def _casts(self, jaxpr: Jaxpr) -> dict[tuple[int, frozenset[str]], Any]:
+    def _casts(self, jaxpr: Jaxpr) -> dict[tuple[int, frozenset[str]], JaxprEqn]:
         """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
@@ -454,12 +459,12 @@ class Hoisted:
         self._sources = [hoist.casts[i, axes] for i, axes in self.casts if i >= count]
         self.direct = self._direct()
 
-    def _direct(self) -> tuple[Any, list[int]] | None:
+    def _direct(self) -> tuple[Jaxpr, list[int]] | None:
         """Return the body with casts as inputs, and the indices of these casts; `None` if that requires another trace of the body."""
         # The operands that can be cast are the constants and the slices; the carry lies between
         # them.
         places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
-        inputs = [self.jaxpr.invars[place] for place in places]
+        inputs: list[Atom] = [self.jaxpr.invars[place] for place in places]
         if len(set(places)) < len(places):
             return None
         found = _with_inputs_cast(
@@ -484,7 +489,7 @@ class Hoisted:
     def slices(
         self,
         datas: Sequence[jax.Array],
-        cast_of: Callable[[int, frozenset[str]], Any] | None = None,
+        cast_of: Callable[[int, frozenset[str]], jax.Array] | None = None,
     ) -> list[jax.Array]:
         """Return the sliced operands, and the forms of them that the body uses.
 
@@ -499,7 +504,7 @@ class Hoisted:
                 cast.append(cast_data(datas[i], axes) if cast_of is None else cast_of(i, axes))
         return [*datas, *cast]
 
-    def __call__(self, carry: Sequence[Any], slices: Sequence[Any]) -> list[Any]:
+    def __call__(self, carry: Sequence[jax.Array], slices: Sequence[jax.Array]) -> list[jax.Array]:
         """Run one step.
 
         Args:
@@ -542,14 +547,14 @@ class Hoisted:
 _ALL_REDUCE = 2
 
 
-def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[Any]) -> ClosedJaxpr | None:
+def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJaxpr | None:
     """Return a jaxpr without constants that gathers in the form in which results are used; `None` if nothing is saved.
 
     Args:
       jaxpr: an open jaxpr.
       values: its constants and inputs, or values of the same types.
     """
-    gathers = {
+    gathers: dict[Atom, JaxprEqn] = {
         eqn.outvars[0]: eqn
         for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
         if fact.kind is Kind.GATHER and fact.is_invariant and _is_whole(eqn)
@@ -574,15 +579,15 @@ def _has_gradient(jaxpr: Jaxpr) -> bool:
     return any("transpose(" in str(eqn.source_info.name_stack) for eqn in reversed(jaxpr.eqns))
 
 
-def _wanted(jaxpr: Jaxpr, gathers: Mapping[Any, Any]) -> dict[Any, set[frozenset[str]]]:
+def _wanted(jaxpr: Jaxpr, gathers: Mapping[Atom, JaxprEqn]) -> dict[Atom, set[frozenset[str]]]:
     """Return the mesh axes over which results of gathers are cast later, if the cast is not cheap.
 
     This includes values that are computed from these results alone.
     """
     results = list(gathers)
-    finder = CastFinder([math.prod(var.aval.shape) for var in results], _ALL_REDUCE)
+    finder = CastFinder([_elements(var) for var in results], _ALL_REDUCE)
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
-    wanted: dict[Any, set[frozenset[str]]] = {}
+    wanted: dict[Atom, set[frozenset[str]]] = {}
     # A gather along one axis may follow one along another: then the first gather must vary too.
     waiting = [
         (results[i], over)
@@ -611,17 +616,17 @@ class _Varying(WithForms):
     def __init__(
         self,
         jaxpr: Jaxpr,
-        values: Sequence[Any],
-        gathers: Mapping[Any, Any],
-        wanted: Mapping[Any, set[frozenset[str]]],
+        values: Sequence[jax.Array],
+        gathers: Mapping[Atom, JaxprEqn],
+        wanted: Mapping[Atom, set[frozenset[str]]],
     ) -> None:
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted
 
     def _rule(self, eqn: JaxprEqn) -> Replacement:
-        result = eqn.outvars[0] if eqn.outvars else None
-        if result not in self._wanted:
+        if not eqn.outvars or eqn.outvars[0] not in self._wanted:
             return super()._rule(eqn)
+        result = eqn.outvars[0]
 
         def evaluate() -> None:
             self.evaluator.as_it_stands(eqn)

@@ -23,6 +23,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -47,6 +48,7 @@ from namedax.programs.evaluator import (
 from namedax.programs.loop_casts import with_varying_gathers
 from namedax.programs.primitives import (
     Algebra,
+    Atom,
     Kind,
     Scan,
     aval_of,
@@ -85,20 +87,24 @@ class ClosesOver(Exception):
       body: returns the body's results for such values and blocks.
     """
 
-    def __init__(self, values: list[Any], body: Callable[[Sequence[Any], Sequence[Any]], Any]):
+    def __init__(
+        self,
+        values: list[jax.Array],
+        body: Callable[[Sequence[jax.Array], Sequence[jax.Array]], PyTree],
+    ):
         super().__init__()
         self.values, self.body = values, body
 
 
 def postponing(
-    body: Callable[..., Any],
+    body: Callable[..., PyTree],
     loops: Set[str] = frozenset(),
     check: Check | None = None,
     late: bool = True,
     traces: Traces = traced,
     source: Source | None = None,
     must_enter: Callable[[Any], bool] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """Return `body`, a function of blocks for `jax.shard_map`, with its psums postponed.
 
     Args:
@@ -116,7 +122,7 @@ def postponing(
     def run(*datas: jax.Array) -> PyTree:
         if not any(isinstance(data, jax.core.Tracer) for data in datas):
             return body(*datas)
-        structures: list[Any] = []
+        structures: list[jax.tree_util.PyTreeDef] = []
 
         def flat(blocks: Sequence[jax.Array]) -> list[jax.Array]:
             leaves, structure = jax.tree.flatten(body(*blocks))
@@ -131,7 +137,7 @@ def postponing(
         def results(
             consts: Sequence[jax.Array],
             datas: Sequence[jax.Array],
-            call: Callable[[], list[Any]] | None = None,
+            call: Callable[[], list[jax.Array]] | None = None,
         ) -> PyTree:
             return jax.tree.unflatten(
                 structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call)
@@ -150,13 +156,13 @@ def evaluate(
     datas: Sequence[jax.Array],
     loops: Set[str],
     late: bool,
-    call: Callable[[], list[Any]] | None = None,
+    call: Callable[[], list[jax.Array]] | None = None,
 ) -> list[jax.Array]:
     """Evaluate a traced body, with its psums postponed if `late`; if nothing changes, return the results of `call`."""
     values = [*consts, *datas]
     if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
-    seen: dict[int, tuple[bool, Any]] = {}
+    seen: dict[int, tuple[bool, Jaxpr]] = {}
     plan = Plan(jaxpr, dict, loops, seen) if late and has_sums(jaxpr, seen) else None
     if plan is not None and plan.gains:
         return _evaluate(plan, values, whole=True)
@@ -180,7 +186,7 @@ class Traced:
 
     def __init__(
         self,
-        body: Callable[..., list[Any]],
+        body: Callable[..., list[jax.Array]],
         loops: Set[str] = frozenset(),
         check: Check | None = None,
         late: bool = True,
@@ -208,7 +214,7 @@ class Traced:
         return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
 
     @property
-    def closure(self) -> list[Any]:
+    def closure(self) -> list[jax.Array]:
         """The values that the traced function closes over."""
         return [] if self._closed is None else list(self._closed.consts)
 
@@ -227,8 +233,8 @@ class Traced:
 class _Step(Record):
     """An equation that is applied after a psum; `None` among its operands stands for the psum."""
 
-    eqn: Any
-    operands: tuple[Any, ...]
+    eqn: JaxprEqn
+    operands: tuple[jax.Array | None, ...]
 
     def of(self, total: jax.Array) -> jax.Array:
         """Return the result for a psum that has been computed."""
@@ -238,7 +244,7 @@ class _Step(Record):
         )
         return result
 
-    def of_selection(self, select: Callable[[Any], Any]) -> _Step:
+    def of_selection(self, select: Callable[[jax.Array], jax.Array]) -> _Step:
         """Return the same equation for a subset of the elements, which `select` takes from arrays; a scalar applies to all elements."""
         return self.replace(
             operands=tuple(x if x is None or jnp.ndim(x) == 0 else select(x) for x in self.operands)
@@ -252,10 +258,10 @@ class _Sum(Record, frozen=False):
     equation; the first one if psums are added together.
     """
 
-    part: Any
+    part: jax.Array
     axes: MeshAxes
-    source: Callable[[], Any]
-    rest: Any = None
+    source: Callable[[], AbstractContextManager[object]]
+    rest: jax.Array | None = None
     steps: tuple[_Step, ...] = ()
 
     def take(self) -> jax.Array:
@@ -271,7 +277,7 @@ class _Sum(Record, frozen=False):
 def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> list[jax.Array]:
     places, needed = plan.places()
     evaluator = Evaluator(plan.jaxpr, values, whole=whole, needed=needed)
-    sums: dict[Any, _Sum] = {}
+    sums: dict[Atom, _Sum] = {}
 
     def gather(eqn: JaxprEqn, found: Gather) -> list[jax.Array]:
         lie = {axis for _, axes in found.places for axis in axes}

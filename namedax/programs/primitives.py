@@ -295,7 +295,7 @@ class Known(Record):
     kind: Kind = Kind.PLAIN
     parameters: tuple[str, ...] = ()
     linear: tuple[Group, ...] = ()
-    when: Callable[[Any, int], bool] = _always
+    when: Callable[[JaxprEqn, int], bool] = _always
     is_exact: bool = True
     algebra: Algebra | None = None
     moves: bool = False

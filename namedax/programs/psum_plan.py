@@ -152,9 +152,9 @@ def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
     Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once
     by another equation.
     """
-    eqns: list[Any] = []
+    eqns: list[JaxprEqn] = []
     changed = False
-    uses: Counter[Any] | None = None
+    uses: Counter[Atom] | None = None
     for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
         inner = called(eqn) if fact.kind in (Kind.CALL, Kind.REMAT) else None
         if inner is None:
@@ -167,7 +167,7 @@ def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
     return jaxpr.replace(eqns=eqns) if changed else jaxpr
 
 
-def _uses(jaxpr: Jaxpr) -> Counter[Any]:
+def _uses(jaxpr: Jaxpr) -> Counter[Atom]:
     """Count the uses of each variable as an operand; results count twice, since a returned value is used as it is."""
     variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
     return Counter(var for var in variables if not isinstance(var, Literal))
@@ -176,8 +176,8 @@ def _uses(jaxpr: Jaxpr) -> Counter[Any]:
 def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] | None:
     """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
-    within = _uses(inner) if sums else Counter[Any]()
-    results, made, after = list(inner.outvars), list(eqn.outvars), list[Any]()
+    within = _uses(inner) if sums else Counter[Atom]()
+    results, made, after = list(inner.outvars), list(eqn.outvars), list[JaxprEqn]()
     for i, (var, out) in enumerate(zip(inner.outvars, eqn.outvars, strict=True)):
         if isinstance(var, Literal) or isinstance(out, DropVar) or var not in sums:
             continue
@@ -215,7 +215,7 @@ class Late(Record):
 
     axes: MeshAxes
     least: int
-    source: tuple[Any, ...] = ()
+    source: tuple[Atom, ...] = ()
     gain: bool = False
     cast: frozenset[str] = frozenset()
     mixed: bool = False
@@ -239,7 +239,7 @@ class Gather(Record):
       places: the dimensions, each with the mesh axes of its blocks, outermost first.
     """
 
-    block: Any
+    block: Atom
     places: tuple[tuple[int, MeshAxes], ...]
 
 
@@ -263,25 +263,25 @@ class Plan:
     def __init__(
         self,
         jaxpr: Jaxpr,
-        known: Callable[[], Mapping[Any, Index]],
+        known: Callable[[], Mapping[Atom, Index]],
         loops: Set[str],
-        seen: dict[int, tuple[bool, Any]],
+        seen: dict[int, tuple[bool, Jaxpr]],
     ):
         self.loops, self._seen = loops, seen
-        self.gathers: dict[Any, Gather] = {}
-        self.late: dict[Any, Late] = {}
-        self.kept: set[Any] = set()
+        self.gathers: dict[Atom, Gather] = {}
+        self.late: dict[Atom, Late] = {}
+        self.kept: set[Atom] = set()
         self.inner: dict[int, Plan] = {}
         self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
 
-    def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Any, Index]]) -> None:
+    def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Atom, Index]]) -> None:
         # This visits every equation of every body, so it calls functions only for the few that
         # matter.
         facts = facts_of(jaxpr.eqns)
         self.indices = Indices(known, jaxpr, facts)
         pairs = list(zip(jaxpr.eqns, facts, strict=True))
         sums = [eqn for eqn, fact in pairs if fact.kind is Kind.SUM]
-        updates = (
+        updates: dict[Atom, JaxprEqn] = (
             {eqn.outvars[0]: eqn for eqn, fact in pairs if fact.kind is Kind.UPDATE} if sums else {}
         )
         for eqn in sums if updates else ():
@@ -312,13 +312,13 @@ class Plan:
         """True if the jaxpr, or an inner jaxpr that can be changed, sends fewer bytes under this plan."""
         return bool(self.kept or self.gathers or self.inner)
 
-    def _operands(self, eqn: JaxprEqn) -> Sequence[Any]:
+    def _operands(self, eqn: JaxprEqn) -> Sequence[Atom]:
         gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
         return eqn.invars if gather is None else [gather.block]
 
-    def _uses(self, jaxpr: Jaxpr) -> tuple[set[int], dict[Any, int]]:
+    def _uses(self, jaxpr: Jaxpr) -> tuple[set[int], dict[Atom, int]]:
         """Return the dead equations, and the number of uses of each variable by the others."""
-        uses: dict[Any, int] = {}
+        uses: dict[Atom, int] = {}
         for var in jaxpr.outvars:
             if type(var) is not Literal:
                 uses[var] = uses[var] + 1 if var in uses else 1
@@ -336,14 +336,11 @@ class Plan:
                     uses[var] = uses[var] + 1 if var in uses else 1
         return dead, uses
 
-    def places(self) -> tuple[list[int], set[Any]]:
+    def places(self) -> tuple[list[int], set[Atom]]:
         """Return the indices of replaced equations, and the variables that are read in a group other than the one that made them."""
         places: list[int] = []
-        group, made, needed = (
-            0,
-            dict[Any, int](),
-            {var for var in self.jaxpr.outvars if type(var) is not Literal},
-        )
+        group, made = 0, dict[Atom, int]()
+        needed: set[Atom] = {var for var in self.jaxpr.outvars if type(var) is not Literal}
         for number, eqn in enumerate(self.jaxpr.eqns):
             operands = self._operands(eqn) if self.gathers else eqn.invars
             is_changed = id(eqn) in self.inner or not (
@@ -362,13 +359,14 @@ class Plan:
             group += is_changed
         return places, needed
 
-    def _find_gather(self, eqn: JaxprEqn, updates: Mapping[Any, Any]) -> None:
+    def _find_gather(self, eqn: JaxprEqn, updates: Mapping[Atom, JaxprEqn]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
-        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
+        block: Atom = eqn.invars[0]
+        left, places = set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
         while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
             base, update, *starts = placed.invars
-            found = self.indices.block(base.aval.shape, update.aval.shape, starts)
+            found = self.indices.block(aval_of(base).shape, aval_of(update).shape, starts)
             if (
                 found is None
                 or not self.indices.is_zero(base)
@@ -389,7 +387,7 @@ class Plan:
         if inner is None or not has_sums(inner, self._seen):
             return
 
-        def known() -> dict[Any, Index]:
+        def known() -> dict[Atom, Index]:
             facts = (
                 (var, self.indices.of(operand))
                 for var, operand in zip(inner.invars, operands, strict=False)
@@ -548,10 +546,10 @@ class Indices:
     """
 
     def __init__(
-        self, known: Callable[[], Mapping[Any, Index]], jaxpr: Jaxpr, facts: Sequence[Known]
+        self, known: Callable[[], Mapping[Atom, Index]], jaxpr: Jaxpr, facts: Sequence[Known]
     ):
         self._given, self._pairs = known, zip(jaxpr.eqns, facts, strict=True)
-        self._known: dict[Any, Index] | None = None
+        self._known: dict[Atom, Index] | None = None
 
     def of(self, var: Atom) -> Index | None:
         """Return a sum `{axis: factor}`, with the constant under `None`; or `None` if it is not known."""
@@ -571,7 +569,7 @@ class Indices:
         """Return True if a value is zero everywhere."""
         return self.of(var) == {None: 0}
 
-    def _visit(self, eqn: JaxprEqn, known: Known, indices: dict[Any, Index]) -> None:
+    def _visit(self, eqn: JaxprEqn, known: Known, indices: dict[Atom, Index]) -> None:
         """Record the index that an equation computes."""
         found = None
         if known.kind is Kind.PLACE:
@@ -612,7 +610,7 @@ class Indices:
         return None
 
     def block(
-        self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Any]
+        self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Atom]
     ) -> tuple[int, MeshAxes] | None:
         """Return the dimension and the mesh axes, major first, along which each device has the block of this size at these starts."""
         cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]

@@ -37,12 +37,13 @@ from namedax.core.user_code import (
 )
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, hints, show_names
-from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
+from namedax.programs.block_dimensions import Dimensions, Finding, Path, findings, is_used
 from namedax.programs.primitives import (
     COLLECTIVES,
     LOCAL_KINDS,
     Kind,
     Known,
+    aval_of,
     axes_of,
     facts,
     facts_of,
@@ -99,9 +100,11 @@ def refuse_raw(
             and _is_raw_collective(eqn, path, names)
         ):
             _raise_for_collective(eqn, names, function)
-        if reductions and known.takes is not None and not eqn.outvars[0].aval.shape:
+        if reductions and known.takes is not None and not aval_of(eqn.outvars[0]).shape:
             reduced = (
-                frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape))
+                frozenset[str]().union(
+                    *(varying_of(v.aval) for v in eqn.invars if aval_of(v).shape)
+                )
                 & names.keys()
             )
             if reduced and _is_raw_reduction((*path, eqn)):
@@ -133,7 +136,7 @@ def _refuse_mixing(
             )
 
 
-def _is_of_user(path: tuple[Any, ...]) -> bool:
+def _is_of_user(path: Path) -> bool:
     """Return True if the last equation of a path comes from user code, not from an operation of namedax or a transpose of JAX."""
     if _is_of_operation(path) or DELIBERATE in _scope(path):
         return False
@@ -185,8 +188,8 @@ def looked_through(
 
 
 def _equations(
-    jaxpr: Jaxpr, path: tuple[Any, ...], seen: dict[int, bool]
-) -> list[tuple[Any, Known, tuple[Any, ...]]]:
+    jaxpr: Jaxpr, path: Path, seen: dict[int, bool]
+) -> list[tuple[JaxprEqn, Known, Path]]:
     """Return all equations that may matter, each with its facts and the enclosing equations, outermost first.
 
     Args:
@@ -196,7 +199,7 @@ def _equations(
     """
     if not seen.get(id(jaxpr), True):
         return []
-    found: list[tuple[Any, Known, tuple[Any, ...]]] = []
+    found: list[tuple[JaxprEqn, Known, Path]] = []
     for eqn, known in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
         if known.kind in LOCAL_KINDS or known.kind is Kind.CAST:
             if known.takes is not None:
@@ -210,11 +213,11 @@ def _equations(
     return found
 
 
-def _scope(path: tuple[Any, ...]) -> str:
+def _scope(path: Path) -> str:
     return "/".join(str(eqn.source_info.name_stack) for eqn in path)
 
 
-def _is_raw_collective(eqn: JaxprEqn, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
+def _is_raw_collective(eqn: JaxprEqn, path: Path, names: Mapping[str, list[Hashable]]) -> bool:
     for axis in axes_of(eqn):
         if type(axis) is str and axis in names:
             break
@@ -228,7 +231,7 @@ def _is_raw_collective(eqn: JaxprEqn, path: tuple[Any, ...], names: Mapping[str,
     )  # JAX itself makes it from a cast to varying
 
 
-def _is_transpose(path: tuple[Any, ...]) -> bool:
+def _is_transpose(path: Path) -> bool:
     """Return True if JAX made the last equation of a path as the transpose of another one.
 
     An equation of a gradient rule counts only if it has been transposed twice: JAX has transposed
@@ -240,7 +243,7 @@ def _is_transpose(path: tuple[Any, ...]) -> bool:
     )
 
 
-def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
+def _is_raw_reduction(path: Path) -> bool:
     """Return True if the last equation of a path reduces a value of the body.
 
     Equations that JAX or an operation of namedax makes do not count. A loop of JAX slices elements
@@ -276,7 +279,7 @@ def _raise_for_collective(
     )
 
 
-def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
+def _raise_for_reduction(path: Path, held: list[Hashable], function: str) -> None:
     raise RawBlockError(
         f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all"
         " elements of the data of a named array. In a body the data are one device's block of the"
@@ -293,7 +296,7 @@ def _raise_for_mixing(
 ) -> None:
     path = finding.drawn or finding.path  # a constant has no equation
     if finding.is_moved:
-        shape = path[-1].invars[0].aval.shape
+        shape = aval_of(path[-1].invars[0]).shape
         raise RawBlockError(
             f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a"
             f" dimension of a named array, whose block has the shape {shape}. The dimension that is"
@@ -507,7 +510,7 @@ def _boundaries(eqn: JaxprEqn) -> list[Boundary | None]:
     return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
 
-def _boundary(path: tuple[Any, ...]) -> Boundary | None:
+def _boundary(path: Path) -> Boundary | None:
     """Return the function of `namedax.core.user_code` that called the user code of the last equation of a path.
 
     Return `None` if the equation comes from an operation, or is checked on its own. For an equation
@@ -519,7 +522,7 @@ def _boundary(path: tuple[Any, ...]) -> Boundary | None:
     return next((of_eqn[0] for of_eqn in reversed(boundaries) if of_eqn), None)
 
 
-def _is_of_rule(path: tuple[Any, ...]) -> bool:
+def _is_of_rule(path: Path) -> bool:
     """Return True if the last equation of a path comes from a user-written rule of `jax.custom_vjp`, which JAX calls."""
     called = ""
     for file, name, _ in _frames(path[-1]):
@@ -529,7 +532,7 @@ def _is_of_rule(path: tuple[Any, ...]) -> bool:
     return False
 
 
-def _is_of_operation(path: tuple[Any, ...]) -> bool:
+def _is_of_operation(path: Path) -> bool:
     """Return True if the last equation of a path comes from an operation of namedax.
 
     The scope decides this, because the frames may be those of a rule.
@@ -562,7 +565,7 @@ def _function_of_jax(eqn: JaxprEqn) -> str:
     return called
 
 
-def _line_in_body(path: tuple[Any, ...]) -> str:
+def _line_in_body(path: Path) -> str:
     """Return the line in the mapped function, or in code that it called through JAX's transformations, as text for messages."""
     for eqn in path:
         found = ""

@@ -12,7 +12,6 @@ on how the body uses the argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,13 +28,13 @@ __all__ = ["take_reduced"]
 
 
 def take_reduced(
-    body: Callable[..., Any],
+    body: Callable[..., PyTree],
     given: Sequence[jax.Array],
     datas: Sequence[jax.Array],
     specs: Sequence[PartitionSpec],
     used: Collection[str],
     mesh: Mesh,
-) -> tuple[Callable[..., Any], Sequence[Any], Sequence[PartitionSpec]]:
+) -> tuple[Callable[..., PyTree], Sequence[jax.Array], Sequence[PartitionSpec]]:
     """Take arguments that are reduced over mesh axes in this form, too.
 
     Args:
@@ -94,13 +93,13 @@ def _reduced_over(data: jax.Array, spec: PartitionSpec, used: Collection[str]) -
 
 
 def _with_forms(
-    body: Callable[..., Any], wanted: Mapping[int, frozenset[str]]
-) -> Callable[..., Any]:
+    body: Callable[..., PyTree], wanted: Mapping[int, frozenset[str]]
+) -> Callable[..., PyTree]:
     """Wrap `body` to take the arguments with these indices a second time, reduced over these axes, after the others."""
 
     def run(*values: jax.Array) -> PyTree:
         datas, blocks = values[: -len(wanted)], values[-len(wanted) :]
-        structures: list[Any] = []
+        structures: list[jax.tree_util.PyTreeDef] = []
 
         def flat(*datas: jax.Array) -> list[jax.Array]:
             leaves, structure = jax.tree.flatten(body(*datas))

@@ -29,6 +29,7 @@ from namedax.programs.evaluator import as_one_call, source_of, with_program
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     AnyJaxpr,
+    Atom,
     Kind,
     Scan,
     aval_of,
@@ -46,10 +47,9 @@ from namedax.resources.mesh import without_mesh
 
 __all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
 
-Atom = Any  # a variable or a literal; JAX declares no precise type
 # Evaluates a node for values, and the index of the step if it is known; and returns True if a node
 # needs that index.
-Evaluate = Callable[[Node, Sequence[Any], Any], Sequence[Any]]
+Evaluate = Callable[[Node, Sequence[jax.Array], Any], Sequence[jax.Array]]
 Asks = Callable[[Node], bool]
 
 _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
@@ -57,7 +57,7 @@ _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
-def constant_of(literal: Literal) -> jax.Array | np.ndarray:
+def constant_of(literal: Literal) -> Any:
     """Return the value of a literal; a cached array of JAX stores the mesh that it was traced on."""
     value = literal.val
     return value if isinstance(value, jax.Array) else np.asarray(value, aval_of(literal).dtype)
@@ -105,8 +105,8 @@ class _Tables:
 
     def __init__(self, axis: str):
         self.axis, self.types, self.contexts = axis, _Types(axis), _Contexts()
-        self.casts: dict[frozenset[str], Any] = {}
-        self.cast_types: dict[tuple[Any, frozenset[str]], Any] = {}
+        self.casts: dict[frozenset[str], JaxprEqn] = {}
+        self.cast_types: dict[tuple[ShapedArray, frozenset[str]], ShapedArray] = {}
 
     def cast_type(self, aval: ShapedArray, axes: frozenset[str]) -> ShapedArray:
         """Return the type on the mesh in use of values that vary over these axes."""
@@ -140,7 +140,7 @@ class _Tables:
             return on_this_mesh(value)
         # The jaxpr by which a scatter or a reduction combines two scalars.
         jaxpr, types = open_jaxpr(value), self.types
-        within: dict[Any, Any] = {}
+        within: dict[Atom, Var] = {}
 
         def now(variables: Sequence[Atom]) -> list[Any]:
             for var in variables:
@@ -203,12 +203,12 @@ class Writer:
             around is not None,
         )
         self._tables: _Tables = _Tables(axis) if around is None else around._tables
-        self._eqns: list[Any] = []
+        self._eqns: list[JaxprEqn] = []
         self._inputs: list[Var] = []
-        self.values: list[Any] = []
-        self.index: Atom = None if index is None else self.input(index)
+        self.values: list[jax.Array] = []
+        self.index: Atom | None = None if index is None else self.input(index)
 
-    def input(self, value: jax.Array | np.ndarray) -> Var:
+    def input(self, value: jax.Array) -> Var:
         """Return a variable for a value from the surrounding code."""
         if self._is_inner:
             raise _Unwritten
@@ -233,7 +233,7 @@ class Writer:
 
     def program(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
         """Return the open jaxpr with these results and the inputs `values`, made by changing the jaxpr `like`."""
-        read, eqns = {var for var in outputs if type(var) is Var}, list[Any]()
+        read, eqns = {var for var in outputs if type(var) is Var}, list[JaxprEqn]()
         for eqn in reversed(self._eqns):
             if (eqn.effects and has_side_effects(eqn)) or not read.isdisjoint(eqn.outvars):
                 eqns.append(eqn)
@@ -249,14 +249,14 @@ class Writer:
 
     def call(self, body: Body, inputs: Sequence[jax.Array]) -> list[jax.Array]:
         """Evaluate a body for these inputs."""
-        atoms = dict(zip(body.inputs, map(self.input, inputs), strict=True))
+        atoms: dict[int, Atom] = dict(zip(body.inputs, map(self.input, inputs), strict=True))
         self.write(body.nodes, atoms)
         return as_one_call(self.program(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
 
     def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
         """Trace a function of atoms, and return the atoms of its results."""
         closed = jax.make_jaxpr(function)(*[atom.aval for atom in inputs])
-        stands_for: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
+        stands_for: dict[Atom, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
         stands_for.update(zip(closed.jaxpr.constvars, map(self.input, closed.consts), strict=True))
 
         def now(variables: Sequence[Atom]) -> list[Any]:
@@ -279,7 +279,10 @@ class Writer:
                 outputs = [self.index]
             elif kind in _CONTROL:
                 outputs = self._control(node, inputs)
-            elif kind is Added.BARRIER and len({atom.aval.manual_axis_type for atom in inputs}) > 1:
+            elif (
+                kind is Added.BARRIER
+                and len({aval_of(atom).manual_axis_type for atom in inputs}) > 1
+            ):
                 outputs = self._barrier(node.eqn, inputs)
             elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
                 outputs = self._traced(node, inputs)
@@ -296,7 +299,7 @@ class Writer:
         eqn, tables = node.eqn, self._tables
         types, as_traced = tables.types, True
         for atom, var in zip(inputs, eqn.invars, strict=True):
-            aval, known = atom.aval, types[var.aval]
+            aval, known = aval_of(atom), types[var.aval]
             if aval is not known and aval.manual_axis_type is not known.manual_axis_type:
                 as_traced = False
         if as_traced:
@@ -361,8 +364,8 @@ class Writer:
         has_index = self.index is not None
 
         def evaluate(*values: jax.Array) -> list[jax.Array]:
-            index, *others = values if has_index else (None, *values)
-            supply = iter(others)
+            supply = iter(values)
+            index = next(supply) if has_index else None
             filled = [
                 constant_of(atom) if isinstance(atom, Literal) else next(supply) for atom in inputs
             ]

@@ -10,7 +10,7 @@ from iteration to iteration, are stored for all steps at once, stacked along a l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -141,11 +141,11 @@ def while_loop(
 ) -> list[jax.Array]:
     """Run `jax.lax.while_loop`; a condition with `ndim` leading dimensions, from `jax.vmap`, is applied to each element separately."""
     if not ndim:
-        last: list[Any] = lax.while_loop(test, body, list(start))
+        last: list[jax.Array] = lax.while_loop(test, body, list(start))
         return last
 
     def step(carry: list[jax.Array]) -> list[jax.Array]:
-        wanted, results = test(carry), list[Any]()
+        wanted, results = test(carry), list[jax.Array]()
         for new, old in zip(body(carry), carry, strict=True):
             mask = lax.broadcast_in_dim(wanted, new.shape, range(ndim))
             results.append(lax.select(*cast_alike([mask, new, old])))
@@ -160,7 +160,9 @@ def while_loop(
     return last
 
 
-def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) -> list[jax.Array]:
+def run(
+    node: Node, axis: str, steps: int, operands: Sequence[tuple[jax.Array, Dim]]
+) -> list[jax.Array]:
     """Execute a prepared node; its results that differ from step to step are stacked.
 
     Args:
@@ -187,7 +189,7 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
     if node.kind == Kind.BRANCH:
         index, *others = operands
         branches = [lambda *values, part=part: alike(part.run(*values)) for part in node.parts]
-        chosen: list[Any] = lax.switch(
+        chosen: list[jax.Array] = lax.switch(
             jnp.asarray(index[0], jnp.int32), branches, *given(node.parts[0], others, 0)
         )
         return chosen

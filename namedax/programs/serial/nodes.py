@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
@@ -22,6 +22,7 @@ from namedax.programs.evaluator import inlined_source, is_pinned, is_remat_of_gr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     AnyJaxpr,
+    Atom,
     Kind,
     Known,
     Scan,
@@ -125,7 +126,7 @@ class Body(Record, frozen=False):
     inputs: list[int]
     outputs: list[Value]
     nodes: list[Node]
-    jaxpr: Any
+    jaxpr: Jaxpr
 
 
 def _is_on_scalars(program: AnyJaxpr) -> bool:
@@ -203,7 +204,7 @@ class Flattener:
         """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
         consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else ()
         jaxpr = open_jaxpr(jaxpr)
-        values: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        values: dict[Atom, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, consts, strict=True):
             values[var] = Literal(const, var.aval)
 

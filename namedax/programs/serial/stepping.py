@@ -66,7 +66,7 @@ def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
 
 
 def _trace(
-    body: Callable[..., Any],
+    body: Callable[..., PyTree],
     datas: Sequence[Any],
     in_specs: Sequence[Spec],
     out_specs: PyTree,
@@ -96,14 +96,14 @@ def _is_weak(x: jax.Array | jax.ShapeDtypeStruct) -> bool:
 
 
 def run_in_steps(
-    body: Callable[..., Any],
+    body: Callable[..., PyTree],
     datas: Sequence[jax.Array],
     in_specs: Sequence[Spec],
     out_specs: PyTree,
     loops: Mapping[str, int],
     mesh: Mesh | None,
     manual: frozenset[str],
-    shard_map: Callable[..., Any] | None,
+    shard_map: Callable[..., PyTree] | None,
     late_sums: bool = True,
 ) -> PyTree:
     """Run `jax.shard_map(body, ...)(*datas)`, on a mesh with an axis for every loop, in steps on the real mesh.
@@ -157,7 +157,7 @@ class _Program(Record):
     loops: dict[str, int]
     traced_on: AbstractMesh
     manual: frozenset[str]
-    shard_map: Callable[..., Any] | None
+    shard_map: Callable[..., PyTree] | None
     late_sums: bool
 
     def __call__(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
@@ -198,7 +198,7 @@ class _Program(Record):
             marks, values, gradient = residuals
             wanted = [i for i, mark in enumerate(marks) if mark is not None]
             live = [i for i in outs if not isinstance(cotangents[i], SymbolicZero)]
-            grads: list[Any] = []
+            grads: list[jax.Array] = []
             if live and gradient is not None:
                 grads = [cotangents[live[0]].astype(grad.dtype) * grad for grad in gradient]
             elif live:
@@ -247,7 +247,7 @@ class _Program(Record):
         return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
 
     def _traced(
-        self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]
+        self, body: Callable[..., PyTree], cotangents: Sequence[int], out_specs: tuple[Spec, ...]
     ) -> _Program:
         """Trace a program of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
@@ -258,7 +258,7 @@ class _Program(Record):
 
     def _trace_blocks(
         self,
-        body: Callable[..., Any],
+        body: Callable[..., PyTree],
         blocks: Sequence[ShapedArray],
         block_specs: Sequence[Spec],
         in_specs: Sequence[Spec],
@@ -300,7 +300,7 @@ class _Program(Record):
             results = mapped(*datas)
         return list(map(weak_as, results, self.jaxpr.out_avals))
 
-    def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+    def _nest(self) -> tuple[Callable[..., PyTree], tuple[Spec, ...], tuple[Spec, ...]]:
         """Return the body without the axes of loops, with the loops nested in a feasible order."""
         program = self.jaxpr, self.in_specs, self.out_specs
         # First try without waiting for all steps in each iteration of the jaxpr's own loops.
@@ -315,7 +315,7 @@ class _Program(Record):
         jaxpr: ClosedJaxpr,
         in_specs: tuple[Spec, ...],
         out_specs: tuple[Spec, ...],
-    ) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+    ) -> tuple[Callable[..., PyTree], tuple[Spec, ...], tuple[Spec, ...]]:
         """Nest the remaining `loops`; the other loops are already nested, and this jaxpr is that of one of their steps."""
         last: SerialLoopError | None = None
         # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within

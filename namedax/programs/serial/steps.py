@@ -216,8 +216,8 @@ class Stepper:
 
     def run(self, *blocks: jax.Array) -> list[jax.Array]:
         """Map blocks of all steps to results of all steps."""
-        known: dict[int, Any] = {}
-        sliced: dict[int, tuple[Any, int]] = {}
+        known: dict[int, jax.Array] = {}
+        sliced: dict[int, tuple[jax.Array, int]] = {}
         for value, block, dim in zip(self.body.inputs, blocks, self.in_dims, strict=True):
             if dim is None:
                 known[value] = block
@@ -228,7 +228,7 @@ class Stepper:
             for i, v in enumerate(self.body.outputs)
             if isinstance(v, int) and v in self.varies
         ]
-        results: dict[int, Any] = {}
+        results: dict[int, jax.Array] = {}
         computed = set[int]()
         for level in range(max(self.level.values(), default=0) + 1):
             self._compute_constants(known, sliced, computed)
@@ -250,7 +250,10 @@ class Stepper:
         return [results[i] for i in range(len(self.out_dims))]
 
     def _compute_constants(
-        self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], computed: set[int]
+        self,
+        known: dict[int, jax.Array],
+        sliced: dict[int, tuple[jax.Array, int]],
+        computed: set[int],
     ) -> None:
         """Compute values that are the same in all steps and depend only on collectives of earlier passes; add them to `computed`."""
         together: list[Node] = []
@@ -286,7 +289,7 @@ class Stepper:
                 computed.update(node.outputs)
         self._compute(together, known)
 
-    def _compute(self, nodes: list[Node], known: dict[int, Any]) -> None:
+    def _compute(self, nodes: list[Node], known: dict[int, jax.Array]) -> None:
         """Evaluate these nodes, add their used results to `known`, and empty the list; cheap values are left to each reader."""
         if not nodes:
             return
@@ -316,7 +319,7 @@ class Stepper:
         nodes.clear()
 
     def _run_whole(
-        self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]
+        self, node: Node, known: dict[int, jax.Array], sliced: dict[int, tuple[jax.Array, int]]
     ) -> None:
         operands = [
             sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None)
@@ -336,11 +339,11 @@ class Stepper:
     def _pass(
         self,
         level: int,
-        known: dict[int, Any],
-        sliced: dict[int, tuple[Any, int]],
+        known: dict[int, jax.Array],
+        sliced: dict[int, tuple[jax.Array, int]],
         wanted: Sequence[tuple[int, int]],
         computed: Set[int],
-    ) -> dict[int, Any]:
+    ) -> dict[int, jax.Array]:
         """Run the loop once, for the collectives, results and side effects of this level."""
         needed = [node for node in self.nodes if self._is_needed(node)]
         collectives = [
@@ -403,21 +406,21 @@ class Stepper:
         self,
         plan: Sequence[Node],
         results: Sequence[Value],
-        known: Mapping[int, Any],
-        sliced: Mapping[int, tuple[Any, int]],
+        known: Mapping[int, jax.Array],
+        sliced: Mapping[int, tuple[jax.Array, int]],
         computed: Set[int],
     ) -> tuple[Jaxpr, list[jax.Array]]:
         """Return the open jaxpr of one step, a function of the step's index and of given values, and these values."""
         writer = self._writer(jnp.zeros((), jnp.int32))
+        index = writer.index
+        assert index is not None
 
         def given(value: int) -> Atom:
             if value in known:
                 return writer.input(known[value])
             block, dim = sliced[value]
-
             return writer.trace(
-                lambda index, block: [self._part(index, block, dim)],
-                [writer.index, writer.input(block)],
+                lambda index, block: [self._part(index, block, dim)], [index, writer.input(block)]
             )[0]
 
         atoms = Atoms(given)
@@ -506,7 +509,7 @@ class Stepper:
 
     # --- collectives ---
 
-    def _as_if_summed(self, node: Node, value: jax.Array | np.ndarray) -> jax.Array | np.ndarray:
+    def _as_if_summed(self, node: Node, value: jax.Array) -> jax.Array:
         """Return the result of the loop for an operand that is the same in every step."""
         if node.kind in _EXTREMA:
             return value
@@ -519,9 +522,9 @@ class Stepper:
     def _finish(
         self,
         node: Node,
-        totals: Sequence[Any],
-        known: dict[int, Any],
-        sliced: dict[int, tuple[Any, int]],
+        totals: Sequence[jax.Array],
+        known: dict[int, jax.Array],
+        sliced: dict[int, tuple[jax.Array, int]],
     ) -> None:
         """Run the remaining part of a collective after the loop: the part over mesh axes of devices."""
         others = tuple(axis for axis in node.axes if axis != self.axis)
@@ -601,7 +604,9 @@ class Stepper:
                 lambda *operands, body=body: self._call(body, operands, index)
                 for body in node.bodies
             ]
-            chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
+            chosen: list[jax.Array] = lax.switch(
+                jnp.asarray(values[0], jnp.int32), branches, *values[1:]
+            )
             return chosen
         if kind == Kind.CONSTRAINT:
             sharding = on_this_mesh(constraint(node.eqn))
@@ -665,7 +670,7 @@ def _reads(nodes: Sequence[Node]) -> defaultdict[int, int]:
     return counts
 
 
-def _read(values: Mapping[int, jax.Array], value: Value) -> jax.Array | np.ndarray:
+def _read(values: Mapping[int, jax.Array], value: Value) -> jax.Array:
     return values[value] if isinstance(value, int) else constant_of(value)
 
 
