@@ -62,7 +62,9 @@ Shardings = tuple[Sharding | None, ...]
 
 
 class Finding(Record):
-    """An equation that mixes elements of a block, or combines them with numbers drawn in the block's shape.
+    """An equation that mixes elements of a block, or combines them with drawn numbers.
+
+    The numbers are drawn in the shape of the block.
 
     Attributes:
       path: the equations whose jaxprs contain it, outermost first, and then the equation itself.
@@ -168,7 +170,11 @@ class _Frame(Record):
 
 
 class _Origin(Record):
-    """The origin of numbers: the path of an equation (empty for a constant), or an operand of the jaxpr and its dimension."""
+    """The origin of numbers.
+
+    It is the path of an equation (empty for a constant), or an operand of the jaxpr and its
+    dimension.
+    """
 
     path: Path = ()
     operand: tuple[int, int] | None = None
@@ -179,7 +185,10 @@ def _finding(path: Path, origin: _Origin, axes: Mixed) -> Finding:
 
 
 class _Flow:
-    """One pass over a jaxpr and the jaxprs that it calls; each is visited once for equal shardings."""
+    """One pass over a jaxpr and the jaxprs that it calls.
+
+    Each jaxpr is visited once for equal shardings.
+    """
 
     def __init__(self, consts: dict[Atom, Any]) -> None:
         self._consts = consts
@@ -189,7 +198,10 @@ class _Flow:
         self._frames: dict[int, _Frame] = {}
 
     def run(self, jaxpr: Jaxpr, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
-        """Return the shardings of the results, and the findings, whose paths begin in this jaxpr."""
+        """Return the shardings of the results, and the findings.
+
+        The paths of the findings begin in this jaxpr.
+        """
         key = id(jaxpr), shardings
         if key in self._known:
             return self._known[key]
@@ -257,7 +269,10 @@ class _Flow:
     def _drawn(
         self, jaxpr: Jaxpr, var: Atom, own: Sharding, sharding: Sharding | None
     ) -> tuple[_Origin, Mixed] | None:
-        """Return the origin of numbers that differ along a dimension that is sharded in another operand, and the mesh axes."""
+        """Return the origin of numbers that differ along a sharded dimension, and the mesh axes.
+
+        The dimension is sharded in another operand.
+        """
         for i, axes in enumerate(own):
             missing = axes if sharding is None else axes - sharding[i]
             if (
@@ -284,7 +299,10 @@ class _Flow:
     def drawn_results(
         self, jaxpr: Jaxpr, outs: Shardings, shardings: Sequence[Sharding | None]
     ) -> list[Finding]:
-        """Return findings for results that are drawn in the shape of a block and combined with nothing else."""
+        """Return findings for results that are drawn in the shape of a block.
+
+        Such a result is combined with nothing else.
+        """
         found = []
         for var, out, own in zip(jaxpr.outvars, outs, shardings, strict=False):
             if (
@@ -297,7 +315,10 @@ class _Flow:
         return found
 
     def _origin(self, frame: _Frame, var: Atom, dim: int, axes: Mixed) -> _Origin | None:
-        """Return the origin of numbers that differ along dimension `dim` of `var` and are equal on all devices along these mesh axes."""
+        """Return the origin of numbers that differ along dimension `dim` of `var`.
+
+        The numbers are equal on all devices along these mesh axes.
+        """
         while True:
             if len(aval_of(var).shape) <= dim or aval_of(var).shape[dim] == 1:
                 return None
@@ -340,7 +361,7 @@ class _Flow:
             var = inner.outvars[eqn.outvars.index(var)]
             frame = _Frame(self._makers(inner), operands, (*frame.path, eqn), frame)
 
-    # --- equations that run jaxprs ----------------------------------------------------------------------------------
+    # --- equations that run jaxprs ----------------------------------------------------------------
 
     def _inner(
         self, jaxpr: Jaxpr, eqn: JaxprEqn, known: list[Sharding | None]
@@ -429,7 +450,7 @@ class _Flow:
         body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]],
         count: int,
     ) -> tuple[list[Sharding | None], tuple[Shardings, list[Finding]]]:
-        """Return the fixed-point sharding of a carry, and the results and findings of the body for it."""
+        """Return the fixed-point sharding of a carry, and the results and findings of the body."""
         moved: list[
             Finding
         ] = []  # from an iteration whose carry does not yet have the moved dimension
@@ -467,7 +488,10 @@ class _Flow:
 
 
 def _of_operand(finding: Finding, offset: int, dimensions: Mapping[int, int] = {}) -> Finding:
-    """Shift a finding to a jaxpr whose operands follow `offset` others and lack some leading dimensions."""
+    """Shift a finding to another jaxpr.
+
+    Its operands follow `offset` others, and may lack leading dimensions.
+    """
     if finding.operand is None:
         return finding
     i, dim = finding.operand

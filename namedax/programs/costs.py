@@ -1,4 +1,4 @@
-"""The cost of one equation on a device: floating-point operations, and the arrays that it reads and writes.
+"""The cost of one equation on a device: floating-point operations, and memory traffic.
 
 An equation that is not listed here counts as one operation for each element of its results, and
 writes all of them. A cost that is unknown is therefore never omitted.
@@ -51,18 +51,19 @@ _VIEWS = frozenset(
 #: Operations that compute one operation for each element.
 _ELEMENTWISE = frozenset(
     """
-    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt cbrt square exp exp2 expm1 log log1p log2
-    sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square
-    and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
-    eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
+    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt
+    cbrt square exp exp2 expm1 log log1p log2 sin cos tan asin acos atan atan2 sinh cosh tanh asinh
+    acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square and or xor not
+    shift_left shift_right_logical shift_right_arithmetic population_count clz eq ne lt le gt ge
+    select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
     stop_gradient name mask_cotangent zero_cotangent named_leaf
     """.split()
 )
 #: Elementwise operations that take many instructions: XLA does not compute them twice.
 _EXPENSIVE = frozenset(
     """
-    div rem pow sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic
-    erf erfc erf_inv lgamma digamma
+    div rem pow sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh
+    tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma
     """.split()
 )
 #: Operations without arithmetic; XLA computes them where their results are used.
@@ -113,7 +114,10 @@ def exported_name(eqn: JaxprEqn) -> str | None:
 
 
 def is_elementwise(eqn: JaxprEqn) -> bool:
-    """Return True if each element of a result depends only on the elements of the operands at the same index."""
+    """Return True if the equation is elementwise.
+
+    Each element of a result then depends only on the elements of the operands at the same index.
+    """
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in (
         "pvary",
         "copy",
@@ -141,7 +145,10 @@ def copies_operand(eqn: JaxprEqn) -> bool:
 
 
 def sums_up(eqn: JaxprEqn) -> bool:
-    """Return True if the equation is a reduction, which XLA fuses with elementwise operations before it."""
+    """Return True if the equation is a reduction.
+
+    XLA fuses it with elementwise operations before it.
+    """
     return eqn.primitive.name in _REDUCTIONS
 
 
@@ -164,7 +171,10 @@ def is_contraction(eqn: JaxprEqn) -> bool:
 
 
 def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
-    """Return, for each operand of a matrix product, whether its dimensions are already in the order that the product needs."""
+    """Return, for each operand of a matrix product, whether its dimensions are in order.
+
+    The order is the one that the product needs.
+    """
     if eqn.primitive.name != "dot_general":
         return ()
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
@@ -203,7 +213,10 @@ def moved_dimensions(eqn: JaxprEqn) -> tuple[int | None, ...] | None:
 
 
 def keeps_uniform(eqn: JaxprEqn) -> bool:
-    """Return True if uniform operands (scalars, or arrays with one repeated value) give a uniform result."""
+    """Return True if uniform operands give a uniform result.
+
+    Uniform are scalars, and arrays with one repeated value.
+    """
     return is_elementwise(eqn) or is_view(eqn) or sums_up(eqn) or eqn.primitive.name in _REPEATS
 
 
@@ -218,7 +231,7 @@ def subtracts(eqn: JaxprEqn) -> bool:
 
 
 def concatenates(eqn: JaxprEqn) -> bool:
-    """Return True if the result has the elements of each operand, one after the other, along one dimension."""
+    """Return True if the equation concatenates its operands along one dimension."""
     return bool(eqn.primitive.name == "concatenate")
 
 
@@ -249,7 +262,10 @@ def is_cheap(eqn: JaxprEqn) -> bool:
 
 
 def flops_of(eqn: JaxprEqn) -> float:
-    """Return the floating-point operations of one execution of an equation; a multiply-add counts as two."""
+    """Return the floating-point operations of one execution of an equation.
+
+    A multiply-add counts as two.
+    """
     name = eqn.primitive.name
     if name in _VIEWS or name in _MOVES or name in _FREE:
         return 0
@@ -312,7 +328,10 @@ def _convolution(eqn: JaxprEqn) -> float:
 
 
 def _factorisation(eqn: JaxprEqn) -> float:
-    """Return the leading term of the operation count of a matrix factorization, with the usual factor of each."""
+    """Return the leading term of the operation count of a matrix factorization.
+
+    The factor of each is the usual one.
+    """
     factors = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0, "svd": 22.0}
     *batch, m, n = aval_of(eqn.invars[0]).shape
     columns = (

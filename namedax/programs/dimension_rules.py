@@ -40,12 +40,14 @@ MARK = LEAF.name
 # scalars.
 ELEMENTWISE = frozenset(
     """
-    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj convert_element_type copy
-    cos cosh device_put digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow
-    is_finite le le_to lgamma log log1p log2 logistic lt lt_to max min mul name ne neg nextafter not one_minus_square or polygamma population_count
-    pow random_clone random_fold_in random_gamma random_gamma_grad real reduce_precision regularized_incomplete_beta rem round rsqrt select_n
-    sharding_constraint shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh threefry2x32
-    pvary xor zeta
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp
+    clz complex conj convert_element_type copy cos cosh device_put digamma div eq eq_to erf erf_inv
+    erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le le_to
+    lgamma log log1p log2 logistic lt lt_to max min mul name ne neg nextafter not one_minus_square
+    or polygamma population_count pow random_clone random_fold_in random_gamma random_gamma_grad
+    real reduce_precision regularized_incomplete_beta rem round rsqrt select_n sharding_constraint
+    shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient
+    sub tan tanh threefry2x32 pvary xor zeta
     """.split()
 ) | {MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
@@ -91,14 +93,16 @@ def _shape(var: Atom) -> tuple[int, ...]:
 def reshaped(
     sharding: Sharding, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Sharding | None, Mixed]:
-    """Return the sharding after a reshape, and the mesh axes of sharded dimensions that are merged or split.
+    """Return the sharding after a reshape, and the mesh axes of merged or split dimensions.
 
     A sharded dimension must stay intact: merging or splitting it would mix the elements of one
     block.
 
     >>> x = frozenset({"x"})
-    >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE), reshaped((x, NONE), (2, 6), (12,)) == (None, x)
-    (True, True)
+    >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE)
+    True
+    >>> reshaped((x, NONE), (2, 6), (12,)) == (None, x)
+    True
     """
     found, mixed = [NONE] * len(after), NONE
     if 0 in before:
@@ -132,11 +136,14 @@ def reshaped(
     return _trimmed(found), mixed
 
 
-# --- rules for one operand ------------------------------------------------------------------------------------------
+# --- rules for one operand ------------------------------------------------------------------------
 
 
 def _along(dimensions: Callable[[JaxprEqn], Sequence[int]], keeps: bool = True) -> Rule:
-    """Make a rule for an equation that mixes elements along dimensions of its operands, and keeps or drops these dimensions."""
+    """Make a rule for an equation that mixes elements along dimensions of its operands.
+
+    It keeps or drops these dimensions.
+    """
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         sharding, mixed = united(known, len(_shape(eqn.invars[0])))
@@ -155,7 +162,10 @@ def _along(dimensions: Callable[[JaxprEqn], Sequence[int]], keeps: bool = True) 
 
 
 def _last(count: Callable[[JaxprEqn], int]) -> Rule:
-    """Make a rule for an equation that mixes elements along the last dimensions; the results keep the leading ones."""
+    """Make a rule for an equation that mixes elements along the last dimensions.
+
+    The results keep the leading ones.
+    """
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         front: list[frozenset[str]] = []
@@ -220,7 +230,7 @@ def _windows(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mi
     return _along(lambda eqn: moved)(eqn, known)
 
 
-# --- rules for several operands -------------------------------------------------------------------------------------
+# --- rules for several operands -------------------------------------------------------------------
 
 
 def _dot_general(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
@@ -355,7 +365,7 @@ def _nothing(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mi
     return [None] * len(eqn.outvars), NONE
 
 
-# --- rules for collectives ------------------------------------------------------------------------------------------
+# --- rules for collectives ------------------------------------------------------------------------
 
 
 def _without(sharding: Sharding, axes: Sequence[str]) -> list[frozenset[str]]:
@@ -370,7 +380,10 @@ def _summed(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mix
 
 
 def _moved(dimension: Callable[[JaxprEqn], int], adds: bool) -> Rule:
-    """Make a rule for a gather, which makes a dimension complete, or a scatter, which leaves each device its block of it."""
+    """Make a rule for a gather or a scatter.
+
+    A gather makes a dimension complete. A scatter leaves each device its block of it.
+    """
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         axes, i = axes_of(eqn), dimension(eqn)
@@ -404,8 +417,14 @@ _OF_KINDS: Mapping[Kind, Rule] = {
     Kind.BARRIER: _each,
 }
 
-_REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax argmin".split()
-_WINDOWS = "reduce_window reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add".split()
+_REDUCTIONS = (
+    "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax"
+    " argmin".split()
+)
+_WINDOWS = (
+    "reduce_window reduce_window_sum reduce_window_max reduce_window_min"
+    " select_and_gather_add".split()
+)
 _MATRICES = (
     "cholesky eig eigh geqrf householder_product hessenberg lu qr schur svd triangular_solve"
     " tridiagonal tridiagonal_solve".split()
@@ -472,7 +491,7 @@ _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 
 def moved_axes(eqn: JaxprEqn, sharding: Sharding) -> Mixed:
-    """Return the mesh axes that shard a dimension of a marked leaf other than the one in its mark."""
+    """Return the mesh axes that shard another dimension of a marked leaf than in its mark."""
     claimed = tuple(map(frozenset, eqn.params["mark"]))
     if claimed == sharding:
         return NONE

@@ -77,7 +77,10 @@ _SMALL = 32
 
 
 def inlined(jaxpr: Jaxpr) -> Jaxpr:
-    """Inline calls of small jaxprs, and calls that are marked to be inlined, which JAX 0.12 leaves to its lowering."""
+    """Inline calls of small jaxprs, and calls that are marked to be inlined.
+
+    JAX 0.12 leaves the marked ones to its lowering.
+    """
     pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
     calls = {
         id(eqn): called(eqn)
@@ -133,7 +136,10 @@ def inlined_source(call: SourceInfo, is_pinned: bool, eqn: JaxprEqn) -> SourceIn
 
 
 def is_pinned(eqn: JaxprEqn) -> bool:
-    """Return True if the jaxpr that an equation calls belongs to the line of the call: JAX traced it once, for the first caller."""
+    """Return True if the jaxpr that an equation calls belongs to the line of the call.
+
+    JAX traced it once, for the first caller.
+    """
     return is_to_be_inlined(eqn) or calls_jax(eqn)
 
 
@@ -153,7 +159,7 @@ def calls_jax(eqn: JaxprEqn) -> bool:
 
 
 def number_of(literal: Literal) -> Any:
-    """Return the scalar number or boolean that a literal represents, or `None` if it is something else.
+    """Return the scalar number or boolean that a literal represents, or `None`.
 
     For example, the tangents of integers have a type of their own.
     """
@@ -163,7 +169,10 @@ def number_of(literal: Literal) -> Any:
 
 
 def collective_axes(jaxpr: Jaxpr, or_index: bool = False) -> frozenset[str]:
-    """Return the mesh axes along which a jaxpr communicates; with `or_index`, also those whose device index it reads."""
+    """Return the mesh axes along which a jaxpr communicates.
+
+    With `or_index`, include those whose device index it reads.
+    """
     silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(
@@ -215,7 +224,10 @@ def _one_by_one(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def as_one_call(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Evaluate an open jaxpr without constants, as one call if it is large, so that its equations are not bound again."""
+    """Evaluate an open jaxpr without constants, as one call if it is large.
+
+    As a call, its equations are not bound again.
+    """
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
@@ -232,7 +244,10 @@ def source_of(eqn: JaxprEqn, within: NameStack | None = None) -> AbstractContext
 
 
 class _NoTraceback:
-    """Stand-in for the traceback that JAX gives all equations of a rule; it is empty, so JAX uses their own."""
+    """Stand-in for the traceback that JAX gives all equations of a rule.
+
+    It is empty, so JAX uses their own.
+    """
 
     def __bool__(self) -> bool:
         return False
@@ -242,7 +257,10 @@ class _NoTraceback:
 
 
 def own_sources() -> AbstractContextManager[object]:
-    """Return a context manager in which the equations of a derivative rule get their own lines, not those of the call."""
+    """Return a context manager in which the equations of a derivative rule keep their lines.
+
+    Otherwise they would get the line of the call.
+    """
     return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
@@ -282,13 +300,8 @@ class Evaluator:
         whole: bool = False,
         needed: Container[Atom] | None = None,
     ):
-        self._jaxpr, self._waiting, self._constant, self._whole = (
-            jaxpr,
-            list[JaxprEqn](),
-            constant,
-            whole,
-        )
-        self._needed = needed
+        self._jaxpr, self._constant, self._whole, self._needed = jaxpr, constant, whole, needed
+        self._waiting: list[JaxprEqn] = []
         self._name_stack: NameStack | None = None
         self.known: dict[Atom, Any] = dict(
             zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
@@ -331,7 +344,10 @@ class Evaluator:
         return [self.read(var) for var in eqn.invars]
 
     def source_of(self, eqn: JaxprEqn) -> AbstractContextManager[object]:
-        """Return a context manager in which bound equations get the lines and scopes of an equation of the running jaxpr."""
+        """Return a context manager that gives bound equations the lines and scopes of an equation.
+
+        The equation belongs to the running jaxpr.
+        """
         return source_of(eqn, self._name_stack)
 
     def as_it_stands(self, eqn: JaxprEqn) -> None:
@@ -344,16 +360,8 @@ class Evaluator:
         if not self._waiting:
             return
         known, needed = self.known, self._needed
-        inputs = list(
-            dict.fromkeys(
-                [
-                    v
-                    for eqn in self._waiting
-                    for v in eqn.invars
-                    if type(v) is not Literal and v in known
-                ]
-            )
-        )
+        read = [v for eqn in self._waiting for v in eqn.invars if type(v) is not Literal]
+        inputs = list(dict.fromkeys([v for v in read if v in known]))
         outputs = [
             v
             for eqn in self._waiting
@@ -370,7 +378,7 @@ class Evaluator:
         self._waiting = []
 
 
-# --- Fourier transforms on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11) -------------
+# --- Fourier transforms on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11) ---------
 
 # The transforms fail if the operand or the result does not have the default layout. XLA chooses the
 # layout freely next to a collective, in plain JAX too. `with_plain_layouts` flattens both to one
@@ -378,10 +386,12 @@ class Evaluator:
 
 
 def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) -> PyTree:
-    """Evaluate `function(*datas)` with default layouts for every Fourier transform and its gradient."""
-    places = [
-        i for i, data in enumerate(datas) if isinstance(data, jax.Array)
-    ]  # the others are axis indices and sizes
+    """Evaluate `function(*datas)` with default layouts for all Fourier transforms.
+
+    This includes those of its gradient.
+    """
+    # The other values are axis indices and sizes.
+    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]
 
     def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(datas)
@@ -427,18 +437,21 @@ def _flat_for_a_moment(data: jax.Array) -> jax.Array:
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
 
 
-# --- recomputation for the gradient (`jax.checkpoint`) ------------------------------------------
+# --- recomputation for the gradient (`jax.checkpoint`) --------------------------------------------
 
 
 def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the results of another open jaxpr, recomputed for the gradient in the same way as that of this equation."""
+    """Return the results of another open jaxpr, recomputed for the gradient like this equation."""
     return bind(eqn, values, **_with_program(eqn, jaxpr))
 
 
 def with_program(
     eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Atom], results: Sequence[Var]
 ) -> JaxprEqn:
-    """Return this call with another open jaxpr, which takes these operands and returns these results."""
+    """Return this call with another open jaxpr.
+
+    It takes these operands and returns these results.
+    """
     return eqn.replace(
         invars=list(operands),
         outvars=list(results),
@@ -459,7 +472,7 @@ def _with_program(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:
 
 
 def remat_like(eqn: JaxprEqn, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, recomputed for the gradient in the same way as the jaxpr of this equation."""
+    """Return `function`, recomputed for the gradient like the jaxpr of this equation."""
     again: Callable[..., Any] = jax.checkpoint(
         function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"]
     )
@@ -473,7 +486,10 @@ def _prevents_cse(eqn: JaxprEqn) -> bool:
 
 
 def is_remat_of_gradient(eqn: JaxprEqn) -> bool:
-    """Return True if this is the recomputation, which must stay separate from the first computation."""
+    """Return True if this is the recomputation.
+
+    It must stay separate from the first computation.
+    """
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
 
 

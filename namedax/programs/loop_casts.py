@@ -76,7 +76,7 @@ def _elements(var: Atom) -> int:
 
 
 class CastFinder(Record, frozen=False):
-    """Finder of casts, in a loop's body, of values that are computed from operands of the loop alone.
+    """Finder of casts in a loop's body, of values computed from operands of the loop alone.
 
     Attributes:
       sizes: the number of elements of every operand.
@@ -90,7 +90,10 @@ class CastFinder(Record, frozen=False):
     found: dict[tuple[int, frozenset[str]], JaxprEqn] = dataclasses.field(default_factory=dict)
 
     def visit(self, jaxpr: Jaxpr, origins: Mapping[Atom, Origin]) -> list[Origin | None]:
-        """Record the casts in an open jaxpr with inputs of these origins, and return the origins of its results."""
+        """Record the casts in an open jaxpr, and return the origins of its results.
+
+        Its inputs have these origins.
+        """
         known: dict[Atom, Origin] = dict(origins)
 
         def origin(var: Atom) -> Origin | None:
@@ -137,7 +140,7 @@ class CastFinder(Record, frozen=False):
 
 
 class WithForms:
-    """Evaluator of an open jaxpr that replaces a cast of a value by the form that the value already has.
+    """Evaluator of an open jaxpr that replaces casts by forms that the values already have.
 
     Args:
       jaxpr: the jaxpr.
@@ -232,7 +235,10 @@ class WithForms:
         return not isinstance(var, Literal) and var in self.formless
 
     def _note_formless(self, eqn: JaxprEqn) -> None:
-        """Record differentiable results that have no forms because they depend on formless values or have side effects."""
+        """Record differentiable results without forms.
+
+        They depend on formless values or have side effects.
+        """
         differentiable = [
             var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)
         ]
@@ -247,7 +253,7 @@ class WithForms:
 def _with_inputs_cast(
     jaxpr: Jaxpr, forms: Mapping[Atom, frozenset[str]]
 ) -> tuple[Jaxpr, list[Atom]] | None:
-    """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
+    """Return an open jaxpr with casts of inputs as extra inputs, and these inputs in order.
 
     This works if the forms are used only by casts and by jaxprs that are recomputed for the
     gradient. Then no equation is bound again. Otherwise the result is `None`.
@@ -310,7 +316,7 @@ def _evaluate_listed(
 def apart_from_constants(
     closed: ClosedJaxpr, change: Callable[[jax.Array], jax.Array], axes: frozenset[str]
 ) -> tuple[Callable[..., list[jax.Array]], list[jax.Array]]:
-    """Convert the constants of a traced function to operands, and change those that vary over mesh axes.
+    """Convert constants of a traced function to operands, and change those that vary.
 
     A constant that does not vary over these axes is changed in the casts that the function makes of
     it.
@@ -356,7 +362,10 @@ def apart_from_constants(
 
 
 class Hoist(Exception):
-    """Request to hoist casts or closed-over values out of a body; see `Body`, which raises it while the body is traced."""
+    """Request to hoist casts or closed-over values out of a body.
+
+    `Body` raises it while the body is traced.
+    """
 
     def __init__(
         self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], JaxprEqn], mesh: Mesh
@@ -405,7 +414,10 @@ class Body:
         return list(jaxpr_as_fun(closed)(*datas))
 
     def _casts(self, jaxpr: Jaxpr) -> dict[tuple[int, frozenset[str]], JaxprEqn]:
-        """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
+        """Return the casts of operands of the loop.
+
+        The operand's index and the mesh axes are mapped to the first such cast.
+        """
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var) for var in jaxpr.constvars] + [
@@ -460,7 +472,10 @@ class Hoisted:
         self.direct = self._direct()
 
     def _direct(self) -> tuple[Jaxpr, list[int]] | None:
-        """Return the body with casts as inputs, and the indices of these casts; `None` if that requires another trace of the body."""
+        """Return the body with casts as inputs, and the indices of these casts.
+
+        The result is `None` if that requires another trace of the body.
+        """
         # The operands that can be cast are the constants and the slices; the carry lies between
         # them.
         places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
@@ -548,7 +563,9 @@ _ALL_REDUCE = 2
 
 
 def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJaxpr | None:
-    """Return a jaxpr without constants that gathers in the form in which results are used; `None` if nothing is saved.
+    """Return a jaxpr that gathers in the form in which results are used.
+
+    It has no constants. The result is `None` if nothing is saved.
 
     Args:
       jaxpr: an open jaxpr.

@@ -80,7 +80,9 @@ _ARGUMENTS = inspect.Signature(
 
 
 class ClosesOver(Exception):
-    """Signal that a body closes over values that have to enter in another way; `postponing` stops a useless trace with it.
+    """Signal that a body closes over values that have to enter in another way.
+
+    `postponing` raises it to stop a useless trace.
 
     Args:
       values: all values that the body closes over.
@@ -158,7 +160,10 @@ def evaluate(
     late: bool,
     call: Callable[[], list[jax.Array]] | None = None,
 ) -> list[jax.Array]:
-    """Evaluate a traced body, with its psums postponed if `late`; if nothing changes, return the results of `call`."""
+    """Evaluate a traced body, with its psums postponed if `late`.
+
+    If nothing changes, return the results of `call`.
+    """
     values = [*consts, *datas]
     if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
@@ -173,7 +178,9 @@ def evaluate(
 
 
 class Traced:
-    """A function of blocks that is traced before it is executed, with its psums postponed; it returns a flat list.
+    """A function of blocks, traced before it is executed, with its psums postponed.
+
+    It returns a flat list.
 
     Args:
       body: the function.
@@ -210,7 +217,10 @@ class Traced:
         return ()
 
     def __call__(self, *datas: jax.Array) -> list[jax.Array]:
-        """Return the results for blocks of the traced types; without tracers or without a trace, run the function itself."""
+        """Return the results for blocks of the traced types.
+
+        Without tracers or without a trace, run the function itself.
+        """
         return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
 
     @property
@@ -219,7 +229,7 @@ class Traced:
         return [] if self._closed is None else list(self._closed.consts)
 
     def with_closure(self, consts: Sequence[jax.Array], *datas: jax.Array) -> list[jax.Array]:
-        """Return the results with `consts` in place of the values that the traced function closes over."""
+        """Return the results with `consts` in place of the function's closed-over values."""
         if self._closed is None or not any(
             isinstance(data, jax.core.Tracer) for data in (*consts, *datas)
         ):
@@ -227,7 +237,7 @@ class Traced:
         return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._late)
 
 
-# --- evaluation with postponed psums --------------------------------------------------------------------------------
+# --- evaluation with postponed psums --------------------------------------------------------------
 
 
 class _Step(Record):
@@ -245,7 +255,10 @@ class _Step(Record):
         return result
 
     def of_selection(self, select: Callable[[jax.Array], jax.Array]) -> _Step:
-        """Return the same equation for a subset of the elements, which `select` takes from arrays; a scalar applies to all elements."""
+        """Return the same equation for a subset of the elements.
+
+        `select` takes the subset from arrays. A scalar applies to all elements.
+        """
         return self.replace(
             operands=tuple(x if x is None or jnp.ndim(x) == 0 else select(x) for x in self.operands)
         )
@@ -316,7 +329,10 @@ def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> l
 def _apply(
     eqn: JaxprEqn, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
 ) -> _Sum:
-    """Apply an operation to operands, of which those that are not `None` in `sums` are pending psums."""
+    """Apply an operation to operands, some of which are pending psums.
+
+    These are not `None` in `sums`.
+    """
     operands = [
         None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)
     ]
@@ -364,7 +380,10 @@ def _apply(
 
 
 def _after(eqn: JaxprEqn, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
-    """Append the equation as a step to the psum at this position; another psum among the operands is computed first."""
+    """Append the equation as a step to the psum at this position.
+
+    Another psum among the operands is computed first.
+    """
     operands = [
         None if i == position else evaluator.read(var) if s is None else s.take()
         for i, (s, var) in enumerate(zip(sums, eqn.invars, strict=True))

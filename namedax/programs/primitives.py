@@ -104,13 +104,13 @@ def aval_of(var: Atom) -> ShapedArray:
     return aval
 
 
-# --- high primitives --------------------------------------------------------------------------------
-# Equations of JAX 0.12 that hold an object with its own rules, instead of a primitive with parameters.
-# They all have one primitive, `call_hi_primitive`, whose parameter is a `jax.experimental.hijax.HiPrim`.
-# `jnp.nonzero` is one. With the flags `jax_remat3`, `jax_custom_jvp3` and `jax_custom_vjp3`, so are
-# `jax.checkpoint` and functions with custom derivative rules. The functions here give these the names
-# and the parameters of the older primitives. Every other high primitive is represented by the jaxpr
-# that its `expand` traces.
+# --- high primitives ------------------------------------------------------------------------------
+# Equations of JAX 0.12 that hold an object with its own rules, instead of a primitive with
+# parameters. They all have one primitive, `call_hi_primitive`, whose parameter is a
+# `jax.experimental.hijax.HiPrim`. `jnp.nonzero` is one. With the flags `jax_remat3`,
+# `jax_custom_jvp3` and `jax_custom_vjp3`, so are `jax.checkpoint` and functions with custom
+# derivative rules. The functions here give these the names and the parameters of the older
+# primitives. Every other high primitive is represented by the jaxpr that its `expand` traces.
 
 HIGH = "call_hi_primitive"
 _OLDER = {
@@ -123,13 +123,19 @@ _OLDER = {
 
 
 def primitive_name(eqn: JaxprEqn) -> str:
-    """Return the name of the primitive of an equation; for a high primitive, that of the equivalent older primitive, if any."""
+    """Return the name of the primitive of an equation.
+
+    For a high primitive, return that of the equivalent older primitive, if any.
+    """
     name: str = eqn.primitive.name
     return name if name != HIGH else _OLDER.get(type(eqn.params["_prim"]).__name__, HIGH)
 
 
 def names_of(eqns: Sequence[JaxprEqn]) -> list[str]:
-    """Return the names of the primitives of equations, in one call, because this runs on every jaxpr."""
+    """Return the names of the primitives of equations.
+
+    It is one call, because it runs on every jaxpr.
+    """
     return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
@@ -140,7 +146,10 @@ def parameters_of(eqn: JaxprEqn) -> dict[str, Any]:
 
 
 def program_of(eqn: JaxprEqn) -> AnyJaxpr:
-    """Return the jaxpr, a function of the equation's operands, that its high primitive calls or expands to."""
+    """Return the jaxpr that a high primitive calls or expands to.
+
+    It is a function of the equation's operands.
+    """
     params = parameters_of(eqn)
     program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
     if program is not None and len(program.in_avals) == len(eqn.invars):
@@ -161,7 +170,10 @@ def _expanded(prim: Any, avals: tuple[AbstractValue, ...], mesh: AbstractMesh) -
 
 
 def bind_name(eqn: JaxprEqn, value: jax.Array) -> list[jax.Array]:
-    """Bind a value to the name that an equation gives for `jax.checkpoint`; the high primitive stores the type of its operand."""
+    """Bind a value to the name that an equation gives for `jax.checkpoint`.
+
+    The high primitive stores the type of its operand.
+    """
     prim = eqn.params["_prim"]
     return [type(prim)(prim.params["name"], jax.typeof(value))(value)]
 
@@ -434,7 +446,7 @@ COLLECTIVES = frozenset(
     " axis_index".split()
 )
 
-# --- equations ------------------------------------------------------------------------------------------------------
+# --- equations ------------------------------------------------------------------------------------
 
 
 def facts(eqn: JaxprEqn) -> Known:
@@ -454,7 +466,10 @@ def kind_of(eqn: JaxprEqn) -> Kind:
 
 
 def collective_kind(eqn: JaxprEqn) -> Kind:
-    """Return the kind of an equation; if it starts an asynchronous collective, which another equation ends, the kind of the collective."""
+    """Return the kind of an equation, or of the collective that it starts.
+
+    Another equation ends such an asynchronous collective.
+    """
     return TABLE.get(primitive_name(eqn).removesuffix("_start"), _NOTHING).kind
 
 
@@ -477,17 +492,19 @@ def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[
 
 
 def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the parameters of an equation, with `change` applied to each one that is a jaxpr or a sharding."""
+    """Return the parameters of an equation, with jaxprs and shardings changed by `change`."""
     params: dict[str, Any] = eqn.params
     changes = {name: change(value) for name, value in params.items() if type(value) in _OF_MESH}
     return {**params, **changes} if changes else params
 
 
-# --- mesh axes ------------------------------------------------------------------------------------------------------
+# --- mesh axes ------------------------------------------------------------------------------------
 
 
 def axes_of(eqn: JaxprEqn) -> tuple[str, ...]:
-    """Return the mesh axes that an equation names (a cast, a collective, a device index), in its order.
+    """Return the mesh axes that an equation names, in its order.
+
+    The equation may be a cast, a collective or a device index.
 
     For an unknown equation, return all mesh axes that any of its parameters names.
     """
@@ -518,7 +535,10 @@ def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
 
 
 def cast_axes(eqn: JaxprEqn) -> frozenset[str]:
-    """Return the mesh axes over which an equation casts its operand to varying; empty if it is not a cast."""
+    """Return the mesh axes over which an equation casts its operand to varying.
+
+    The result is empty if it is not a cast.
+    """
     return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
 
 
@@ -535,7 +555,10 @@ def is_in_groups(eqn: JaxprEqn) -> bool:
 
 
 def is_whole_exchange(eqn: JaxprEqn) -> bool:
-    """Return True if an exchange is an all-to-all: each device sends to all others, and not to one."""
+    """Return True if an exchange is an all-to-all.
+
+    Each device sends to all others, and not to one.
+    """
     return "perm" not in eqn.params
 
 
@@ -546,12 +569,18 @@ def dimension_of(eqn: JaxprEqn) -> int:
 
 
 def is_tiled(eqn: JaxprEqn) -> bool:
-    """Return True if a gather or a scatter has blocks in an existing dimension, not one element for each device in a new one."""
+    """Return True if a gather or a scatter has blocks in an existing dimension.
+
+    Otherwise a new dimension has one element for each device.
+    """
     return bool(eqn.params["tiled"])
 
 
 def sliced_dimension(eqn: JaxprEqn) -> tuple[int, tuple[str, ...]]:
-    """Return the dimension that an equation slices to its device's block, and the mesh axes that shard it, major first."""
+    """Return the dimension that an equation slices to its device's block, and its mesh axes.
+
+    The mesh axes are major first.
+    """
     return int(eqn.params["dim"]), axes_of(eqn)
 
 
@@ -566,7 +595,7 @@ def constraint(eqn: JaxprEqn) -> NamedSharding:
     return eqn.params["sharding"]
 
 
-# --- jaxprs ---------------------------------------------------------------------------------------------------------
+# --- jaxprs ---------------------------------------------------------------------------------------
 
 
 def programs_of(eqn: JaxprEqn) -> list[AnyJaxpr]:
@@ -587,14 +616,20 @@ def _parts(value: object) -> Iterable[Any]:
 
 
 def called(eqn: JaxprEqn) -> Jaxpr | None:
-    """Return the open jaxpr that an equation calls once, with its operands, and without custom derivative rules; or `None`."""
+    """Return the open jaxpr that an equation calls once, with its operands; or `None`.
+
+    The call has no custom derivative rules.
+    """
     if eqn.primitive.name in _LOCAL:
         return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
 def called_in_steps(eqn: JaxprEqn) -> AnyJaxpr | None:
-    """Return the jaxpr, open or closed, that an equation calls once, with its operands, after differentiation; or `None`."""
+    """Return the jaxpr that an equation calls once, with its operands; or `None`.
+
+    It may be open or closed. The call may have custom derivative rules, which have been applied.
+    """
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
     if eqn.primitive.name == HIGH:
@@ -611,7 +646,10 @@ def _opened(jaxpr: AnyJaxpr | None) -> Jaxpr | None:
 
 
 def call_whole(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Evaluate an open jaxpr without constants; under a trace, as one call, so that none of its equations is bound again."""
+    """Evaluate an open jaxpr without constants; under a trace, as one call.
+
+    As a call, none of its equations is bound again.
+    """
     with jax.disable_jit(
         False
     ):  # two operands and three results, to count per-operand and per-result values
@@ -665,7 +703,7 @@ def is_to_be_inlined(eqn: JaxprEqn) -> bool:
 
 
 def solve(eqn: JaxprEqn, operands: Sequence[T]) -> tuple[ClosedJaxpr, list[T]]:
-    """Return the jaxpr that computes the solution of a linear system, and the operands that it takes."""
+    """Return the jaxpr that solves a linear system, and the operands that it takes."""
     lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     first = lengths.matvec + lengths.vecmat
     return programs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
@@ -689,7 +727,10 @@ class Scan(Record):
 
     @classmethod
     def of(cls, eqn: JaxprEqn) -> Scan:
-        """Return the scan that an equation runs; the parameters that describe the carry depend on the version of JAX."""
+        """Return the scan that an equation runs.
+
+        The parameters that describe the carry depend on the version of JAX.
+        """
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
         def unscanned(operands: Sequence[Atom], avals: Sequence[ShapedArray]) -> int:
@@ -709,7 +750,10 @@ class Scan(Record):
 
 
 class While(Record):
-    """A while loop: its closed jaxprs, and the number of constants of each; the other operands are the carry."""
+    """A while loop: its closed jaxprs, and the number of constants of each.
+
+    The other operands are the carry.
+    """
 
     condition: ClosedJaxpr
     body: ClosedJaxpr
@@ -724,7 +768,10 @@ class While(Record):
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions of the condition: nonzero if `jax.vmap` made the loop, in which each element continues separately."""
+        """The number of dimensions of the condition.
+
+        It is nonzero if `jax.vmap` made the loop; each element then continues separately.
+        """
         return int(self.condition.out_avals[0].ndim)
 
 
@@ -767,7 +814,7 @@ def with_bodies(eqn: JaxprEqn, bodies: Sequence[ClosedJaxpr]) -> dict[str, Any]:
 def mapped_program(
     eqn: JaxprEqn,
 ) -> tuple[Jaxpr, tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
-    """Return the open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
+    """Return the open jaxpr that is mapped over mesh axes, and its in_specs and out_specs."""
     return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
 
 
@@ -777,29 +824,41 @@ def mesh_sizes(eqn: JaxprEqn) -> dict[str, int]:
 
 
 def mapped_axes(eqn: JaxprEqn) -> frozenset[str]:
-    """Return the mesh axes over which a jaxpr is mapped; the other mesh axes are left to the partitioner."""
+    """Return the mesh axes over which a jaxpr is mapped.
+
+    The partitioner handles the other mesh axes.
+    """
     return frozenset(eqn.params["newly_manual_axes"])
 
 
-# --- properties of any equation -------------------------------------------------------------------------------------
+# --- properties of any equation -------------------------------------------------------------------
 
 
 def has_side_effects(eqn: JaxprEqn) -> bool:
-    """Return True if an equation has an effect apart from its results; the axis name of a collective, a JAX effect, does not count."""
+    """Return True if an equation has an effect apart from its results.
+
+    The axis name of a collective, a JAX effect, does not count.
+    """
     return bool(eqn.effects) and any(
         type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects
     )
 
 
 def commutes(eqn: JaxprEqn) -> bool:
-    """Return True if an operation commutes with casts: applied to cast values it returns the result, cast."""
+    """Return True if an operation commutes with casts.
+
+    Applied to cast values it returns the result, cast.
+    """
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False
     return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
 
 
 def barrier(values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return `jax.lax.optimization_barrier` of values; each keeps the mesh axes over which it varies."""
+    """Return `jax.lax.optimization_barrier` of values.
+
+    Each keeps the mesh axes over which it varies.
+    """
     if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
         # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a
         # gradient.

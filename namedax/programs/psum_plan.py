@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 
-# --- the rule for postponing psums: an operation may run on the summands, before the psum ------------
+# --- the rule for postponing psums: an operation may run on the summands, before the psum ---------
 # Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear
 # in a pending operand may run first, if its other operands do not vary along the axes of the psum.
 # A value that it adds to the psum (a residual, the padding) counts once, and not once for each
@@ -71,7 +71,10 @@ __all__ = [
 
 
 def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
-    """Yield sets of operands: the equation is linear in the operands of one set together, for any values of the others."""
+    """Yield the sets of operands in which an equation is linear.
+
+    It is linear in the operands of one set together, for any values of the others.
+    """
     entry, count = facts(eqn), len(eqn.invars)
     for group in entry.linear:
         operands = set[int]()
@@ -84,7 +87,10 @@ def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
 
 
 def selects(eqn: JaxprEqn) -> bool:
-    """Return True if each element of the result is an element of the first operand, at an index that does not depend on values."""
+    """Return True if each element of the result is an element of the first operand.
+
+    Its index does not depend on values.
+    """
     known = facts(eqn)
     return (
         known.selects
@@ -111,7 +117,9 @@ def may_wait(
     is_zero: Callable[[int], bool] = lambda i: False,
     exactly: bool = False,
 ) -> Wait | None:
-    """Return a `Wait` if the result of an equation with these pending operands is a pending psum; else `None`.
+    """Return a `Wait` if the result of an equation is a pending psum, else `None`.
+
+    Its operands in `waiting` are pending psums.
 
     With `None`, the psums must be taken before the equation.
 
@@ -141,7 +149,7 @@ def may_wait(
     return None
 
 
-# --- psums that a jaxpr returns, taken after the call of the jaxpr -----------------------------------
+# --- psums that a jaxpr returns, taken after the call of the jaxpr --------------------------------
 # The gradient of a function that is recomputed, or compiled on its own, ends with the psums that
 # are the transposes of its casts. Their later use is visible only outside of it.
 
@@ -168,13 +176,19 @@ def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _uses(jaxpr: Jaxpr) -> Counter[Atom]:
-    """Count the uses of each variable as an operand; results count twice, since a returned value is used as it is."""
+    """Count the uses of each variable as an operand.
+
+    Results count twice, since a returned value is used as it is.
+    """
     variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
     return Counter(var for var in variables if not isinstance(var, Literal))
 
 
 def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] | None:
-    """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
+    """Split a call of `inner` into the call and the psums that it returned.
+
+    The result is `None` if it returns none.
+    """
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
     within = _uses(inner) if sums else Counter[Atom]()
     results, made, after = list(inner.outvars), list(eqn.outvars), list[JaxprEqn]()
@@ -223,7 +237,10 @@ class Late(Record):
     scatter: tuple[int, MeshAxes] | None = None
 
     def then(self, operand: Atom, out: Var, gain: bool = False, **changes: Any) -> Late:
-        """Return the facts after an operation on this operand with result `out`; a result smaller than all before is a gain."""
+        """Return the facts after an operation on this operand with result `out`.
+
+        A result smaller than all before is a gain.
+        """
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
         return self.replace(
@@ -309,7 +326,10 @@ class Plan:
 
     @property
     def gains(self) -> bool:
-        """True if the jaxpr, or an inner jaxpr that can be changed, sends fewer bytes under this plan."""
+        """True if this plan sends fewer bytes.
+
+        The saving may be in an inner jaxpr that can be changed.
+        """
         return bool(self.kept or self.gathers or self.inner)
 
     def _operands(self, eqn: JaxprEqn) -> Sequence[Atom]:
@@ -337,7 +357,10 @@ class Plan:
         return dead, uses
 
     def places(self) -> tuple[list[int], set[Atom]]:
-        """Return the indices of replaced equations, and the variables that are read in a group other than the one that made them."""
+        """Return the indices of replaced equations, and the variables that are read later.
+
+        A variable is read later if another group made it.
+        """
         places: list[int] = []
         group, made = 0, dict[Atom, int]()
         needed: set[Atom] = {var for var in self.jaxpr.outvars if type(var) is not Literal}
@@ -491,7 +514,10 @@ class Plan:
         return self._scattered(eqn, late, found)
 
     def _scattered(self, eqn: JaxprEqn, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
-        """Return the facts for a psum of which each device keeps its block; `found` is the sliced dimension and the axes."""
+        """Return the facts for a psum of which each device keeps its block.
+
+        `found` is the sliced dimension and the axes.
+        """
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
         # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than
@@ -509,9 +535,9 @@ def is_addition(eqn: JaxprEqn) -> bool:
 
 
 def is_scaling(eqn: JaxprEqn, operand: int) -> bool:
-    """Return True if an equation scales the floats of this operand by those of the other one, and is not linear.
+    """Return True if an equation scales floats of this operand by the other one.
 
-    Scaling is a multiplication or a division.
+    Scaling is a multiplication or a division, and is not linear for floats.
     """
     if (
         operand not in facts(eqn).scales
@@ -527,7 +553,7 @@ def _size(var: Atom) -> int:
     return size
 
 
-# --- integers that are computed from device indices ---------------------------------------------
+# --- integers that are computed from device indices -----------------------------------------------
 # Passes use them to decide whether each device slices its own block of a value, or writes it into
 # zeros.
 
@@ -537,7 +563,9 @@ Index = dict[str | None, int]
 
 
 class Indices:
-    """Integers of a jaxpr that are sums of multiples of device indices, and arrays of zeros, which count as the integer 0.
+    """Integers of a jaxpr that are sums of multiples of device indices.
+
+    Arrays of zeros count as the integer 0.
 
     Args:
       known: returns the indices of the inputs.
@@ -552,7 +580,10 @@ class Indices:
         self._known: dict[Atom, Index] | None = None
 
     def of(self, var: Atom) -> Index | None:
-        """Return a sum `{axis: factor}`, with the constant under `None`; or `None` if it is not known."""
+        """Return a sum `{axis: factor}`, or `None` if it is not known.
+
+        The constant is under `None`.
+        """
         if not isinstance(var, Literal):
             if self._known is None:
                 self._known = dict(self._given())
@@ -612,7 +643,10 @@ class Indices:
     def block(
         self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Atom]
     ) -> tuple[int, MeshAxes] | None:
-        """Return the dimension and the mesh axes, major first, along which each device has the block of this size at these starts."""
+        """Return the dimension and the mesh axes of blocks of this size at these starts.
+
+        Each device has its block. The mesh axes are major first.
+        """
         cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
         if len(cut) != 1 or any(
             not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut

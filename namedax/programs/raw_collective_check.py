@@ -1,4 +1,4 @@
-"""Check that a traced body does not apply raw collectives or raw reductions to the blocks of devices.
+"""Check that a traced body applies no raw collectives or reductions to blocks of devices.
 
 A named array in a body holds the block of one device. `jax.lax.psum` and similar functions would
 operate on it by mesh axis. A reduction of all its elements (`jnp.max(leaf)` in `jax.tree.map`, the
@@ -123,7 +123,10 @@ def _refuse_mixing(
     function: str,
     dimensions: Dimensions | None,
 ) -> None:
-    """Raise an error if user code combines elements along some dimensions of a block, or draws numbers in its shape."""
+    """Raise an error if user code mixes elements of a block, or draws numbers in its shape.
+
+    Elements are mixed along some dimensions of the block.
+    """
     for finding in findings(closed, dimensions):
         axes = finding.axes & names.keys()
         is_of_user = axes and any(map(_is_of_user, filter(None, (finding.path, finding.drawn))))
@@ -137,7 +140,10 @@ def _refuse_mixing(
 
 
 def _is_of_user(path: Path) -> bool:
-    """Return True if the last equation of a path comes from user code, not from an operation of namedax or a transpose of JAX."""
+    """Return True if the last equation of a path comes from user code.
+
+    Operations of namedax and transposes of JAX do not count.
+    """
     if _is_of_operation(path) or DELIBERATE in _scope(path):
         return False
     return _boundary(path) is not None and not _is_transpose(path)
@@ -190,7 +196,9 @@ def looked_through(
 def _equations(
     jaxpr: Jaxpr, path: Path, seen: dict[int, bool]
 ) -> list[tuple[JaxprEqn, Known, Path]]:
-    """Return all equations that may matter, each with its facts and the enclosing equations, outermost first.
+    """Return all equations that may matter, with facts and enclosing equations.
+
+    The enclosing equations are outermost first.
 
     Args:
       jaxpr: the jaxpr.
@@ -258,7 +266,10 @@ def _is_raw_reduction(path: Path) -> bool:
 
 
 def _without_start(called: str) -> str:
-    """Return the collective that a function of JAX runs, or starts: `psum_scatter` for `psum_scatter_start`."""
+    """Return the collective that a function of JAX runs or starts.
+
+    For example, `psum_scatter` for `psum_scatter_start`.
+    """
     return called.removesuffix("_start")
 
 
@@ -333,7 +344,7 @@ def _raise_for_mixing(
 
 @contextlib.contextmanager
 def explain_unbound_axes(function: str) -> Iterator[None]:
-    """Convert JAX's error about an unbound axis name in a raw collective into one that mentions `nx.lax`.
+    """Convert JAX's error about an unbound axis name into one that mentions `nx.lax`.
 
     Raises:
       RawBlockError: in the body of `function` a collective of JAX names an axis that is not a mesh
@@ -366,9 +377,10 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             ) from error
         if isinstance(error, ValueError):
             raise
-        said = said_of_names(error)
-        if said is not None:
-            raise RawBlockError(said.replace(": ", f": in the body of {function} ", 1)) from error
+        message = said_of_names(error)
+        if message is not None:
+            message = message.replace(": ", f": in the body of {function} ", 1)
+            raise RawBlockError(message) from error
         found = _unbound(error)
         if found is None:
             raise
@@ -381,7 +393,9 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
 
 
 def said_of_names(error: BaseException, function: str | None = None) -> str | None:
-    """Return the message for a function of JAX, such as `jnp.sum`, that got an axis name as its axis; `None` for other errors.
+    """Return the message for a function of JAX that got an axis name as its axis.
+
+    For example `jnp.sum`. The result is `None` for other errors.
 
     JAX passes the name on to a collective, which the user did not call.
 
@@ -406,7 +420,7 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
 
 @contextlib.contextmanager
 def explain_values_from_around(function: str) -> Iterator[None]:
-    """Convert JAX's error about a value of a surrounding `jax.shard_map` body into one with a remedy.
+    """Convert JAX's error about a value of a surrounding region into one with a remedy.
 
     Raises:
       RawBlockError: the body of `function`, nested in that of another mapped function, passes JAX
@@ -429,7 +443,10 @@ def explain_values_from_around(function: str) -> Iterator[None]:
 
 
 def _is_of_cast(error: BaseException) -> bool:
-    """Return True if a traceback ends in a JAX cast that the body called itself, not in a function with deliberate collectives."""
+    """Return True if a traceback ends in a JAX cast that the body called itself.
+
+    A function with deliberate collectives does not count.
+    """
     is_cast, traceback = False, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -441,7 +458,9 @@ def _is_of_cast(error: BaseException) -> bool:
 
 
 def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
-    """Return the JAX collective in which a traceback ends, its axis, and the function with an axis argument that called it.
+    """Return the JAX collective in which a traceback ends, its axis, and its caller.
+
+    The caller is the function with an axis argument that called it.
 
     The result is `None` if the body did not call these itself. The last item is `None` if the body
     called the collective.
@@ -474,7 +493,7 @@ def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
     return called
 
 
-# --- origins of equations -------------------------------------------------------------------------------------------
+# --- origins of equations -------------------------------------------------------------------------
 
 
 def _directory(file: str) -> str:
@@ -506,12 +525,17 @@ def _frames(eqn: JaxprEqn) -> list[tuple[str, str, int]]:
 
 
 def _boundaries(eqn: JaxprEqn) -> list[Boundary | None]:
-    """Return the boundary of user code, or `None`, for each frame of namedax in which an equation was made, innermost first."""
+    """Return the boundary of user code, or `None`, for each frame of namedax.
+
+    The frames are those in which an equation was made, innermost first.
+    """
     return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
 
 def _boundary(path: Path) -> Boundary | None:
-    """Return the function of `namedax.core.user_code` that called the user code of the last equation of a path.
+    """Return the function that called the user code of the last equation of a path.
+
+    It is a function of `namedax.core.user_code`.
 
     Return `None` if the equation comes from an operation, or is checked on its own. For an equation
     in a jaxpr that the body calls, JAX keeps the frames from the call on.
@@ -523,7 +547,10 @@ def _boundary(path: Path) -> Boundary | None:
 
 
 def _is_of_rule(path: Path) -> bool:
-    """Return True if the last equation of a path comes from a user-written rule of `jax.custom_vjp`, which JAX calls."""
+    """Return True if the last equation of a path comes from a rule of `jax.custom_vjp`.
+
+    The user wrote the rule, and JAX calls it.
+    """
     called = ""
     for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
@@ -552,7 +579,10 @@ def _called(eqn: JaxprEqn) -> tuple[str, str]:
 
 
 def _function_of_jax(eqn: JaxprEqn) -> str:
-    """Return the outermost public function of JAX, beyond user code, that has made an equation; empty if there is none."""
+    """Return the outermost public function of JAX that has made an equation.
+
+    It lies beyond user code. The result is empty if there is none.
+    """
     called = ""
     for file, name, _ in _frames(eqn):
         if not _is_of_jax(file):
@@ -566,7 +596,10 @@ def _function_of_jax(eqn: JaxprEqn) -> str:
 
 
 def _line_in_body(path: Path) -> str:
-    """Return the line in the mapped function, or in code that it called through JAX's transformations, as text for messages."""
+    """Return the line in the mapped function, as text for messages.
+
+    The line may be in code that it called through JAX's transformations.
+    """
     for eqn in path:
         found = ""
         for file, _, line in _frames(eqn):

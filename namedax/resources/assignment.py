@@ -103,16 +103,18 @@ def check_mesh_axes(
             )
         for axis in axes:
             if axis not in mesh.axis_names:
-                is_swapped = name in mesh.axis_names and axis in names
-                meant = (
-                    " The keys are axis names and the values are mesh axes. Did you mean"
-                    f" {{{axis!r}: {name!r}}}?"
-                )
+                if name in mesh.axis_names and axis in names:
+                    remedy = (
+                        " The keys are axis names and the values are mesh axes. Did you mean"
+                        f" {{{axis!r}: {name!r}}}?"
+                    )
+                else:
+                    remedy = did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which"
                     " the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
-                    f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])}"
+                    f"{tuple(mesh.shape.values())}.{remedy}"
                 )
 
 
@@ -142,7 +144,9 @@ def partition_spec(
 def named_sharding(
     dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Mesh, op: str
 ) -> NamedSharding:
-    """Return the sharding of an array outside of mapped functions, by parsed `axis_resources` without loops.
+    """Return the sharding of an array outside of mapped functions.
+
+    It follows from parsed `axis_resources` without loops.
 
     An axis whose size its mesh axes do not divide is replicated, as in the arguments and results of
     mapped functions. The mesh may be abstract.
@@ -159,7 +163,7 @@ def named_sharding(
 def dividing(
     assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Mesh | None
 ) -> Assignment:
-    """Remove the axis names whose size is given and not divisible by the number of blocks over their mesh axes."""
+    """Remove the axis names whose given size the number of their blocks does not divide."""
     counts = {} if mesh is None else dict(mesh.shape)
     return {
         name: axes

@@ -77,7 +77,10 @@ def is_keys(data: jax.Array) -> bool:
 
 
 def over_words(function: Callable[[jax.Array], jax.Array], keys: jax.Array) -> jax.Array:
-    """Apply `function` to the words of random keys, along an additional last dimension, and return keys."""
+    """Apply `function` to the words of random keys, and return keys.
+
+    The words are along an additional last dimension.
+    """
     return jax.random.wrap_key_data(
         function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys)
     )
@@ -195,7 +198,9 @@ def all_gather(
 
 
 def all_to_all(data: jax.Array, split_dim: int, concat_dim: int, axes: MeshAxes) -> jax.Array:
-    """Split `split_dim` into a block per device along `axes`, and gather the blocks of `concat_dim`.
+    """Split `split_dim` into a block per device, and gather the blocks of `concat_dim`.
+
+    The devices are those along `axes`.
 
     Communication: one all-to-all.
 
@@ -207,7 +212,9 @@ def all_to_all(data: jax.Array, split_dim: int, concat_dim: int, axes: MeshAxes)
 
 
 def ppermute(data: jax.Array, axes: MeshAxes, perm: list[tuple[int, int]]) -> jax.Array:
-    """Permute the blocks of devices by the pairs `(source, target)` of `perm`, as row-major indices over `axes`.
+    """Permute the blocks of devices by the pairs `(source, target)` of `perm`.
+
+    The pairs are row-major indices over `axes`.
 
     Communication: one collective-permute.
 
@@ -233,7 +240,9 @@ def block_index(axes: MeshAxes) -> jax.Array:
 
 
 def cut(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
-    """Slice this device's block along `dim` from a value replicated over `axes`, without communication.
+    """Slice this device's block along `dim` from a value replicated over `axes`.
+
+    There is no communication.
 
     The transpose is one all-gather. If the value is varying or one of the axes is the axis of a
     loop, it is the zero-padded slice.
@@ -318,7 +327,9 @@ def is_partitioned() -> bool:
 
 
 def in_order(data: jax.Array, largest: bool, reduce: Callable[[jax.Array], jax.Array]) -> jax.Array:
-    """Apply `reduce`, a maximum (if `largest`) or a minimum, to `data` and propagate NaNs, which XLA may drop.
+    """Apply `reduce`, a maximum (if `largest`) or a minimum, and propagate NaNs.
+
+    XLA may drop them.
 
     Floating-point values are converted to integers of the same order. NaN becomes the largest
     integer for a maximum, else the smallest.
@@ -388,13 +399,16 @@ def _own_axis(axis: str) -> OwnAxis:
 
 
 def sliced(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
-    """Slice this device's block along `dim` from a value replicated over `axes`, with JAX's own operations."""
+    """Slice this device's block along `dim` like `cut`, with JAX's own operations.
+
+    The value is replicated over `axes`.
+    """
     size, index = data.shape[dim] // count_along(axes), index_along(axes)
     return lax.dynamic_slice_in_dim(cast_data(data, varying(index)), index * size, size, dim)
 
 
 def emptied(data: jax.Array, axes: Collection[str]) -> jax.Array:
-    """Return an empty array with the shape and dtype of `data`, which is empty, that varies over `axes` only."""
+    """Return an empty array like `data`, which is empty, that varies over `axes` only."""
     return cast_data(lax.empty(data.shape, data.dtype), axes)
 
 

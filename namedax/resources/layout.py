@@ -64,7 +64,10 @@ class Exchange(NamedTuple):
 
 
 class Permute(NamedTuple):
-    """A permutation of blocks by `pairs` of devices, as row-major indices over `axes`, which are in mesh order."""
+    """A permutation of blocks by `pairs` of devices.
+
+    The pairs are row-major indices over `axes`, which are in mesh order.
+    """
 
     axes: MeshAxes
     pairs: tuple[tuple[int, int], ...]
@@ -119,7 +122,9 @@ def relayout(
 def _relayout_padded(
     data: jax.Array, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
 ) -> jax.Array:
-    """Reshard a block with `Uneven` placements: add padding before a cut, and remove it after a gather.
+    """Reshard a block with `Uneven` placements.
+
+    Padding is added before a cut, and removed after a gather.
 
     A dimension that moves between mesh axes is gathered first, because its block size changes.
     """
@@ -154,7 +159,9 @@ def _gather(data: jax.Array, dim: int, axes: MeshAxes, keep_varying: frozenset[s
 
 
 def sum_scatter(data: jax.Array, dim: int, axes: MeshAxes, pending: frozenset[str]) -> jax.Array:
-    """Shard dimension `dim` over `axes`, as its minor ones, and sum `data` over `pending`, a subset of `axes`.
+    """Shard dimension `dim` over `axes`, and sum `data` over `pending`, a subset of `axes`.
+
+    The axes become the minor ones of the dimension.
 
     Communication: one reduce-scatter of the block, after the dimension has been sliced over the
     other axes.
@@ -175,7 +182,7 @@ def sum_scatter(data: jax.Array, dim: int, axes: MeshAxes, pending: frozenset[st
     return comm.psum_scatter(data, dim, summed)
 
 
-# --- the plan ---------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=4096)
@@ -186,7 +193,9 @@ def plan(
     sizes: tuple[tuple[str, int], ...],
     loops: frozenset[str] = frozenset(),
 ) -> tuple[Step, ...]:
-    """Find the steps from one layout to another that send the fewest bytes, by a shortest-path search.
+    """Find the steps from one layout to another that send the fewest bytes.
+
+    It is a shortest-path search.
 
     Args:
       shape: the shape of the local block.
@@ -218,23 +227,21 @@ def plan(
             if reached not in settled:
                 entry = (sent + cost, length + 1, next(numbers), reached, (*steps, step))
                 heapq.heappush(queue, entry)
-    raise AssertionError(f"no way from layout {old} to {new} of a block of shape {shape}")
+    raise AssertionError(f"no steps from layout {old} to {new} of a block of shape {shape}")
 
 
 def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Merge consecutive cuts of one dimension, so that the transpose is one collective."""
     joined: list[Step] = []
     for step in steps:
-        cuts = itertools.takewhile(
-            lambda i: isinstance(joined[i], Cut), range(len(joined) - 1, -1, -1)
-        )
-        same = None
-        if isinstance(step, Cut):
-            same = next((i for i in cuts if joined[i].dim == step.dim), None)  # type: ignore[union-attr]
-        if same is None:
-            joined.append(step)
+        i = len(joined)
+        while isinstance(step, Cut) and i and isinstance(cut := joined[i - 1], Cut):
+            i -= 1
+            if cut.dim == step.dim:
+                joined[i] = Cut(step.dim, cut.axes + step.axes)
+                break
         else:
-            joined[same] = Cut(step.dim, joined[same].axes + step.axes)  # type: ignore[union-attr]
+            joined.append(step)
     return tuple(joined)
 
 
@@ -264,7 +271,10 @@ class _Search:
         return math.prod(self.devices[axis] for axis in axes)
 
     def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
-        """Yield the steps from `layout`: the step, the new layout, and the number of elements that a device sends."""
+        """Yield the steps from `layout`.
+
+        Each has the step, the new layout, and the number of elements that a device sends.
+        """
         block = [n // self.blocks(axes) for n, axes in zip(self.whole, layout, strict=True)]
         elements = math.prod(block)
         used = {axis for axes in layout for axis in axes}
@@ -307,11 +317,14 @@ class _Search:
         for order in itertools.permutations(axes):
             for reached in self._deal(order, layout):
                 if reached != layout:
-                    there = tuple(map(operator.add, reached, steps))  # loops stay where they are
+                    there = tuple(map(operator.add, reached, steps))  # loops keep their places
                     yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
 
     def _deal(self, order: MeshAxes, layout: Layout) -> Iterator[Layout]:
-        """Yield all layouts with the mesh axes in the given order and with the block counts of `layout`."""
+        """Yield all layouts with the mesh axes in this order.
+
+        They have the block counts of `layout`.
+        """
         if not layout:
             if not order:
                 yield ()

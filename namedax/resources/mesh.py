@@ -76,7 +76,7 @@ def check_mesh(mesh: object, op: str) -> None:
 
 
 def resolve_mesh(mesh: Mesh | AbstractMesh | None, op: str = "xmap") -> tuple[Any, bool]:
-    """Return the mesh to use for the argument `mesh`, and True if it is the mesh of the surrounding `jax.set_mesh`.
+    """Return the mesh to use for the argument `mesh`, and True if `jax.set_mesh` set it.
 
     If both meshes have the same axes, the result is the surrounding one. JAX allows no other mesh
     there, and its axis types determine how types track shardings.
@@ -98,7 +98,9 @@ def resolve_mesh(mesh: Mesh | AbstractMesh | None, op: str = "xmap") -> tuple[An
 
 
 def concrete_mesh(mesh: Mesh | AbstractMesh | None) -> Mesh | None:
-    """Return `mesh` or the mesh of the surrounding `jax.set_mesh`, if it has devices; else, and under `jax.jit`, `None`.
+    """Return `mesh` or the mesh of `jax.set_mesh`, if it has devices; else `None`.
+
+    Under `jax.jit` the mesh of `jax.set_mesh` counts as one without devices.
 
     See `resolve_mesh`.
     """
@@ -128,7 +130,7 @@ def mesh_with_devices(mesh: Mesh | AbstractMesh | None, op: str) -> Mesh:
 
 
 def any_mesh(mesh: Any, op: str) -> Any:
-    """Return the mesh to use for the argument `mesh`, with devices if possible, otherwise an abstract one.
+    """Return the mesh to use for the argument `mesh`, with devices if possible.
 
     Raises:
       MeshError: there is no mesh, or its axes differ from the axes of the mesh of `jax.set_mesh`.
@@ -146,7 +148,9 @@ def _no_mesh(op: str) -> str:
 def without_devices(
     mesh: Mesh | AbstractMesh | None, datas: Iterable[object]
 ) -> Mesh | AbstractMesh | None:
-    """Return `mesh` or the current mesh, if neither it nor a value on an equal mesh determines the devices.
+    """Return `mesh` or the current mesh, if the devices are not determined.
+
+    Neither the mesh nor a value on an equal mesh determines them.
 
     Return `None` if the devices are determined, and inside a trace, where JAX does not expose the
     mesh.
@@ -173,7 +177,9 @@ def without_devices(
 
 
 def mesh_for(mesh: Any, datas: Iterable[object]) -> Any:
-    """Return `mesh` with axis types for the values: Explicit if one of their types mentions Explicit axes, else Auto.
+    """Return `mesh` with axis types for the values.
+
+    They are Explicit if one of their types mentions Explicit axes, else Auto.
 
     JAX tracks shardings in types under `jax.set_mesh`, or if a value has such a type. Otherwise a
     caller cannot use a result with such a type; for example, JAX rejects eager gradients of it. If
@@ -191,14 +197,19 @@ def mesh_for(mesh: Any, datas: Iterable[object]) -> Any:
 def use_mesh(
     mesh: Mesh | AbstractMesh | None, from_context: bool
 ) -> AbstractContextManager[object]:
-    """Return a context manager that makes `mesh` the current mesh of JAX's sharding functions while tracing."""
+    """Return a context manager that makes `mesh` the current mesh while tracing.
+
+    JAX's sharding functions use this mesh.
+    """
     if from_context or mesh is None:
         return contextlib.nullcontext()
     return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
 
 
 def mesh_of_types(datas: Iterable[object]) -> AbstractContextManager[object]:
-    """Return a context manager that makes the Explicit mesh in the types of values the current one, if there is none.
+    """Return a context manager that makes the mesh in the types of values the current one.
+
+    It has Explicit axes. A current mesh is kept.
 
     New values, such as the initial zeros of a loop, then have types on that mesh. JAX does not
     combine values of other types with them.
@@ -208,7 +219,10 @@ def mesh_of_types(datas: Iterable[object]) -> AbstractContextManager[object]:
 
 
 def without_mesh() -> AbstractContextManager[object]:
-    """Return a context manager that unsets the current mesh, to create constants and to switch from one mesh to another."""
+    """Return a context manager that unsets the current mesh.
+
+    It serves to create constants, and to switch from one mesh to another.
+    """
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
@@ -272,7 +286,10 @@ def to_specs(
 
 
 def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
-    """Return a spec of `ndim` dimensions without the Auto mesh axes, which JAX's types do not mention."""
+    """Return a spec of `ndim` dimensions without the Auto mesh axes.
+
+    JAX's types do not mention these.
+    """
     return PartitionSpec(
         *(
             tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None
@@ -282,7 +299,10 @@ def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> 
 
 
 def put(data: jax.typing.ArrayLike, sharding: NamedSharding) -> jax.Array:
-    """Reshard `data`, also under `jax.jit`, where `jax.device_put` ignores the Auto axes of a mesh."""
+    """Reshard `data`, also under `jax.jit`.
+
+    There, `jax.device_put` ignores the Auto axes of a mesh.
+    """
     placed = jax.device_put(_summed(data), sharding)
     mesh = sharding.mesh
     explicit = _explicit_axes(mesh)
@@ -348,7 +368,9 @@ def replicated(data: jax.Array) -> jax.Array:
 
 
 def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
-    """Copy scalar results of an eager call under a JAX transformation to Auto axes, so that `jax.grad` accepts them.
+    """Copy scalar results of an eager call to Auto axes, so that `jax.grad` accepts them.
+
+    The call is under a JAX transformation.
 
     If an argument is sharded over Explicit axes, the types of tracers mention the mesh. Without
     `jax.set_mesh` JAX then has no devices on which to start the gradient of a scalar. A copy on
@@ -383,12 +405,17 @@ def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
 
 
 def _is_eager() -> bool:
-    """Return True if operations execute eagerly, possibly on tracers of `jax.grad` or `jax.vmap`, and not under `jax.jit`."""
+    """Return True if operations execute eagerly, and not under `jax.jit`.
+
+    They may execute on tracers of `jax.grad` or `jax.vmap`.
+    """
     return not isinstance(lax.full((), 0.0), jax.core.Tracer)
 
 
 def must_enter(data: object, mesh: Mesh | AbstractMesh) -> bool:
-    """Return True if a closed-over value needs another type before the body of a `jax.shard_map` can use it (`enter_mesh`).
+    """Return True if a closed-over value needs another type in a body (see `enter_mesh`).
+
+    The body is that of a `jax.shard_map`.
 
     JAX casts a value automatically if all axes of the mesh in its type are Auto.
     """
@@ -396,12 +423,18 @@ def must_enter(data: object, mesh: Mesh | AbstractMesh) -> bool:
 
 
 def is_foreign(data: object, mesh: Mesh | AbstractMesh) -> bool:
-    """Return True if the type of `data` belongs to a surrounding region, and not to this one, which is on `mesh`."""
+    """Return True if the type of `data` belongs to a surrounding region.
+
+    It does not belong to this one, which is on `mesh`.
+    """
     return _has_mesh(data) and bool(_mesh_of_type(data) != (current_mesh() or mesh))
 
 
 def enter_mesh(data: jax.Array, mesh: Mesh | AbstractMesh) -> jax.Array:
-    """Reshard a closed-over value to a type of this region, which mentions no mesh axes of the surrounding region."""
+    """Reshard a closed-over value to a type of this region.
+
+    The type mentions no mesh axes of the surrounding region.
+    """
     return jax.reshard(
         data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim))
     )
@@ -445,7 +478,10 @@ def is_tracked(data: object) -> bool:
 
 
 def explicit_specs(specs: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
-    """Remove the Auto mesh axes, which JAX's types do not mention, from a tree of partition specs."""
+    """Remove the Auto mesh axes from a tree of partition specs.
+
+    JAX's types do not mention these.
+    """
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:
@@ -461,7 +497,10 @@ def entry_of(spec: PartitionSpec | Sequence[Any], dim: int) -> tuple[str, ...]:
 
 
 def is_placed(data: jax.Array, mesh: Mesh) -> bool:
-    """Return True if a program on `mesh` can take a concrete array unchanged: it is on that mesh or uncommitted."""
+    """Return True if a program on `mesh` can take a concrete array unchanged.
+
+    The array is then on that mesh or uncommitted.
+    """
     if not data.committed:
         return True
     sharding = data.sharding

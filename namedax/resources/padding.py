@@ -46,14 +46,17 @@ def padded(data: jax.Array, dim: int, size: int) -> jax.Array:
 
 
 def unpadded(data: jax.Array, dim: int, size: int) -> jax.Array:
-    """Remove the padding of `data`, which is unsharded along `dim`, and keep the first `size` elements."""
+    """Remove the padding of `data` along `dim`, and keep the first `size` elements.
+
+    The data are unsharded along `dim`.
+    """
     return data if data.shape[dim] == size else lax.slice_in_dim(data, 0, size, axis=dim)
 
 
 # --- primitives that keep the gradient of padding zero --------------------------------------------
-# A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding. JAX
-# passes it on to the arguments unchanged. So operations wrap their results in `mask_cotangent`, which
-# zeroes the cotangent of padding. It also does so where JAX transposes the operation itself.
+# A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding.
+# JAX passes it on to the arguments unchanged. So operations wrap their results in `mask_cotangent`,
+# which zeroes the cotangent of padding. It also does so where JAX transposes the operation itself.
 # Operations that insert padding wrap it in `zero_cotangent`, which has no cotangent at all. JAX's
 # `stop_gradient` cannot replace it: it has no transpose rule, and JAX transposes the tangents of a
 # custom rule.

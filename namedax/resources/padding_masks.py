@@ -91,7 +91,10 @@ def without_gradient_of_padding(data: jax.Array, dim: int, place: MeshAxes) -> j
 
 
 def only_real(data: jax.Array, padding: jax.Array, dim: int, place: Uneven) -> jax.Array:
-    """Replace the padding of a block along `dim` by the elements of `padding`, whose cotangent is zero."""
+    """Replace the padding of a block along `dim` by the elements of `padding`.
+
+    Their cotangent is zero.
+    """
     padding = zero_cotangent(jnp.broadcast_to(padding, data.shape))
     return only_where(is_real(data.shape, dim, place), data, padding)
 

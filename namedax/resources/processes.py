@@ -57,7 +57,10 @@ def _representatives(mesh: Mesh) -> tuple[jax.Device, ...]:
 
 
 def spans_processes(mesh: Mesh) -> bool:
-    """Return True if the mesh has devices of this process and of others, and the comparison is switched on."""
+    """Return True if the mesh has devices of this process and of others.
+
+    The result is False if the comparison is switched off.
+    """
     devices = _representatives(mesh)
     mine = jax.process_index()
     return (
@@ -73,7 +76,10 @@ def all_devices() -> Mesh:
 
 
 def stable_text(value: object) -> str:
-    """Return a `repr` that is equal in every process: sets are sorted, and addresses of objects are removed."""
+    """Return a `repr` that is equal in every process.
+
+    Sets are sorted, and addresses of objects are removed.
+    """
     if isinstance(value, Mapping):
         return (
             "{"
@@ -212,10 +218,10 @@ def _gather(
         if not failed
         else f"({type(failed[0]).__name__}: {str(failed[0])[:300]})"
     )
+    mine = jax.process_index()
+    others = [device.process_index for device in devices if device.process_index != mine]
     raise error(
-        f"{op}: process {jax.process_index()} cannot compare its call with that of the other"
-        " processes,"
-        f" {[device.process_index for device in devices if device.process_index != jax.process_index()]}:"
+        f"{op}: process {mine} cannot compare its call with that of the other processes, {others}:"
         f" they did not answer {reason}. Make the same call in every process, or set {_SECONDS} in"
         " every process: to more seconds, or to 0 to switch the comparison off."
     ) from (failed[0] if failed else None)

@@ -39,7 +39,9 @@ def rows_of_blocks(
     blocks: tuple[int, ...],
     devices: tuple[int, ...],
 ) -> np.ndarray:
-    """Return the rows that each device needs for `result[i] = x[sources[i]]`, row-major over sharded axes.
+    """Return the rows that each device needs for `result[i] = x[sources[i]]`.
+
+    The devices are row-major over sharded axes.
 
     Rows are numbered block by block and device by device, as in `move_rows` for flattened blocks.
     Padding needs no rows.
@@ -100,11 +102,14 @@ def along_dim(values: jax.Array, dim: int, ndim: int) -> jax.Array:
     return values.reshape((1,) * dim + (-1,) + (1,) * (ndim - dim - 1))
 
 
-# --- the plan -------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class Message(Record):
-    """One collective: the rows of its block that each device sends, and the pairs of a permute (`None`: an all-to-all)."""
+    """One collective: the rows of its block that each device sends.
+
+    The pairs are those of a permute; `None` stands for an all-to-all.
+    """
 
     rows: np.ndarray
     pairs: tuple[Pair, ...] | None
@@ -252,7 +257,10 @@ def _complete(table: np.ndarray) -> np.ndarray:
 
 
 def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]]) -> np.ndarray:
-    """Replace `FILL` by positions that contain zeros: a device that receives nothing in a permute gets zeros."""
+    """Replace `FILL` by positions that contain zeros.
+
+    A device that receives nothing in a permute gets zeros.
+    """
     read = read.copy()
     for j in np.flatnonzero((read < 0).any(0)):
         known = [int(value) for value in np.unique(read[:, j]) if value >= 0]
@@ -264,7 +272,7 @@ def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]])
     return read
 
 
-# --- its execution --------------------------------------------------------------------------------------------------
+# --- its execution --------------------------------------------------------------------------------
 
 
 def _read(
@@ -343,7 +351,9 @@ def _read(
 
 
 def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
-    """Return ranges of columns that each device can read as one slice or as fill values; `None` if there are too many.
+    """Return ranges of columns that each device can read as one slice or as fill values.
+
+    The result is `None` if there are too many.
 
     A slice can run forward, run backward or repeat one row. Adjacent columns in which devices read
     different rows form one range.

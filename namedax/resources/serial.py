@@ -95,7 +95,8 @@ class SerialLoop:
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
     ...     return nx.mean(nx.dot(x, w, "k") ** 2, "batch")
-    >>> f = nx.xmap(loss, in_axes=(["k"], ["batch", "k"]), out_axes=[], axis_resources={"batch": nx.SerialLoop(4)})
+    >>> f = nx.xmap(loss, in_axes=(["k"], ["batch", "k"]), out_axes=[],
+    ...             axis_resources={"batch": nx.SerialLoop(4)})
     >>> jax.grad(f)(jnp.ones(3), jnp.ones((8, 3)))
     Array([6., 6., 6.], dtype=float32)
     """
@@ -116,7 +117,10 @@ class SerialLoop:
 
 
 class LoopAxis(str):
-    """The axis of a loop in parsed `axis_resources`: its name, the number of its steps, and `keep` of `SerialLoop`."""
+    """The axis of a loop in parsed `axis_resources`, with its steps and its `keep`.
+
+    The name is the string itself; `steps` and `keep` are those of `SerialLoop`.
+    """
 
     __slots__ = ("keep", "steps")
     steps: int
@@ -161,7 +165,8 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
         or a surrounding loop has the same name.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
+    >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[],
+    ...             axis_resources={"batch": "l"})
     >>> with nx.serial_loop("l", 4):
     ...     f(jnp.arange(8.0))
     Array(28., dtype=float32)
@@ -185,7 +190,9 @@ Assignment = Mapping[Hashable, tuple[str, ...]]
 
 
 def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
-    """Replace the names of loops in parsed `axis_resources` by the loops of the surrounding `serial_loop` contexts.
+    """Replace the names of loops in parsed `axis_resources` by loops of `serial_loop`.
+
+    The loops are those of the surrounding contexts.
 
     Raises:
       SerialLoopError: a loop is not the last resource of its axis, or an axis has two loops.
@@ -223,12 +230,12 @@ def loops_of(assignment: Assignment) -> dict[str, int]:
     }
 
 
-# --- the microbatch axis of a pipeline, which a device processes one microb -----------------------
-# Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a placement.
-# It is not a mesh axis, and JAX's types do not track it. The index of the current microbatch is a
-# value in the traced program, and the offset of a block along the axis follows from it. Positions and
-# random numbers are therefore the same as for the full axis. An operation that needs other
-# microbatches raises an error.
+# --- the microbatch axis of a pipeline, of which a device has one microbatch at a time ---------------
+# Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a
+# placement. It is not a mesh axis, and JAX's types do not track it. The index of the current
+# microbatch is a value in the jaxpr, and the offset of a block along the axis follows from it.
+# Positions and random numbers are therefore the same as for the full axis. An operation that needs
+# other microbatches raises an error.
 
 
 _fresh = itertools.count()
@@ -272,7 +279,9 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
 
 
 def refuse_microbatches(axes: Sequence[str]) -> None:
-    """Raise an error if one of `axes` is a microbatch axis, for operations that need all elements along `axes`.
+    """Raise an error if one of `axes` is a microbatch axis.
+
+    Operations that need all elements along `axes` call this.
 
     Raises:
       PipelineError: one of `axes` is a microbatch axis.
@@ -321,11 +330,13 @@ def index_along(axes: Sequence[str]) -> jax.Array:
     return lax.axis_index(devices) * axis.steps + axis.number if devices else axis.number
 
 
-# --- errors for operations that steps do not support, with the operation th -----------------------
+# --- errors for operations that steps do not support ----------------------------------------------
 
 
 def refuse_loops(axes: Sequence[str], data: jax.Array) -> None:
-    """Raise an error if one of `axes` is the axis of a loop, for collectives that move blocks along `axes`.
+    """Raise an error if one of `axes` is the axis of a loop.
+
+    Collectives that move blocks along `axes` call this.
 
     Raises:
       PipelineError: one of `axes` is a microbatch axis.
@@ -355,7 +366,9 @@ def refuse_loops(axes: Sequence[str], data: jax.Array) -> None:
 
 
 def moves_entries(what: str, axis: str, how: str, data: jax.Array | ShapedArray) -> str:
-    """Return the error message for an operation that moves elements along an axis that is executed in steps.
+    """Return the error message for an operation that moves elements along such an axis.
+
+    The axis is executed in steps.
 
     Args:
       what: the operation.

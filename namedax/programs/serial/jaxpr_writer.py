@@ -1,4 +1,6 @@
-"""The jaxpr of one step: equations that were traced on a mesh with the loop's axis, rewritten for the mesh without it.
+"""The jaxpr of one step, rewritten for the mesh without the loop's axis.
+
+The equations were traced on a mesh with that axis.
 
 The types of variables name the mesh that they were traced on, and the axes over which values vary.
 To bind every equation again would give each a type on the other mesh, and would cost as much as a
@@ -47,10 +49,8 @@ from namedax.resources.mesh import without_mesh
 
 __all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
 
-# Evaluates a node for values, and the index of the step if it is known; and returns True if a node
-# needs that index.
+# Evaluates a node for values, and the index of the step if it is known.
 Evaluate = Callable[[Node, Sequence[jax.Array], Any], Sequence[jax.Array]]
-Asks = Callable[[Node], bool]
 
 _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 # Operations that do something else in a step than when they were traced.
@@ -58,7 +58,10 @@ _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
 def constant_of(literal: Literal) -> Any:
-    """Return the value of a literal; a cached array of JAX stores the mesh that it was traced on."""
+    """Return the value of a literal.
+
+    It is an array of JAX or NumPy. A cached array of JAX stores the mesh that it was traced on.
+    """
     value = literal.val
     return value if isinstance(value, jax.Array) else np.asarray(value, aval_of(literal).dtype)
 
@@ -118,7 +121,10 @@ class _Tables:
         return self.cast_types[aval, axes]
 
     def cast(self, aval: ShapedArray, axes: frozenset[str]) -> JaxprEqn:
-        """Return an equation that casts to varying over these axes, over which its operand is invariant."""
+        """Return an equation that casts to varying over these axes.
+
+        Its operand is invariant over them.
+        """
         if axes not in self.casts:
             traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
             (self.casts[axes],) = traced.jaxpr.eqns
@@ -182,7 +188,7 @@ class Writer:
       axis: the axis of the loop.
       evaluate: evaluates a node whose equation cannot be copied into the jaxpr, with the index of
         the step.
-      asks: returns True if a node needs that index.
+      needs_index: returns True if a node needs that index.
       index: the index, if it is known; default: None.
       around: the writer of the surrounding jaxpr, if this is the body of control flow, which has no
         inputs but its own; default: None.
@@ -192,16 +198,12 @@ class Writer:
         self,
         axis: str,
         evaluate: Evaluate,
-        asks: Asks,
+        needs_index: Callable[[Node], bool],
         index: jax.Array | None = None,
         around: Writer | None = None,
     ):
-        self._axis, self._evaluate, self._asks, self._is_inner = (
-            axis,
-            evaluate,
-            asks,
-            around is not None,
-        )
+        self._axis, self._evaluate, self._needs_index = axis, evaluate, needs_index
+        self._is_inner = around is not None
         self._tables: _Tables = _Tables(axis) if around is None else around._tables
         self._eqns: list[JaxprEqn] = []
         self._inputs: list[Var] = []
@@ -232,7 +234,10 @@ class Writer:
         ]
 
     def program(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
-        """Return the open jaxpr with these results and the inputs `values`, made by changing the jaxpr `like`."""
+        """Return the open jaxpr with these results and the inputs `values`.
+
+        It is made by changing the jaxpr `like`.
+        """
         read, eqns = {var for var in outputs if type(var) is Var}, list[JaxprEqn]()
         for eqn in reversed(self._eqns):
             if (eqn.effects and has_side_effects(eqn)) or not read.isdisjoint(eqn.outvars):
@@ -268,7 +273,10 @@ class Writer:
     def write(
         self, nodes: Sequence[Node], atoms: dict[int, Atom], constant: Container[int] = ()
     ) -> None:
-        """Write nodes, and add the atoms of their results to `atoms`; values in `constant` are the same in every step."""
+        """Write nodes, and add the atoms of their results to `atoms`.
+
+        Values in `constant` are the same in every step.
+        """
         for node in nodes:
             kind = node.kind
             inputs = [atoms[v] if isinstance(v, int) else self.constant(v) for v in node.inputs]
@@ -358,7 +366,7 @@ class Writer:
 
     def _traced(self, node: Node, inputs: Sequence[Atom]) -> list[Atom]:
         """Evaluate a node under a trace."""
-        if self._is_inner and self._asks(node):
+        if self._is_inner and self._needs_index(node):
             raise _Unwritten
         given = [atom for atom in inputs if type(atom) is not Literal]
         has_index = self.index is not None
@@ -409,7 +417,7 @@ class Writer:
             raise _Unwritten
         bodies = []
         for body, program, places in zip(node.bodies, programs, operands, strict=True):
-            inner = Writer(self._axis, self._evaluate, self._asks, around=self)
+            inner = Writer(self._axis, self._evaluate, self._needs_index, around=self)
             within = [
                 Var(tables.cast_type(types[aval], varies[i]))
                 for aval, i in zip(program.in_avals, places, strict=True)
@@ -450,7 +458,10 @@ class Writer:
 
 
 def bound(axis: str, eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the results of an equation for values on the mesh in use, cast to vary over the same axes."""
+    """Return the results of an equation for values on the mesh in use.
+
+    The values are cast to vary over the same axes.
+    """
     return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
 
 

@@ -94,7 +94,10 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
 def _until_stable(
     node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make
 ) -> list[bool]:
-    """Plan the body of a loop; an element of the carry differs from step to step if it starts so or is returned so."""
+    """Plan the body of a loop.
+
+    An element of the carry differs from step to step if it starts so or is returned so.
+    """
     body, carried = node.bodies[-1], [dim is not None for dim in start]
     while True:
         dims = [*consts, *_dims(carried), *xs]
@@ -139,7 +142,10 @@ def while_loop(
     start: Sequence[jax.Array],
     ndim: int,
 ) -> list[jax.Array]:
-    """Run `jax.lax.while_loop`; a condition with `ndim` leading dimensions, from `jax.vmap`, is applied to each element separately."""
+    """Run `jax.lax.while_loop`, with a condition that `jax.vmap` may have batched.
+
+    A condition with `ndim` leading dimensions is applied to each element separately.
+    """
     if not ndim:
         last: list[jax.Array] = lax.while_loop(test, body, list(start))
         return last

@@ -86,13 +86,8 @@ class Node:
         bodies: Sequence[Body] = (),
         waiting: Mapping[int, MeshAxes] | None = None,
     ):
-        self.kind, self.eqn, self.inputs, self.outputs, self.bodies = (
-            kind,
-            eqn,
-            inputs,
-            outputs,
-            list(bodies),
-        )
+        self.kind, self.eqn, self.bodies = kind, eqn, list(bodies)
+        self.inputs, self.outputs = inputs, outputs
         # True if all steps execute it together (`lockstep_control_flow`); and the plans of its
         # bodies in this case.
         self.whole = False
@@ -121,7 +116,10 @@ class Node:
 
 
 class Body(Record, frozen=False):
-    """A list of nodes, and the open jaxpr that they were made from; values are numbered within the outermost jaxpr."""
+    """A list of nodes, and the open jaxpr that they were made from.
+
+    Values are numbered within the outermost jaxpr.
+    """
 
     inputs: list[int]
     outputs: list[Value]
@@ -160,7 +158,10 @@ class Flattener:
         return body
 
     def _scatter_early(self, body: Body) -> None:
-        """Postpone sums over the loop past a reduce-scatter of devices, so that the loop sums parts."""
+        """Postpone sums over the loop past a reduce-scatter, so that the loop sums parts.
+
+        The reduce-scatter is over mesh axes of devices.
+        """
         users: dict[int, list[Node]] = {}
         for node in body.nodes:
             for value in dict.fromkeys(v for v in node.inputs if isinstance(v, int)):
@@ -201,7 +202,10 @@ class Flattener:
         nodes: list[Node],
         call: JaxprEqn | None = None,
     ) -> list[Value]:
-        """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
+        """Append the equations of `jaxpr` to `nodes`, and return its results.
+
+        `call` is the equation that calls it, if any.
+        """
         consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else ()
         jaxpr = open_jaxpr(jaxpr)
         values: dict[Atom, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
@@ -250,7 +254,7 @@ class Flattener:
                 f" steps of {self.axis}. Call it outside the mapped function, or remove the"
                 " SerialLoop from axis_resources."
             )
-        if not any(self._speaks_of_loop(body) for body in node.bodies):
+        if not any(self._names_loop(body) for body in node.bodies):
             return list(node.outputs)
         try:
             return self._sum_after_scan(node, nodes)
@@ -266,15 +270,17 @@ class Flattener:
     def _is_zero(self, value: Value) -> bool:
         return value in self.zeros if isinstance(value, int) else number_of(value) == 0
 
-    def _speaks_of_loop(self, body: Body) -> bool:
+    def _names_loop(self, body: Body) -> bool:
         return any(
             (self.axis in node.axes and node.kind not in _SILENT)
-            or any(map(self._speaks_of_loop, node.bodies))
+            or any(map(self._names_loop, node.bodies))
             for node in body.nodes
         )
 
     def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Move sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
+        """Move sums over the loop out of a scan that only collects them.
+
+        The gradient of a scan collects the gradients of its weights in this way.
 
         Within the scan, a pending psum is this step's summand. It may be added to other pending
         psums, scaled and reshaped. The psum itself is taken of the scan's result. The initial value
@@ -321,7 +327,7 @@ class Flattener:
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
-        """Remove a reduce-scatter, and the operations after it, from the body of a scan that collects it.
+        """Remove a reduce-scatter and later operations from the body of a scan that collects it.
 
         Return these operations as a body; `None` if there is no such reduce-scatter.
         """
@@ -350,7 +356,7 @@ class Flattener:
         return None
 
     def _wait(self, body: Body, waiting: Mapping[int, MeshAxes]) -> dict[int, MeshAxes]:
-        """Take the pending psums out of a scan's body, and return the values that are pending, with their axes.
+        """Remove the pending psums from a scan's body, and return the pending values and axes.
 
         `waiting` has the axes of the pending carries.
         """
@@ -376,7 +382,10 @@ class Flattener:
         return found
 
     def _sum_waits(self, node: Node, axes: Sequence[MeshAxes | None]) -> dict[int, MeshAxes]:
-        """Return the pending results of a psum: one over the loop, or one over devices whose operands are all pending."""
+        """Return the pending results of a psum.
+
+        It sums over the loop, or over devices if all its operands are pending.
+        """
         if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
                 return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
@@ -392,7 +401,10 @@ class Flattener:
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
     def _may_wait(self, node: Node, axes: Sequence[MeshAxes | None]) -> Wait | None:
-        """Return a `Wait` if a node may be applied before the psum of its pending operands, whose `axes` are not `None`."""
+        """Return a `Wait` if a node may be applied before the psum of its pending operands.
+
+        The `axes` of these operands are not `None`.
+        """
         if not isinstance(node.kind, Kind):
             return None
         waiting = {i: a for i, a in enumerate(axes) if a is not None}

@@ -74,7 +74,10 @@ def _trace(
     devices: Set[str],
     loops: Set[str],
 ) -> tuple[ClosedJaxpr, PyTree]:
-    """Return the jaxpr of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
+    """Return the jaxpr of `body`, mapped over axes of a mesh, and the shapes of its results.
+
+    The mesh has no devices.
+    """
     mapped = jax.shard_map(
         body,
         mesh=mesh,
@@ -106,7 +109,9 @@ def run_in_steps(
     shard_map: Callable[..., PyTree] | None,
     late_sums: bool = True,
 ) -> PyTree:
-    """Run `jax.shard_map(body, ...)(*datas)`, on a mesh with an axis for every loop, in steps on the real mesh.
+    """Run `jax.shard_map(body, ...)(*datas)` in steps on the real mesh.
+
+    The specs are for a mesh with an axis for every loop.
 
     Args:
       body: takes and returns blocks.
@@ -212,7 +217,10 @@ class _Program(Record):
     def _pullback(
         self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[jax.Array]
     ) -> tuple[list[jax.Array], Callable[[list[jax.Array]], tuple[jax.Array, ...]]]:
-        """Return the results for these blocks, and the pullback of the results in `outs` to the arguments in `wanted`."""
+        """Return the results for these blocks, and a pullback.
+
+        It pulls the results in `outs` back to the arguments in `wanted`.
+        """
         function = jaxpr_as_fun(self.jaxpr)
 
         def part(*given: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -237,7 +245,7 @@ class _Program(Record):
         )
 
     def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
-        """Return the program of the vector-Jacobian product, a function of arguments and cotangents."""
+        """Return the vector-Jacobian product, a function of arguments and cotangents."""
         count = len(self.in_specs)
 
         def body(*blocks: jax.Array) -> list[jax.Array]:
@@ -265,7 +273,10 @@ class _Program(Record):
         out_specs: Sequence[Spec],
         loops: Mapping[str, int],
     ) -> ClosedJaxpr:
-        """Trace `body` on a mesh with these loops only, for arguments whose blocks are known on the mesh with all loops."""
+        """Trace `body` on a mesh with these loops only.
+
+        The blocks of its arguments are known on the mesh with all loops.
+        """
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
             jax.ShapeDtypeStruct(
@@ -316,7 +327,10 @@ class _Program(Record):
         in_specs: tuple[Spec, ...],
         out_specs: tuple[Spec, ...],
     ) -> tuple[Callable[..., PyTree], tuple[Spec, ...], tuple[Spec, ...]]:
-        """Nest the remaining `loops`; the other loops are already nested, and this jaxpr is that of one of their steps."""
+        """Nest the remaining `loops`.
+
+        The other loops are already nested, and this jaxpr is that of one of their steps.
+        """
         last: SerialLoopError | None = None
         # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within
         # the steps of others.
@@ -347,7 +361,10 @@ class _Program(Record):
 
 
 def _on_mesh_in_use(data: jax.Array) -> jax.Array:
-    """Replicate `data` over an Explicit mesh that its type does not mention, since the steps are joined on that mesh."""
+    """Replicate `data` over an Explicit mesh that its type does not mention.
+
+    The steps are joined on that mesh.
+    """
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
         return data
@@ -355,7 +372,10 @@ def _on_mesh_in_use(data: jax.Array) -> jax.Array:
 
 
 def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Return the jaxpr of blocks in a traced call of `jax.shard_map`; the arrays that it closes over become constants."""
+    """Return the jaxpr of blocks in a traced call of `jax.shard_map`.
+
+    The arrays that it closes over become constants.
+    """
     (eqn,) = closed.jaxpr.eqns
     assert list(eqn.outvars) == list(closed.jaxpr.outvars)
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
@@ -371,7 +391,10 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _has_float16(jaxpr: Jaxpr) -> bool:
-    """Return True if a jaxpr has float16 values: for their small range the size of the cotangent matters (loss scaling)."""
+    """Return True if a jaxpr has float16 values.
+
+    For their small range the size of the cotangent matters (loss scaling).
+    """
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
     return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
         map(_has_float16, programs_within(jaxpr))

@@ -67,13 +67,8 @@ class Stepper:
         in_dims: list[int | None],
         out_dims: list[int | None],
     ):
-        self.body, self.axis, self.steps, self.in_dims, self.out_dims = (
-            body,
-            axis,
-            steps,
-            in_dims,
-            out_dims,
-        )
+        self.body, self.axis, self.steps = body, axis, steps
+        self.in_dims, self.out_dims = in_dims, out_dims
         # The dimension in which a value has the parts of all steps; a value that is not sliced from
         # an operand is stacked in front.
         self.dims = dict(zip(body.inputs, in_dims, strict=True))
@@ -108,7 +103,7 @@ class Stepper:
         out_specs: Sequence[Spec],
         whole: bool,
     ) -> Stepper:
-        """Return the stepper for the body of `jaxpr`; `whole` has the same meaning as for `Flattener`."""
+        """Return the stepper for the body of `jaxpr`; `whole` is that of `Flattener`."""
         in_dims, out_dims = (
             [_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs)
         )
@@ -127,7 +122,7 @@ class Stepper:
         return needed
 
     def _split(self, node: Node) -> list[Node]:
-        """Split a node that returns its operands in two: one for operands that differ from step to step, one for the others."""
+        """Split a node that returns its operands by whether they differ from step to step."""
         if node.kind not in _GIVING_BACK:
             return [node]
         differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
@@ -142,7 +137,7 @@ class Stepper:
         ]
 
     def _classify(self, node: Node) -> None:
-        """Record which results of a node differ from step to step, and the pass in which they can be computed."""
+        """Record the results of a node that differ from step to step, and its pass."""
         level, varies = 0, False
         for v in node.inputs:
             if type(v) is int:
@@ -160,7 +155,7 @@ class Stepper:
             if varies:
                 self.dims[node.outputs[0]] = dimension_of(node.eqn)
         else:
-            varies = varies or self._asks_for_step(node)
+            varies = varies or self._needs_index(node)
         if varies and node.bodies:
             # Some results of control flow are the same in every step.
             constant = [
@@ -190,14 +185,14 @@ class Stepper:
         self.level.update(dict.fromkeys(node.outputs, level))
         self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
 
-    def _asks_for_step(self, node: Node) -> bool:
+    def _needs_index(self, node: Node) -> bool:
         if node.kind == Kind.PLACE and self.axis in node.axes:
             return True
         if node.once or (
             node.kind == Kind.SCAN and node.waiting
         ):  # an operand that counts once does so in the first step
             return True
-        return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
+        return any(self._needs_index(inner) for body in node.bodies for inner in body.nodes)
 
     def _check_collective(self, node: Node) -> None:
         if node.kind in _COLLECTIVES and not is_in_groups(node.eqn):
@@ -255,7 +250,10 @@ class Stepper:
         sliced: dict[int, tuple[jax.Array, int]],
         computed: set[int],
     ) -> None:
-        """Compute values that are the same in all steps and depend only on collectives of earlier passes; add them to `computed`."""
+        """Compute values that are the same in all steps, and add them to `computed`.
+
+        They depend only on collectives of earlier passes.
+        """
         together: list[Node] = []
         for node in self.nodes:
             is_ready = True
@@ -273,7 +271,7 @@ class Stepper:
             if node.whole:
                 self._compute(together, known)
                 self._run_whole(node, known, sliced)
-            elif self._asks_for_step(node):
+            elif self._needs_index(node):
                 continue
             elif node.collective:
                 self._compute(together, known)
@@ -290,7 +288,10 @@ class Stepper:
         self._compute(together, known)
 
     def _compute(self, nodes: list[Node], known: dict[int, jax.Array]) -> None:
-        """Evaluate these nodes, add their used results to `known`, and empty the list; cheap values are left to each reader."""
+        """Evaluate these nodes, add their used results to `known`, and empty the list.
+
+        Cheap values are left to each reader.
+        """
         if not nodes:
             return
         writer = self._writer()
@@ -410,7 +411,10 @@ class Stepper:
         sliced: Mapping[int, tuple[jax.Array, int]],
         computed: Set[int],
     ) -> tuple[Jaxpr, list[jax.Array]]:
-        """Return the open jaxpr of one step, a function of the step's index and of given values, and these values."""
+        """Return the open jaxpr of one step, and the values that it takes.
+
+        The index of the step is its first argument.
+        """
         writer = self._writer(jnp.zeros((), jnp.int32))
         index = writer.index
         assert index is not None
@@ -428,7 +432,10 @@ class Stepper:
         return writer.program(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
 
     def _part(self, index: jax.Array, block: jax.Array, dim: int) -> jax.Array:
-        """Slice the part of one step, without the handling of negative indices in `lax.dynamic_slice_in_dim`."""
+        """Slice the part of one step.
+
+        Indices are not negative, unlike in `lax.dynamic_slice_in_dim`.
+        """
         place, sizes = max(dim, 0), list(block.shape)
         chunk = sizes[place] = 1 if dim == STACKED else sizes[place] // self.steps
         starts: list[Any] = [np.zeros((), np.int32)] * block.ndim
@@ -437,12 +444,15 @@ class Stepper:
         return lax.squeeze(part, (0,)) if dim == STACKED else part
 
     def _writer(self, index: jax.Array | None = None) -> Writer:
-        return Writer(self.axis, self._evaluate, self._asks_for_step, index)
+        return Writer(self.axis, self._evaluate, self._needs_index, index)
 
     def _over_steps(
         self, program: Jaxpr, values: Sequence[jax.Array], folds: Sequence[_Fold]
     ) -> list[jax.Array]:
-        """Run an open jaxpr, a function of the step's index and of these values, in all steps, and fold its results."""
+        """Run an open jaxpr in all steps, and fold its results.
+
+        It is a function of the step's index and of these values.
+        """
         shapes = [aval_of(var) for var in program.outvars]
         numbers: dict[Any, Any] = {}
         totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
@@ -465,12 +475,15 @@ class Stepper:
         return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
 
     def _varies(self, node: Node) -> bool:
-        return self._asks_for_step(node) or any(
+        return self._needs_index(node) or any(
             v in self.varies for v in node.inputs if isinstance(v, int)
         )
 
     def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
-        """Return the nodes of one step that lead to the targets, in order; stored values need none."""
+        """Return the nodes of one step that lead to the targets, in order.
+
+        Stored values need none.
+        """
         kept = known - self.cheap
         wanted = {v for v in targets if v not in kept}
         plan = []
@@ -485,7 +498,9 @@ class Stepper:
         return plan[::-1]
 
     def _cheap(self) -> set[int]:
-        """Return the values that are recomputed in every step: stored outside the loop they would take memory, and time to read.
+        """Return the values that are recomputed in every step.
+
+        Stored outside the loop they would take memory, and time to read.
 
         Values that are gathered from other devices are included, unless the loop keeps them whole.
         """
@@ -526,7 +541,7 @@ class Stepper:
         known: dict[int, jax.Array],
         sliced: dict[int, tuple[jax.Array, int]],
     ) -> None:
-        """Run the remaining part of a collective after the loop: the part over mesh axes of devices."""
+        """Run the part of a collective over mesh axes of devices, after the loop."""
         others = tuple(axis for axis in node.axes if axis != self.axis)
         for output, total in zip(node.outputs, totals, strict=True):
             if others:
@@ -555,7 +570,9 @@ class Stepper:
     def _swap_minor(
         self, data: jax.Array, dim: int, axes: Sequence[str], to_minor: bool
     ) -> jax.Array:
-        """Reorder blocks along a dimension from the order of `axes` (major first) to steps as the minor axis, or back.
+        """Reorder blocks along a dimension to steps as the minor axis, or back.
+
+        The blocks are in the order of `axes`, major first.
 
         Each device joins its steps, and devices are joined after that. A collective over `(loop,
         "x")` is therefore one over `("x", loop)`, of blocks in another order.
@@ -620,7 +637,10 @@ class Stepper:
         return [jnp.asarray(result) for result in self._writer(index).call(body, inputs)]
 
     def _on_first(self, value: jax.Array, axes: Sequence[str], index: jax.Array) -> jax.Array:
-        """Return `value` in the first step, on the first device along these axes, and zero elsewhere: a summand that counts once."""
+        """Return `value` in the first step on the first device, and zero elsewhere.
+
+        The device is the first along these axes. Such a summand counts once.
+        """
         others = tuple(axis for axis in axes if axis != self.axis)
         first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
         value = jnp.asarray(value)
@@ -691,7 +711,10 @@ class _Fold(Record):
         return cls("sum", None, steps)
 
     def start(self, shape: ShapedArray, numbers: dict[Any, Any]) -> jax.Array:
-        """Return the value before the first step, one repeated scalar; `numbers` caches these scalars."""
+        """Return the value before the first step, one repeated scalar.
+
+        `numbers` caches these scalars.
+        """
         dims, dtype, axes = list(shape.shape), shape.dtype, varying_of(shape)
         if self.kind == "join":
             assert self.dim is not None
