@@ -373,11 +373,9 @@ class _Flow:
         outs, inner = look(self, eqn, known)
         found = []
         for finding in inner:
-            path, drawn, operand = (
-                (eqn, *finding.path),
-                finding.drawn and (eqn, *finding.drawn),
-                finding.operand,
-            )
+            path = (eqn, *finding.path)
+            drawn = finding.drawn and (eqn, *finding.drawn)
+            operand = finding.operand
             if operand is not None:
                 origin = self._origin_in(jaxpr, eqn.invars[operand[0]], operand[1], finding.axes)
                 if origin is None:

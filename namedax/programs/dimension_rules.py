@@ -107,10 +107,8 @@ def reshaped(
     found, mixed = [NONE] * len(after), NONE
     if 0 in before:
         return None, NONE
-    old, new = (
-        [i for i, n in enumerate(before) if n != 1],
-        [i for i, n in enumerate(after) if n != 1],
-    )
+    old = [i for i, n in enumerate(before) if n != 1]
+    new = [i for i, n in enumerate(after) if n != 1]
     i = j = 0
     while i < len(old) and j < len(new):
         first, second = i + 1, j + 1
@@ -234,11 +232,9 @@ def _windows(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mi
 
 
 def _dot_general(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
-    (contracted, batches), found, mixed = (
-        eqn.params["dimension_numbers"],
-        [NONE] * len(batches_of(eqn)),
-        NONE,
-    )
+    (contracted, batches) = eqn.params["dimension_numbers"]
+    found = [NONE] * len(batches_of(eqn))
+    mixed = NONE
     free: list[frozenset[str]] = []
     for var, sharding, own, batch in zip(eqn.invars, known, contracted, batches, strict=True):
         sharding = sharding if sharding is not None else (NONE,) * len(_shape(var))
@@ -283,10 +279,8 @@ def _gather(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mix
     numbers, ndim = eqn.params["dimension_numbers"], len(_shape(eqn.outvars[0]))
     found, mixed = [NONE] * ndim, NONE
     batch = [i for i in range(ndim) if i not in numbers.offset_dims]
-    batching, of_indices = (
-        tuple(numbers.operand_batching_dims),
-        tuple(numbers.start_indices_batching_dims),
-    )
+    batching = tuple(numbers.operand_batching_dims)
+    of_indices = tuple(numbers.start_indices_batching_dims)
     if known[0] is not None:
         dropped = {*numbers.collapsed_slice_dims, *batching}
         windows = dict(
@@ -313,10 +307,8 @@ def _gather(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mix
 def _scatter(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     numbers, (operand, _, updates) = eqn.params["dimension_numbers"], eqn.invars[:3]
     found, mixed = [NONE] * len(_shape(operand)), NONE
-    batching, of_indices = (
-        tuple(numbers.operand_batching_dims),
-        tuple(numbers.scatter_indices_batching_dims),
-    )
+    batching = tuple(numbers.operand_batching_dims)
+    of_indices = tuple(numbers.scatter_indices_batching_dims)
     kept = [
         i for i in range(len(found)) if i not in numbers.inserted_window_dims and i not in batching
     ]
@@ -527,11 +519,9 @@ def place_before(eqn: JaxprEqn, dim: int) -> tuple[Atom | None, int]:
     ):
         return eqn.invars[0], dim
     if name in ("reshape", "squeeze"):
-        before, after, mark = (
-            aval_of(eqn.invars[0]).shape,
-            aval_of(eqn.outvars[0]).shape,
-            frozenset({""}),
-        )
+        before = aval_of(eqn.invars[0]).shape
+        after = aval_of(eqn.outvars[0]).shape
+        mark = frozenset({""})
         for i in range(len(before)):
             probe = tuple(mark if j == i else NONE for j in range(len(before)))
             if (found := reshaped(probe, before, after)[0]) is not None and found[dim]:

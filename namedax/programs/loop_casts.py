@@ -104,9 +104,8 @@ class CastFinder(Record, frozen=False):
         for eqn in jaxpr.eqns:
             sources = [origin(var) for var in eqn.invars]
             if not any(sources):
-                if (
-                    None not in sources and not eqn.effects
-                ):  # a constant, whose cast has no gradient
+                # A constant, whose cast has no gradient.
+                if None not in sources and not eqn.effects:
                     known.update(dict.fromkeys(eqn.outvars, frozenset()))
                 continue
             axes, inner = cast_axes(eqn), called(eqn)

@@ -268,10 +268,8 @@ def _conversion(eqn: JaxprEqn, operand: int) -> bool:
 
 def _taking(eqn: JaxprEqn, operand: int) -> bool:
     # Out of bounds a gather returns zeros, which sum to zero, or NaNs, which sum to NaN.
-    filled, fill = (
-        eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP,
-        eqn.params["fill_value"],
-    )
+    filled = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
+    fill = eqn.params["fill_value"]
     is_nan = fill is None or fill != fill
     return not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval))
 
@@ -514,9 +512,8 @@ def axes_of(eqn: JaxprEqn) -> tuple[str, ...]:
     if axes is None:
         return _axes_named(eqn) if kind_of(eqn) == Kind.UNKNOWN else ()
     axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
-    return tuple(
-        axis for axis in axes if isinstance(axis, str)
-    )  # the axes of a reduction are integers
+    # The axes of a reduction are integers.
+    return tuple(axis for axis in axes if isinstance(axis, str))
 
 
 def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
@@ -795,10 +792,8 @@ def operands_of_bodies(eqn: JaxprEqn) -> list[Sequence[int]]:
             if kind_of(eqn) == Kind.SCAN
             else [range(1, count)] * len(eqn.params["branches"])
         )
-    first, start = (
-        While.of(eqn).condition_consts,
-        While.of(eqn).condition_consts + While.of(eqn).body_consts,
-    )
+    first = While.of(eqn).condition_consts
+    start = While.of(eqn).condition_consts + While.of(eqn).body_consts
     return [[*range(first), *range(start, count)], range(first, count)]
 
 

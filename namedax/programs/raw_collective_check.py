@@ -234,9 +234,8 @@ def _is_raw_collective(eqn: JaxprEqn, path: Path, names: Mapping[str, list[Hasha
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
         return False
-    return not (
-        kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn))
-    )  # JAX itself makes it from a cast to varying
+    # JAX itself makes it from a cast to varying.
+    return not (kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn)))
 
 
 def _is_transpose(path: Path) -> bool:
@@ -514,9 +513,8 @@ def _frames(eqn: JaxprEqn) -> list[tuple[str, str, int]]:
 
     Frames of modules that only assemble arrays are left out.
     """
-    frames = getattr(
-        getattr(eqn.source_info, "traceback", None), "frames", ()
-    )  # JAX stores none for some equations
+    # JAX stores none for some equations.
+    frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())
     return [
         (f.file_name, f.function_name, f.line_num)
         for f in frames

@@ -286,9 +286,8 @@ class _Search:
             for kept in range(len(layout[dim])):
                 major, minor = layout[dim][:kept], layout[dim][kept:]
                 n = self.blocks(minor)
-                if not self.loops.isdisjoint(
-                    minor[:-1]
-                ):  # gather the axis of a loop separately, or as the minor one
+                # Gather the axis of a loop separately, or as the minor one.
+                if not self.loops.isdisjoint(minor[:-1]):
                     continue
                 yield Gather(dim, minor), _put(layout, {dim: major}), elements * (n - 1)
                 if not self.loops.isdisjoint(minor):

@@ -274,9 +274,8 @@ def to_specs(
             if key in known
             else known.setdefault(key, _explicit_spec(spec, data.ndim, explicit))
         )
-        if isinstance(
-            data, jax.core.Tracer
-        ):  # a concrete array may be on other devices, of a mesh with equal axes
+        # A concrete array may be on other devices, of a mesh with equal axes.
+        if isinstance(data, jax.core.Tracer):
             sharding = jax.typeof(data).sharding
             if sharding.spec == wanted and sharding.mesh == of_types:
                 results.append(data)

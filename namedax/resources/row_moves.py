@@ -318,11 +318,9 @@ def _read(
                 return one_by_one(columns)
             whole = lax.concatenate([cast_data(piece, variance) for piece in pieces], dim)
             return lax.dynamic_slice_in_dim(whole, mine(columns[:, 0]), end - begin, dim)
-        low, high, piece = (
-            int(known.min()),
-            int(known.max()),
-            int(np.searchsorted(starts, known[0], side="right")) - 1,
-        )
+        low = int(known.min())
+        high = int(known.max())
+        piece = int(np.searchsorted(starts, known[0], side="right")) - 1
         part = lax.slice_in_dim(
             pieces[piece], low - int(starts[piece]), high + 1 - int(starts[piece]), axis=dim
         )
@@ -375,9 +373,8 @@ def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
     turns = np.flatnonzero(~hard[2:] & (step[1:] != step[:-1]) & ~differ[2:]) + 2
     if begins.sum() + len(turns) > 4 * _SLICES:
         return None
-    for i in (
-        turns
-    ):  # a new step starts a run, unless the run started at the previous column and has no step yet
+    # A new step starts a run, unless the run started at the previous column and has no step yet.
+    for i in turns:
         begins[i] = not begins[i - 1]
     edges = [*np.flatnonzero(begins).tolist(), table.shape[1]]
     return list(itertools.pairwise(edges)) if len(edges) <= _SLICES + 1 else None

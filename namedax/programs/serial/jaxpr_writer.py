@@ -133,9 +133,8 @@ class _Tables:
     def literal(self, literal: Literal) -> Literal:
         """Return a scalar literal; JAX's own scalars store the mesh that they were made on."""
         aval = aval_of(literal)
-        return Literal(
-            np.asarray(literal.val, aval.dtype), self.types[aval]
-        )  # JAX cannot lower a scalar of an 8-bit float
+        # JAX cannot lower a scalar of an 8-bit float.
+        return Literal(np.asarray(literal.val, aval.dtype), self.types[aval])
 
     def parameters(self, eqn: JaxprEqn) -> dict[str, Any]:
         """Return the parameters of an operation, without the mesh that it was traced on."""
@@ -214,9 +213,8 @@ class Writer:
         """Return a variable for a value from the surrounding code."""
         if self._is_inner:
             raise _Unwritten
-        self._inputs.append(
-            var := Var(self._tables.types[jax.typeof(value)])
-        )  # an array has no mesh, or its own
+        # An array has no mesh, or its own.
+        self._inputs.append(var := Var(self._tables.types[jax.typeof(value)]))
         self.values.append(value)
         return var
 
@@ -295,9 +293,8 @@ class Writer:
             elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
                 outputs = self._traced(node, inputs)
             else:
-                if (
-                    kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None
-                ):  # otherwise XLA would hoist it out of the loop
+                # Otherwise XLA would hoist it out of the loop.
+                if kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None:
                     inputs = self.trace(_after, [*inputs, self.index])
                 outputs = self._equation(node, inputs)
             atoms.update(zip(node.outputs, outputs, strict=True))
@@ -315,9 +312,8 @@ class Writer:
         else:
             wanted = [varying_of(types[var.aval]) for var in eqn.invars]
             varies = [varying_of(atom.aval) for atom in inputs]
-            if (
-                node.kind in LOCAL_KINDS
-            ):  # the summands of a pending psum vary, but the psum did not
+            # The summands of a pending psum vary, but the psum did not.
+            if node.kind in LOCAL_KINDS:
                 axes = frozenset[str]().union(*varies)
                 wanted = [axes] * len(inputs)
                 outvars = [Var(tables.cast_type(types[var.aval], axes)) for var in eqn.outvars]
@@ -357,10 +353,8 @@ class Writer:
         missing = axes - varies
         if not missing:
             return atom
-        eqn, var = (
-            self._tables.cast(aval, missing),
-            Var(self._tables.cast_type(aval, varies | missing)),
-        )
+        eqn = self._tables.cast(aval, missing)
+        var = Var(self._tables.cast_type(aval, varies | missing))
         self._eqns.append(eqn.replace(invars=[atom], outvars=[var]))
         return var
 
@@ -404,9 +398,8 @@ class Writer:
             # Carries and stacked results may vary over more axes than they did, if a pending psum
             # is among them.
             scan = Scan.of(eqn)
-            if any(
-                i < scan.carries for i in node.waiting
-            ):  # the initial carry counts in the first step only
+            # The initial carry counts in the first step only.
+            if any(i < scan.carries for i in node.waiting):
                 raise _Unwritten
             varies = [
                 varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)
@@ -440,9 +433,8 @@ class Writer:
             tables.cast_type(types[var.aval], axes)
             for var, axes in zip(eqn.outvars, results, strict=True)
         ]
-        if (
-            scan is not None
-        ):  # a result that is scattered after the scan is stacked without scattering
+        # A result that is scattered after the scan is stacked without scattering.
+        if scan is not None:
             for i in range(scan.carries, len(avals)):
                 entry = aval_of(bodies[0].outvars[i]).shape
                 if avals[i].shape[1:] != entry:

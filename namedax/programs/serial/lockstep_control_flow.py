@@ -202,10 +202,8 @@ def run(
     if node.kind == Kind.WHILE:
         loop, (test, part) = While.of(node.eqn), node.parts
         first, second = loop.condition_consts, loop.body_consts
-        for_test, for_body = (
-            given(test, operands[:first], 0),
-            given(part, operands[first : first + second], 0),
-        )
+        for_test = given(test, operands[:first], 0)
+        for_body = given(part, operands[first : first + second], 0)
         start = alike(given(part, operands[first + second :], second))
         return while_loop(
             lambda carry: test.run(*for_test, *carry)[0],
@@ -226,10 +224,8 @@ def _scan(
 ) -> list[jax.Array]:
     scan = Scan.of(node.eqn)
     consts, carries = scan.consts, scan.carries
-    for_all, start = (
-        given(part, operands[:consts], 0),
-        alike(given(part, operands[consts : consts + carries], consts)),
-    )
+    for_all = given(part, operands[:consts], 0)
+    start = alike(given(part, operands[consts : consts + carries], consts))
     xs = given(part, operands[consts + carries :], consts + carries)
     wanted = part.in_dims[consts + carries :]
     # In a stacked operand, the scanned dimension comes before the dimension of the steps.

@@ -191,9 +191,8 @@ class _Program(Record):
         def forward(*primals: Any) -> tuple[list[Any], Any]:
             values = [primal.value for primal in primals]
             wanted = [i for i in floats if primals[i].perturbed]
-            marks = tuple(
-                () if i in wanted else None for i in range(len(primals))
-            )  # a static pytree structure
+            # A static pytree structure.
+            marks = tuple(() if i in wanted else None for i in range(len(primals)))
             if not is_loss:
                 return self._execute(values), (marks, values, None)
             both = self._with_gradient(wanted, outs[0])(values)

@@ -188,9 +188,8 @@ class Stepper:
     def _needs_index(self, node: Node) -> bool:
         if node.kind == Kind.PLACE and self.axis in node.axes:
             return True
-        if node.once or (
-            node.kind == Kind.SCAN and node.waiting
-        ):  # an operand that counts once does so in the first step
+        # An operand that counts once does so in the first step.
+        if node.once or (node.kind == Kind.SCAN and node.waiting):
             return True
         return any(self._needs_index(inner) for body in node.bodies for inner in body.nodes)
 
@@ -304,9 +303,8 @@ class Stepper:
 
         atoms = Atoms(given)
         writer.write(nodes, atoms)
-        inside = _reads(
-            [node for node in nodes if self.cheap.isdisjoint(node.outputs)]
-        )  # the others are computed again
+        # The others are computed again.
+        inside = _reads([node for node in nodes if self.cheap.isdisjoint(node.outputs)])
         made = [v for node in nodes for v in node.outputs]
         read = [
             v
