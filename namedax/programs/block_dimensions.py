@@ -170,11 +170,7 @@ class _Frame(Record):
 
 
 class _Origin(Record):
-    """The origin of numbers.
-
-    It is the path of an equation (empty for a constant), or an operand of the jaxpr and its
-    dimension.
-    """
+    """The path of an equation (empty for a constant), or an operand and its dimension."""
 
     path: Path = ()
     operand: tuple[int, int] | None = None
@@ -185,10 +181,7 @@ def _finding(path: Path, origin: _Origin, axes: Mixed) -> Finding:
 
 
 class _Flow:
-    """One pass over a jaxpr and the jaxprs that it calls.
-
-    Each jaxpr is visited once for equal shardings.
-    """
+    """One pass over a jaxpr and its inner jaxprs, each visited once for equal shardings."""
 
     def __init__(self, consts: dict[Atom, Any]) -> None:
         self._consts = consts
@@ -198,10 +191,7 @@ class _Flow:
         self._frames: dict[int, _Frame] = {}
 
     def run(self, jaxpr: Jaxpr, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
-        """Return the shardings of the results, and the findings.
-
-        The paths of the findings begin in this jaxpr.
-        """
+        """Return the shardings of the results, and the findings, whose paths begin here."""
         key = id(jaxpr), shardings
         if key in self._known:
             return self._known[key]
@@ -299,10 +289,7 @@ class _Flow:
     def drawn_results(
         self, jaxpr: Jaxpr, outs: Shardings, shardings: Sequence[Sharding | None]
     ) -> list[Finding]:
-        """Return findings for results that are drawn in the shape of a block.
-
-        Such a result is combined with nothing else.
-        """
+        """Return findings for results that are only drawn in the shape of a block."""
         found = []
         for var, out, own in zip(jaxpr.outvars, outs, shardings, strict=False):
             if (
@@ -315,10 +302,7 @@ class _Flow:
         return found
 
     def _origin(self, frame: _Frame, var: Atom, dim: int, axes: Mixed) -> _Origin | None:
-        """Return the origin of numbers that differ along dimension `dim` of `var`.
-
-        The numbers are equal on all devices along these mesh axes.
-        """
+        """Return the origin of numbers that differ along `dim`, but not along these mesh axes."""
         while True:
             if len(aval_of(var).shape) <= dim or aval_of(var).shape[dim] == 1:
                 return None
@@ -486,10 +470,7 @@ class _Flow:
 
 
 def _of_operand(finding: Finding, offset: int, dimensions: Mapping[int, int] = {}) -> Finding:
-    """Shift a finding to another jaxpr.
-
-    Its operands follow `offset` others, and may lack leading dimensions.
-    """
+    """Shift a finding to a jaxpr with `offset` more operands and other leading dimensions."""
     if finding.operand is None:
         return finding
     i, dim = finding.operand

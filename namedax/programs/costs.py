@@ -114,10 +114,7 @@ def exported_name(eqn: JaxprEqn) -> str | None:
 
 
 def is_elementwise(eqn: JaxprEqn) -> bool:
-    """Return True if the equation is elementwise.
-
-    Each element of a result then depends only on the elements of the operands at the same index.
-    """
+    """Return True if each element of a result depends only on the operands at its index."""
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in (
         "pvary",
         "copy",
@@ -145,10 +142,7 @@ def copies_operand(eqn: JaxprEqn) -> bool:
 
 
 def sums_up(eqn: JaxprEqn) -> bool:
-    """Return True if the equation is a reduction.
-
-    XLA fuses it with elementwise operations before it.
-    """
+    """Return True if it is a reduction, which XLA fuses with elementwise operations before it."""
     return eqn.primitive.name in _REDUCTIONS
 
 
@@ -171,10 +165,7 @@ def is_contraction(eqn: JaxprEqn) -> bool:
 
 
 def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
-    """Return, for each operand of a matrix product, whether its dimensions are in order.
-
-    The order is the one that the product needs.
-    """
+    """Return True for each operand of a matrix product with its dimensions in the needed order."""
     if eqn.primitive.name != "dot_general":
         return ()
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
@@ -213,10 +204,7 @@ def moved_dimensions(eqn: JaxprEqn) -> tuple[int | None, ...] | None:
 
 
 def keeps_uniform(eqn: JaxprEqn) -> bool:
-    """Return True if uniform operands give a uniform result.
-
-    Uniform are scalars, and arrays with one repeated value.
-    """
+    """Return True if uniform operands (one repeated value) give a uniform result."""
     return is_elementwise(eqn) or is_view(eqn) or sums_up(eqn) or eqn.primitive.name in _REPEATS
 
 
@@ -262,10 +250,7 @@ def is_cheap(eqn: JaxprEqn) -> bool:
 
 
 def flops_of(eqn: JaxprEqn) -> float:
-    """Return the floating-point operations of one execution of an equation.
-
-    A multiply-add counts as two.
-    """
+    """Return the floating-point operations of an equation; a multiply-add counts as two."""
     name = eqn.primitive.name
     if name in _VIEWS or name in _MOVES or name in _FREE:
         return 0
@@ -328,10 +313,7 @@ def _convolution(eqn: JaxprEqn) -> float:
 
 
 def _factorisation(eqn: JaxprEqn) -> float:
-    """Return the leading term of the operation count of a matrix factorization.
-
-    The factor of each is the usual one.
-    """
+    """Return the leading term of the usual operation count of a matrix factorization."""
     factors = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0, "svd": 22.0}
     *batch, m, n = aval_of(eqn.invars[0]).shape
     columns = (

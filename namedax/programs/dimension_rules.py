@@ -138,10 +138,7 @@ def reshaped(
 
 
 def _along(dimensions: Callable[[JaxprEqn], Sequence[int]], keeps: bool = True) -> Rule:
-    """Make a rule for an equation that mixes elements along dimensions of its operands.
-
-    It keeps or drops these dimensions.
-    """
+    """Make a rule for an equation that mixes along some dimensions, and keeps or drops these."""
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         sharding, mixed = united(known, len(_shape(eqn.invars[0])))
@@ -160,10 +157,7 @@ def _along(dimensions: Callable[[JaxprEqn], Sequence[int]], keeps: bool = True) 
 
 
 def _last(count: Callable[[JaxprEqn], int]) -> Rule:
-    """Make a rule for an equation that mixes elements along the last dimensions.
-
-    The results keep the leading ones.
-    """
+    """Make a rule for an equation that mixes elements along the last dimensions only."""
 
     def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         front: list[frozenset[str]] = []

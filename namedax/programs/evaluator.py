@@ -77,10 +77,7 @@ _SMALL = 32
 
 
 def inlined(jaxpr: Jaxpr) -> Jaxpr:
-    """Inline calls of small jaxprs, and calls that are marked to be inlined.
-
-    JAX 0.12 leaves the marked ones to its lowering.
-    """
+    """Inline calls of small jaxprs, and marked calls, which JAX 0.12 inlines when lowering."""
     pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
     calls = {
         id(eqn): called(eqn)
@@ -224,10 +221,7 @@ def _one_by_one(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
 
 
 def as_one_call(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Evaluate an open jaxpr without constants, as one call if it is large.
-
-    As a call, its equations are not bound again.
-    """
+    """Evaluate an open jaxpr without constants, if large as one call, without binding again."""
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
@@ -244,10 +238,7 @@ def source_of(eqn: JaxprEqn, within: NameStack | None = None) -> AbstractContext
 
 
 class _NoTraceback:
-    """Stand-in for the traceback that JAX gives all equations of a rule.
-
-    It is empty, so JAX uses their own.
-    """
+    """Stand-in for the traceback of a whole rule; it is empty, so JAX uses an equation's own."""
 
     def __bool__(self) -> bool:
         return False
@@ -257,10 +248,7 @@ class _NoTraceback:
 
 
 def own_sources() -> AbstractContextManager[object]:
-    """Return a context manager in which the equations of a derivative rule keep their lines.
-
-    Otherwise they would get the line of the call.
-    """
+    """Return a context in which equations of a rule keep their own lines, not the call's."""
     return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
@@ -386,10 +374,7 @@ class Evaluator:
 
 
 def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) -> PyTree:
-    """Evaluate `function(*datas)` with default layouts for all Fourier transforms.
-
-    This includes those of its gradient.
-    """
+    """Evaluate `function(*datas)` with default layouts for Fourier transforms and gradients."""
     # The other values are axis indices and sizes.
     places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]
 
@@ -448,10 +433,7 @@ def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> lis
 def with_program(
     eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Atom], results: Sequence[Var]
 ) -> JaxprEqn:
-    """Return this call with another open jaxpr.
-
-    It takes these operands and returns these results.
-    """
+    """Return this call with another open jaxpr, of these operands and results."""
     return eqn.replace(
         invars=list(operands),
         outvars=list(results),
@@ -486,10 +468,7 @@ def _prevents_cse(eqn: JaxprEqn) -> bool:
 
 
 def is_remat_of_gradient(eqn: JaxprEqn) -> bool:
-    """Return True if this is the recomputation.
-
-    It must stay separate from the first computation.
-    """
+    """Return True if this recomputation must stay separate from the first computation."""
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
 
 

@@ -90,10 +90,7 @@ class CastFinder(Record, frozen=False):
     found: dict[tuple[int, frozenset[str]], JaxprEqn] = dataclasses.field(default_factory=dict)
 
     def visit(self, jaxpr: Jaxpr, origins: Mapping[Atom, Origin]) -> list[Origin | None]:
-        """Record the casts in an open jaxpr, and return the origins of its results.
-
-        Its inputs have these origins.
-        """
+        """Record the casts in an open jaxpr with these origins, and return the results' origins."""
         known: dict[Atom, Origin] = dict(origins)
 
         def origin(var: Atom) -> Origin | None:
@@ -234,10 +231,7 @@ class WithForms:
         return not isinstance(var, Literal) and var in self.formless
 
     def _note_formless(self, eqn: JaxprEqn) -> None:
-        """Record differentiable results without forms.
-
-        They depend on formless values or have side effects.
-        """
+        """Record differentiable results of formless values or effects, which have no forms."""
         differentiable = [
             var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)
         ]
@@ -361,10 +355,7 @@ def apart_from_constants(
 
 
 class Hoist(Exception):
-    """Request to hoist casts or closed-over values out of a body.
-
-    `Body` raises it while the body is traced.
-    """
+    """Request of `Body`, while it is traced, to hoist casts or closed-over values out of it."""
 
     def __init__(
         self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], JaxprEqn], mesh: Mesh
@@ -413,10 +404,7 @@ class Body:
         return list(jaxpr_as_fun(closed)(*datas))
 
     def _casts(self, jaxpr: Jaxpr) -> dict[tuple[int, frozenset[str]], JaxprEqn]:
-        """Return the casts of operands of the loop.
-
-        The operand's index and the mesh axes are mapped to the first such cast.
-        """
+        """Return the casts by operand of the loop and mesh axes, each with its first equation."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
         sizes = [_elements(var) for var in jaxpr.constvars] + [

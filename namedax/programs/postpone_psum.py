@@ -160,10 +160,7 @@ def evaluate(
     late: bool,
     call: Callable[[], list[jax.Array]] | None = None,
 ) -> list[jax.Array]:
-    """Evaluate a traced body, with its psums postponed if `late`.
-
-    If nothing changes, return the results of `call`.
-    """
+    """Evaluate a traced body, if `late` with postponed psums; use `call` if nothing changes."""
     values = [*consts, *datas]
     if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
@@ -217,10 +214,7 @@ class Traced:
         return ()
 
     def __call__(self, *datas: jax.Array) -> list[jax.Array]:
-        """Return the results for blocks of the traced types.
-
-        Without tracers or without a trace, run the function itself.
-        """
+        """Return the results; without tracers or without a trace, run the function itself."""
         return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
 
     @property
@@ -329,10 +323,7 @@ def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> l
 def _apply(
     eqn: JaxprEqn, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
 ) -> _Sum:
-    """Apply an operation to operands, some of which are pending psums.
-
-    These are not `None` in `sums`.
-    """
+    """Apply an operation to operands; those that are not `None` in `sums` are pending psums."""
     operands = [
         None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)
     ]
@@ -380,10 +371,7 @@ def _apply(
 
 
 def _after(eqn: JaxprEqn, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
-    """Append the equation as a step to the psum at this position.
-
-    Another psum among the operands is computed first.
-    """
+    """Append the equation as a step to the psum at this position; take any other psum first."""
     operands = [
         None if i == position else evaluator.read(var) if s is None else s.take()
         for i, (s, var) in enumerate(zip(sums, eqn.invars, strict=True))

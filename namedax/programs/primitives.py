@@ -132,10 +132,7 @@ def primitive_name(eqn: JaxprEqn) -> str:
 
 
 def names_of(eqns: Sequence[JaxprEqn]) -> list[str]:
-    """Return the names of the primitives of equations.
-
-    It is one call, because it runs on every jaxpr.
-    """
+    """Return the names of the primitives of equations; one call, because it runs on every jaxpr."""
     return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
 
 
@@ -146,10 +143,7 @@ def parameters_of(eqn: JaxprEqn) -> dict[str, Any]:
 
 
 def program_of(eqn: JaxprEqn) -> AnyJaxpr:
-    """Return the jaxpr that a high primitive calls or expands to.
-
-    It is a function of the equation's operands.
-    """
+    """Return the jaxpr, of the equation's operands, that a high primitive calls or expands to."""
     params = parameters_of(eqn)
     program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
     if program is not None and len(program.in_avals) == len(eqn.invars):
@@ -170,10 +164,7 @@ def _expanded(prim: Any, avals: tuple[AbstractValue, ...], mesh: AbstractMesh) -
 
 
 def bind_name(eqn: JaxprEqn, value: jax.Array) -> list[jax.Array]:
-    """Bind a value to the name that an equation gives for `jax.checkpoint`.
-
-    The high primitive stores the type of its operand.
-    """
+    """Bind a value to an equation's `jax.checkpoint` name; a high primitive stores the type."""
     prim = eqn.params["_prim"]
     return [type(prim)(prim.params["name"], jax.typeof(value))(value)]
 
@@ -464,10 +455,7 @@ def kind_of(eqn: JaxprEqn) -> Kind:
 
 
 def collective_kind(eqn: JaxprEqn) -> Kind:
-    """Return the kind of an equation, or of the collective that it starts.
-
-    Another equation ends such an asynchronous collective.
-    """
+    """Return the kind of an equation, or of the asynchronous collective that it starts."""
     return TABLE.get(primitive_name(eqn).removesuffix("_start"), _NOTHING).kind
 
 
@@ -532,10 +520,7 @@ def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
 
 
 def cast_axes(eqn: JaxprEqn) -> frozenset[str]:
-    """Return the mesh axes over which an equation casts its operand to varying.
-
-    The result is empty if it is not a cast.
-    """
+    """Return the mesh axes over which an equation casts to varying; empty if it is no cast."""
     return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
 
 
@@ -552,10 +537,7 @@ def is_in_groups(eqn: JaxprEqn) -> bool:
 
 
 def is_whole_exchange(eqn: JaxprEqn) -> bool:
-    """Return True if an exchange is an all-to-all.
-
-    Each device sends to all others, and not to one.
-    """
+    """Return True if an exchange is an all-to-all: each device sends to all others."""
     return "perm" not in eqn.params
 
 
@@ -574,10 +556,7 @@ def is_tiled(eqn: JaxprEqn) -> bool:
 
 
 def sliced_dimension(eqn: JaxprEqn) -> tuple[int, tuple[str, ...]]:
-    """Return the dimension that an equation slices to its device's block, and its mesh axes.
-
-    The mesh axes are major first.
-    """
+    """Return the dimension that an equation slices, and its mesh axes, major first."""
     return int(eqn.params["dim"]), axes_of(eqn)
 
 
@@ -613,20 +592,14 @@ def _parts(value: object) -> Iterable[Any]:
 
 
 def called(eqn: JaxprEqn) -> Jaxpr | None:
-    """Return the open jaxpr that an equation calls once, with its operands; or `None`.
-
-    The call has no custom derivative rules.
-    """
+    """Return the open jaxpr of a call without custom rules, which runs once; or `None`."""
     if eqn.primitive.name in _LOCAL:
         return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
 def called_in_steps(eqn: JaxprEqn) -> AnyJaxpr | None:
-    """Return the jaxpr that an equation calls once, with its operands; or `None`.
-
-    It may be open or closed. The call may have custom derivative rules, which have been applied.
-    """
+    """Return the jaxpr that a differentiated equation calls once, open or closed; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
     if eqn.primitive.name == HIGH:
@@ -643,10 +616,7 @@ def _opened(jaxpr: AnyJaxpr | None) -> Jaxpr | None:
 
 
 def call_whole(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Evaluate an open jaxpr without constants; under a trace, as one call.
-
-    As a call, none of its equations is bound again.
-    """
+    """Evaluate an open jaxpr without constants; under a trace, as one call, not bound again."""
     with jax.disable_jit(
         False
     ):  # two operands and three results, to count per-operand and per-result values
@@ -724,10 +694,7 @@ class Scan(Record):
 
     @classmethod
     def of(cls, eqn: JaxprEqn) -> Scan:
-        """Return the scan that an equation runs.
-
-        The parameters that describe the carry depend on the version of JAX.
-        """
+        """Return the scan that an equation runs; its parameters depend on the version of JAX."""
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
         def unscanned(operands: Sequence[Atom], avals: Sequence[ShapedArray]) -> int:
@@ -747,10 +714,7 @@ class Scan(Record):
 
 
 class While(Record):
-    """A while loop: its closed jaxprs, and the number of constants of each.
-
-    The other operands are the carry.
-    """
+    """A while loop: its closed jaxprs, and their numbers of constants; the others are the carry."""
 
     condition: ClosedJaxpr
     body: ClosedJaxpr
@@ -819,10 +783,7 @@ def mesh_sizes(eqn: JaxprEqn) -> dict[str, int]:
 
 
 def mapped_axes(eqn: JaxprEqn) -> frozenset[str]:
-    """Return the mesh axes over which a jaxpr is mapped.
-
-    The partitioner handles the other mesh axes.
-    """
+    """Return the mesh axes over which a jaxpr is mapped; the partitioner handles the others."""
     return frozenset(eqn.params["newly_manual_axes"])
 
 
@@ -830,30 +791,21 @@ def mapped_axes(eqn: JaxprEqn) -> frozenset[str]:
 
 
 def has_side_effects(eqn: JaxprEqn) -> bool:
-    """Return True if an equation has an effect apart from its results.
-
-    The axis name of a collective, a JAX effect, does not count.
-    """
+    """Return True if an equation has effects other than the axis names of a collective."""
     return bool(eqn.effects) and any(
         type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects
     )
 
 
 def commutes(eqn: JaxprEqn) -> bool:
-    """Return True if an operation commutes with casts.
-
-    Applied to cast values it returns the result, cast.
-    """
+    """Return True if an operation on cast values returns the result, cast."""
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False
     return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
 
 
 def barrier(values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return `jax.lax.optimization_barrier` of values.
-
-    Each keeps the mesh axes over which it varies.
-    """
+    """Return `jax.lax.optimization_barrier` of values, each with its own variance."""
     if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
         # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a
         # gradient.

@@ -71,10 +71,7 @@ __all__ = [
 
 
 def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
-    """Yield the sets of operands in which an equation is linear.
-
-    It is linear in the operands of one set together, for any values of the others.
-    """
+    """Yield sets of operands in which, taken together, the equation is linear."""
     entry, count = facts(eqn), len(eqn.invars)
     for group in entry.linear:
         operands = set[int]()
@@ -87,10 +84,7 @@ def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
 
 
 def selects(eqn: JaxprEqn) -> bool:
-    """Return True if each element of the result is an element of the first operand.
-
-    Its index does not depend on values.
-    """
+    """Return True if the result selects elements of the first operand at fixed indices."""
     known = facts(eqn)
     return (
         known.selects
@@ -176,19 +170,13 @@ def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _uses(jaxpr: Jaxpr) -> Counter[Atom]:
-    """Count the uses of each variable as an operand.
-
-    Results count twice, since a returned value is used as it is.
-    """
+    """Count the uses of each variable; a result counts twice, since it is used as it is."""
     variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
     return Counter(var for var in variables if not isinstance(var, Literal))
 
 
 def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] | None:
-    """Split a call of `inner` into the call and the psums that it returned.
-
-    The result is `None` if it returns none.
-    """
+    """Split a call of `inner` into the call and the psums that it returned, if any."""
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
     within = _uses(inner) if sums else Counter[Atom]()
     results, made, after = list(inner.outvars), list(eqn.outvars), list[JaxprEqn]()
@@ -326,10 +314,7 @@ class Plan:
 
     @property
     def gains(self) -> bool:
-        """True if this plan sends fewer bytes.
-
-        The saving may be in an inner jaxpr that can be changed.
-        """
+        """True if the jaxpr, or an inner one, sends fewer bytes under this plan."""
         return bool(self.kept or self.gathers or self.inner)
 
     def _operands(self, eqn: JaxprEqn) -> Sequence[Atom]:
@@ -357,10 +342,7 @@ class Plan:
         return dead, uses
 
     def places(self) -> tuple[list[int], set[Atom]]:
-        """Return the indices of replaced equations, and the variables that are read later.
-
-        A variable is read later if another group made it.
-        """
+        """Return the indices of replaced equations, and variables read in later groups."""
         places: list[int] = []
         group, made = 0, dict[Atom, int]()
         needed: set[Atom] = {var for var in self.jaxpr.outvars if type(var) is not Literal}
@@ -514,10 +496,7 @@ class Plan:
         return self._scattered(eqn, late, found)
 
     def _scattered(self, eqn: JaxprEqn, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
-        """Return the facts for a psum of which each device keeps its block.
-
-        `found` is the sliced dimension and the axes.
-        """
+        """Return the facts for a psum scattered over `found`, the sliced dimension and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
         # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than
@@ -580,10 +559,7 @@ class Indices:
         self._known: dict[Atom, Index] | None = None
 
     def of(self, var: Atom) -> Index | None:
-        """Return a sum `{axis: factor}`, or `None` if it is not known.
-
-        The constant is under `None`.
-        """
+        """Return a sum `{axis: factor}`, with the constant under `None`; `None` if unknown."""
         if not isinstance(var, Literal):
             if self._known is None:
                 self._known = dict(self._given())

@@ -123,10 +123,7 @@ def _refuse_mixing(
     function: str,
     dimensions: Dimensions | None,
 ) -> None:
-    """Raise an error if user code mixes elements of a block, or draws numbers in its shape.
-
-    Elements are mixed along some dimensions of the block.
-    """
+    """Raise an error if user code mixes elements of a block, or draws numbers in its shape."""
     for finding in findings(closed, dimensions):
         axes = finding.axes & names.keys()
         is_of_user = axes and any(map(_is_of_user, filter(None, (finding.path, finding.drawn))))
@@ -140,10 +137,7 @@ def _refuse_mixing(
 
 
 def _is_of_user(path: Path) -> bool:
-    """Return True if the last equation of a path comes from user code.
-
-    Operations of namedax and transposes of JAX do not count.
-    """
+    """Return True if user code, not namedax or a transpose of JAX, made the last equation."""
     if _is_of_operation(path) or DELIBERATE in _scope(path):
         return False
     return _boundary(path) is not None and not _is_transpose(path)
@@ -265,10 +259,7 @@ def _is_raw_reduction(path: Path) -> bool:
 
 
 def _without_start(called: str) -> str:
-    """Return the collective that a function of JAX runs or starts.
-
-    For example, `psum_scatter` for `psum_scatter_start`.
-    """
+    """Return the collective that `called` runs: `psum_scatter` for `psum_scatter_start`."""
     return called.removesuffix("_start")
 
 
@@ -442,10 +433,7 @@ def explain_values_from_around(function: str) -> Iterator[None]:
 
 
 def _is_of_cast(error: BaseException) -> bool:
-    """Return True if a traceback ends in a JAX cast that the body called itself.
-
-    A function with deliberate collectives does not count.
-    """
+    """Return True if a traceback ends in a cast that the body made, not deliberate collectives."""
     is_cast, traceback = False, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -523,10 +511,7 @@ def _frames(eqn: JaxprEqn) -> list[tuple[str, str, int]]:
 
 
 def _boundaries(eqn: JaxprEqn) -> list[Boundary | None]:
-    """Return the boundary of user code, or `None`, for each frame of namedax.
-
-    The frames are those in which an equation was made, innermost first.
-    """
+    """Return each namedax frame of an equation, innermost first: its boundary of user code."""
     return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
 
@@ -545,10 +530,7 @@ def _boundary(path: Path) -> Boundary | None:
 
 
 def _is_of_rule(path: Path) -> bool:
-    """Return True if the last equation of a path comes from a rule of `jax.custom_vjp`.
-
-    The user wrote the rule, and JAX calls it.
-    """
+    """Return True if the last equation of a path comes from a user's rule of `jax.custom_vjp`."""
     called = ""
     for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
@@ -577,10 +559,7 @@ def _called(eqn: JaxprEqn) -> tuple[str, str]:
 
 
 def _function_of_jax(eqn: JaxprEqn) -> str:
-    """Return the outermost public function of JAX that has made an equation.
-
-    It lies beyond user code. The result is empty if there is none.
-    """
+    """Return the outermost public function of JAX, inside user code, that made an equation."""
     called = ""
     for file, name, _ in _frames(eqn):
         if not _is_of_jax(file):

@@ -95,10 +95,7 @@ def _reduced_over(data: jax.Array, spec: PartitionSpec, used: Collection[str]) -
 def _with_forms(
     body: Callable[..., PyTree], wanted: Mapping[int, frozenset[str]]
 ) -> Callable[..., PyTree]:
-    """Wrap `body` to take some arguments a second time, reduced over mesh axes.
-
-    `wanted` has their indices and mesh axes. They follow the others.
-    """
+    """Wrap `body` to take the `wanted` arguments again at the end, reduced over their axes."""
 
     def run(*values: jax.Array) -> PyTree:
         datas, blocks = values[: -len(wanted)], values[-len(wanted) :]

@@ -77,10 +77,7 @@ def is_keys(data: jax.Array) -> bool:
 
 
 def over_words(function: Callable[[jax.Array], jax.Array], keys: jax.Array) -> jax.Array:
-    """Apply `function` to the words of random keys, and return keys.
-
-    The words are along an additional last dimension.
-    """
+    """Apply `function` to the words of random keys, in an added last dimension; return keys."""
     return jax.random.wrap_key_data(
         function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys)
     )

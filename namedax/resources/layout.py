@@ -64,10 +64,7 @@ class Exchange(NamedTuple):
 
 
 class Permute(NamedTuple):
-    """A permutation of blocks by `pairs` of devices.
-
-    The pairs are row-major indices over `axes`, which are in mesh order.
-    """
+    """A permutation by `pairs` of devices, row-major over `axes`, which are in mesh order."""
 
     axes: MeshAxes
     pairs: tuple[tuple[int, int], ...]
@@ -271,10 +268,7 @@ class _Search:
         return math.prod(self.devices[axis] for axis in axes)
 
     def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
-        """Yield the steps from `layout`.
-
-        Each has the step, the new layout, and the number of elements that a device sends.
-        """
+        """Yield each step from `layout`, the new layout, and the elements that a device sends."""
         block = [n // self.blocks(axes) for n, axes in zip(self.whole, layout, strict=True)]
         elements = math.prod(block)
         used = {axis for axes in layout for axis in axes}
@@ -320,10 +314,7 @@ class _Search:
                     yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
 
     def _deal(self, order: MeshAxes, layout: Layout) -> Iterator[Layout]:
-        """Yield all layouts with the mesh axes in this order.
-
-        They have the block counts of `layout`.
-        """
+        """Yield all layouts with this order of mesh axes and the block counts of `layout`."""
         if not layout:
             if not order:
                 yield ()

@@ -197,10 +197,7 @@ def mesh_for(mesh: Any, datas: Iterable[object]) -> Any:
 def use_mesh(
     mesh: Mesh | AbstractMesh | None, from_context: bool
 ) -> AbstractContextManager[object]:
-    """Return a context manager that makes `mesh` the current mesh while tracing.
-
-    JAX's sharding functions use this mesh.
-    """
+    """Return a context in which JAX's sharding functions use `mesh` while tracing."""
     if from_context or mesh is None:
         return contextlib.nullcontext()
     return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
@@ -219,10 +216,7 @@ def mesh_of_types(datas: Iterable[object]) -> AbstractContextManager[object]:
 
 
 def without_mesh() -> AbstractContextManager[object]:
-    """Return a context manager that unsets the current mesh.
-
-    It serves to create constants, and to switch from one mesh to another.
-    """
+    """Return a context without a mesh, to create constants and to change the mesh."""
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
@@ -285,10 +279,7 @@ def to_specs(
 
 
 def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
-    """Return a spec of `ndim` dimensions without the Auto mesh axes.
-
-    JAX's types do not mention these.
-    """
+    """Return a spec of `ndim` dimensions without Auto axes, which JAX's types do not mention."""
     return PartitionSpec(
         *(
             tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None
@@ -422,18 +413,12 @@ def must_enter(data: object, mesh: Mesh | AbstractMesh) -> bool:
 
 
 def is_foreign(data: object, mesh: Mesh | AbstractMesh) -> bool:
-    """Return True if the type of `data` belongs to a surrounding region.
-
-    It does not belong to this one, which is on `mesh`.
-    """
+    """Return True if `data` has the type of a surrounding region, not of the one on `mesh`."""
     return _has_mesh(data) and bool(_mesh_of_type(data) != (current_mesh() or mesh))
 
 
 def enter_mesh(data: jax.Array, mesh: Mesh | AbstractMesh) -> jax.Array:
-    """Reshard a closed-over value to a type of this region.
-
-    The type mentions no mesh axes of the surrounding region.
-    """
+    """Reshard a closed-over value to a type without the mesh axes of surrounding regions."""
     return jax.reshard(
         data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim))
     )
@@ -477,10 +462,7 @@ def is_tracked(data: object) -> bool:
 
 
 def explicit_specs(specs: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
-    """Remove the Auto mesh axes from a tree of partition specs.
-
-    JAX's types do not mention these.
-    """
+    """Remove the Auto axes, which JAX's types do not mention, from a tree of partition specs."""
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:
@@ -496,10 +478,7 @@ def entry_of(spec: PartitionSpec | Sequence[Any], dim: int) -> tuple[str, ...]:
 
 
 def is_placed(data: jax.Array, mesh: Mesh) -> bool:
-    """Return True if a program on `mesh` can take a concrete array unchanged.
-
-    The array is then on that mesh or uncommitted.
-    """
+    """Return True if a concrete array is uncommitted or already on `mesh`."""
     if not data.committed:
         return True
     sharding = data.sharding

@@ -46,10 +46,7 @@ def padded(data: jax.Array, dim: int, size: int) -> jax.Array:
 
 
 def unpadded(data: jax.Array, dim: int, size: int) -> jax.Array:
-    """Remove the padding of `data` along `dim`, and keep the first `size` elements.
-
-    The data are unsharded along `dim`.
-    """
+    """Keep the first `size` elements of `data` along `dim`, where it is unsharded."""
     return data if data.shape[dim] == size else lax.slice_in_dim(data, 0, size, axis=dim)
 
 

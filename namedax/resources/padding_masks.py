@@ -91,10 +91,7 @@ def without_gradient_of_padding(data: jax.Array, dim: int, place: MeshAxes) -> j
 
 
 def only_real(data: jax.Array, padding: jax.Array, dim: int, place: Uneven) -> jax.Array:
-    """Replace the padding of a block along `dim` by the elements of `padding`.
-
-    Their cotangent is zero.
-    """
+    """Replace the padding of a block by the elements of `padding`, without a cotangent."""
     padding = zero_cotangent(jnp.broadcast_to(padding, data.shape))
     return only_where(is_real(data.shape, dim, place), data, padding)
 

@@ -76,10 +76,7 @@ def all_devices() -> Mesh:
 
 
 def stable_text(value: object) -> str:
-    """Return a `repr` that is equal in every process.
-
-    Sets are sorted, and addresses of objects are removed.
-    """
+    """Return a `repr` that all processes share: sets are sorted, object addresses removed."""
     if isinstance(value, Mapping):
         return (
             "{"

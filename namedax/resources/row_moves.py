@@ -106,10 +106,7 @@ def along_dim(values: jax.Array, dim: int, ndim: int) -> jax.Array:
 
 
 class Message(Record):
-    """One collective: the rows of its block that each device sends.
-
-    The pairs are those of a permute; `None` stands for an all-to-all.
-    """
+    """One collective: the rows that each device sends, and the pairs (`None`: an all-to-all)."""
 
     rows: np.ndarray
     pairs: tuple[Pair, ...] | None
@@ -257,10 +254,7 @@ def _complete(table: np.ndarray) -> np.ndarray:
 
 
 def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]]) -> np.ndarray:
-    """Replace `FILL` by positions that contain zeros.
-
-    A device that receives nothing in a permute gets zeros.
-    """
+    """Replace `FILL` by positions that hold zeros, since a permute sends zeros to others."""
     read = read.copy()
     for j in np.flatnonzero((read < 0).any(0)):
         known = [int(value) for value in np.unique(read[:, j]) if value >= 0]

@@ -58,10 +58,7 @@ _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
 def constant_of(literal: Literal) -> Any:
-    """Return the value of a literal.
-
-    It is an array of JAX or NumPy. A cached array of JAX stores the mesh that it was traced on.
-    """
+    """Return a literal's array; a cached array of JAX stores the mesh that it was traced on."""
     value = literal.val
     return value if isinstance(value, jax.Array) else np.asarray(value, aval_of(literal).dtype)
 
@@ -121,10 +118,7 @@ class _Tables:
         return self.cast_types[aval, axes]
 
     def cast(self, aval: ShapedArray, axes: frozenset[str]) -> JaxprEqn:
-        """Return an equation that casts to varying over these axes.
-
-        Its operand is invariant over them.
-        """
+        """Return an equation that casts an invariant operand to varying over these axes."""
         if axes not in self.casts:
             traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
             (self.casts[axes],) = traced.jaxpr.eqns
@@ -232,10 +226,7 @@ class Writer:
         ]
 
     def program(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
-        """Return the open jaxpr with these results and the inputs `values`.
-
-        It is made by changing the jaxpr `like`.
-        """
+        """Return the open jaxpr with these results and the inputs `values`, based on `like`."""
         read, eqns = {var for var in outputs if type(var) is Var}, list[JaxprEqn]()
         for eqn in reversed(self._eqns):
             if (eqn.effects and has_side_effects(eqn)) or not read.isdisjoint(eqn.outvars):
@@ -450,10 +441,7 @@ class Writer:
 
 
 def bound(axis: str, eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
-    """Return the results of an equation for values on the mesh in use.
-
-    The values are cast to vary over the same axes.
-    """
+    """Return the results of an equation on the mesh in use, for values of equal variance."""
     return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
 
 

@@ -94,10 +94,7 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
 def _until_stable(
     node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make
 ) -> list[bool]:
-    """Plan the body of a loop.
-
-    An element of the carry differs from step to step if it starts so or is returned so.
-    """
+    """Plan a loop's body; a carry differs from step to step if it starts or is returned so."""
     body, carried = node.bodies[-1], [dim is not None for dim in start]
     while True:
         dims = [*consts, *_dims(carried), *xs]

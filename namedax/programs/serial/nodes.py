@@ -116,10 +116,7 @@ class Node:
 
 
 class Body(Record, frozen=False):
-    """A list of nodes, and the open jaxpr that they were made from.
-
-    Values are numbered within the outermost jaxpr.
-    """
+    """Nodes and the open jaxpr that they come from; values are numbered in the outermost jaxpr."""
 
     inputs: list[int]
     outputs: list[Value]
@@ -202,10 +199,7 @@ class Flattener:
         nodes: list[Node],
         call: JaxprEqn | None = None,
     ) -> list[Value]:
-        """Append the equations of `jaxpr` to `nodes`, and return its results.
-
-        `call` is the equation that calls it, if any.
-        """
+        """Append the equations of `jaxpr`, which `call` calls, to `nodes`; return its results."""
         consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else ()
         jaxpr = open_jaxpr(jaxpr)
         values: dict[Atom, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
@@ -401,10 +395,7 @@ class Flattener:
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
     def _may_wait(self, node: Node, axes: Sequence[MeshAxes | None]) -> Wait | None:
-        """Return a `Wait` if a node may be applied before the psum of its pending operands.
-
-        The `axes` of these operands are not `None`.
-        """
+        """Return a `Wait` if a node may run before the psums of operands with `axes`."""
         if not isinstance(node.kind, Kind):
             return None
         waiting = {i: a for i, a in enumerate(axes) if a is not None}

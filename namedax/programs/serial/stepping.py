@@ -74,10 +74,7 @@ def _trace(
     devices: Set[str],
     loops: Set[str],
 ) -> tuple[ClosedJaxpr, PyTree]:
-    """Return the jaxpr of `body`, mapped over axes of a mesh, and the shapes of its results.
-
-    The mesh has no devices.
-    """
+    """Return the jaxpr of `body`, mapped over a mesh without devices, and its results' shapes."""
     mapped = jax.shard_map(
         body,
         mesh=mesh,
@@ -216,10 +213,7 @@ class _Program(Record):
     def _pullback(
         self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[jax.Array]
     ) -> tuple[list[jax.Array], Callable[[list[jax.Array]], tuple[jax.Array, ...]]]:
-        """Return the results for these blocks, and a pullback.
-
-        It pulls the results in `outs` back to the arguments in `wanted`.
-        """
+        """Return the results, and a pullback from those in `outs` to the arguments in `wanted`."""
         function = jaxpr_as_fun(self.jaxpr)
 
         def part(*given: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
@@ -272,10 +266,7 @@ class _Program(Record):
         out_specs: Sequence[Spec],
         loops: Mapping[str, int],
     ) -> ClosedJaxpr:
-        """Trace `body` on a mesh with these loops only.
-
-        The blocks of its arguments are known on the mesh with all loops.
-        """
+        """Trace `body` on a mesh with these loops only, from blocks on the mesh with all loops."""
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
             jax.ShapeDtypeStruct(
@@ -326,10 +317,7 @@ class _Program(Record):
         in_specs: tuple[Spec, ...],
         out_specs: tuple[Spec, ...],
     ) -> tuple[Callable[..., PyTree], tuple[Spec, ...], tuple[Spec, ...]]:
-        """Nest the remaining `loops`.
-
-        The other loops are already nested, and this jaxpr is that of one of their steps.
-        """
+        """Nest the remaining `loops`; the jaxpr is one step of those that are nested already."""
         last: SerialLoopError | None = None
         # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within
         # the steps of others.
@@ -360,10 +348,7 @@ class _Program(Record):
 
 
 def _on_mesh_in_use(data: jax.Array) -> jax.Array:
-    """Replicate `data` over an Explicit mesh that its type does not mention.
-
-    The steps are joined on that mesh.
-    """
+    """Replicate `data` over the Explicit mesh on which the steps are joined."""
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
         return data
@@ -371,10 +356,7 @@ def _on_mesh_in_use(data: jax.Array) -> jax.Array:
 
 
 def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Return the jaxpr of blocks in a traced call of `jax.shard_map`.
-
-    The arrays that it closes over become constants.
-    """
+    """Return the jaxpr of blocks in a traced `jax.shard_map`, with closed-over arrays as consts."""
     (eqn,) = closed.jaxpr.eqns
     assert list(eqn.outvars) == list(closed.jaxpr.outvars)
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
@@ -390,10 +372,7 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _has_float16(jaxpr: Jaxpr) -> bool:
-    """Return True if a jaxpr has float16 values.
-
-    For their small range the size of the cotangent matters (loss scaling).
-    """
+    """Return True if a jaxpr has float16 values, for which the cotangent's size matters."""
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
     return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
         map(_has_float16, programs_within(jaxpr))

@@ -249,10 +249,7 @@ class Stepper:
         sliced: dict[int, tuple[jax.Array, int]],
         computed: set[int],
     ) -> None:
-        """Compute values that are the same in all steps, and add them to `computed`.
-
-        They depend only on collectives of earlier passes.
-        """
+        """Add to `computed` values that are equal in all steps and need earlier passes only."""
         together: list[Node] = []
         for node in self.nodes:
             is_ready = True
@@ -287,10 +284,7 @@ class Stepper:
         self._compute(together, known)
 
     def _compute(self, nodes: list[Node], known: dict[int, jax.Array]) -> None:
-        """Evaluate these nodes, add their used results to `known`, and empty the list.
-
-        Cheap values are left to each reader.
-        """
+        """Evaluate and remove nodes; add results to `known`, except cheap ones, left to readers."""
         if not nodes:
             return
         writer = self._writer()
@@ -409,10 +403,7 @@ class Stepper:
         sliced: Mapping[int, tuple[jax.Array, int]],
         computed: Set[int],
     ) -> tuple[Jaxpr, list[jax.Array]]:
-        """Return the open jaxpr of one step, and the values that it takes.
-
-        The index of the step is its first argument.
-        """
+        """Return the open jaxpr of one step, and its arguments after the step's index."""
         writer = self._writer(jnp.zeros((), jnp.int32))
         index = writer.index
         assert index is not None
@@ -447,10 +438,7 @@ class Stepper:
     def _over_steps(
         self, program: Jaxpr, values: Sequence[jax.Array], folds: Sequence[_Fold]
     ) -> list[jax.Array]:
-        """Run an open jaxpr in all steps, and fold its results.
-
-        It is a function of the step's index and of these values.
-        """
+        """Run an open jaxpr of the step's index and of values in all steps; fold its results."""
         shapes = [aval_of(var) for var in program.outvars]
         numbers: dict[Any, Any] = {}
         totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
@@ -478,10 +466,7 @@ class Stepper:
         )
 
     def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
-        """Return the nodes of one step that lead to the targets, in order.
-
-        Stored values need none.
-        """
+        """Return the nodes of one step that lead to targets which are not stored, in order."""
         kept = known - self.cheap
         wanted = {v for v in targets if v not in kept}
         plan = []
@@ -635,10 +620,7 @@ class Stepper:
         return [jnp.asarray(result) for result in self._writer(index).call(body, inputs)]
 
     def _on_first(self, value: jax.Array, axes: Sequence[str], index: jax.Array) -> jax.Array:
-        """Return `value` in the first step on the first device, and zero elsewhere.
-
-        The device is the first along these axes. Such a summand counts once.
-        """
+        """Return a summand that counts once: `value` in step 0 on device 0, zero elsewhere."""
         others = tuple(axis for axis in axes if axis != self.axis)
         first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
         value = jnp.asarray(value)
@@ -709,10 +691,7 @@ class _Fold(Record):
         return cls("sum", None, steps)
 
     def start(self, shape: ShapedArray, numbers: dict[Any, Any]) -> jax.Array:
-        """Return the value before the first step, one repeated scalar.
-
-        `numbers` caches these scalars.
-        """
+        """Return the value before the first step, a repeated scalar; `numbers` caches it."""
         dims, dtype, axes = list(shape.shape), shape.dtype, varying_of(shape)
         if self.kind == "join":
             assert self.dim is not None
