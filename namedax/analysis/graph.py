@@ -32,7 +32,7 @@ from namedax.programs.primitives import (
     constraint,
     has_side_effects,
     mapped_axes,
-    mapped_program,
+    mapped_jaxpr,
     mesh_sizes,
     solve,
 )
@@ -494,7 +494,7 @@ class _Builder:
         sizes: Mapping[str, int],
         manual: bool,
     ) -> list[Value | None]:
-        jaxpr, in_specs, out_specs = mapped_program(eqn)
+        jaxpr, in_specs, out_specs = mapped_jaxpr(eqn)
         mesh = mesh_sizes(eqn)
         self.mesh.update(mesh)
         blocks: list[Value | None] = []

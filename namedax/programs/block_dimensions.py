@@ -48,7 +48,7 @@ from namedax.programs.primitives import (
     bodies_of,
     called_in_steps,
     kind_of,
-    mapped_program,
+    mapped_jaxpr,
     name_of,
     names_of,
     open_jaxpr,
@@ -460,7 +460,7 @@ class _Flow:
     def _mapped(
         self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
-        return self._open(mapped_program(eqn)[0], known)
+        return self._open(mapped_jaxpr(eqn)[0], known)
 
     def _solve(
         self, eqn: JaxprEqn, known: list[Sharding | None]

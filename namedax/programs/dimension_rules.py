@@ -397,7 +397,7 @@ _OF_KINDS: Mapping[Kind, Rule] = {
     Kind.MAXIMUM: _summed,
     Kind.MINIMUM: _summed,
     Kind.EXCHANGE: _exchanged,
-    Kind.PLACE: _nothing,
+    Kind.DEVICE_INDEX: _nothing,
     Kind.GATHER: _moved(lambda eqn: eqn.params["all_gather_dimension"], adds=False),
     Kind.SCATTER: _moved(lambda eqn: eqn.params["scatter_dimension"], adds=True),
     Kind.BARRIER: _each,

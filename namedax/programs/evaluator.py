@@ -34,11 +34,11 @@ from namedax.programs.primitives import (
     facts_of,
     is_inlined,
     is_to_be_inlined,
+    jaxprs_of,
+    jaxprs_within,
     kind_of,
     open_jaxpr,
     parameters_of,
-    programs_of,
-    programs_within,
 )
 
 __all__ = [
@@ -67,8 +67,8 @@ __all__ = [
     "skipped_passes",
     "source_of",
     "summed_axes",
+    "with_jaxpr",
     "with_plain_layouts",
-    "with_program",
 ]
 
 
@@ -150,8 +150,7 @@ def calls_jax(eqn: JaxprEqn) -> bool:
     """
     if kind_of(eqn) is not Kind.CALL:
         return False
-    program = called_in_steps(eqn)
-    debug_info = getattr(program, "debug_info", None)
+    debug_info = getattr(called_in_steps(eqn), "debug_info", None)
     return str(getattr(debug_info, "func_filename", None) or "").startswith(_JAX_FOLDER)
 
 
@@ -170,24 +169,24 @@ def collective_axes(jaxpr: Jaxpr, or_index: bool = False) -> frozenset[str]:
 
     With `or_index`, include those whose device index it reads.
     """
-    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
+    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.DEVICE_INDEX, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(
-        *found, *(collective_axes(inner, or_index) for inner in programs_within(jaxpr))
+        *found, *(collective_axes(inner, or_index) for inner in jaxprs_within(jaxpr))
     )
 
 
 def has_reverse_rules(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its gradient."""
     return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(
-        map(has_reverse_rules, programs_within(jaxpr))
+        map(has_reverse_rules, jaxprs_within(jaxpr))
     )
 
 
 def summed_axes(jaxpr: Jaxpr) -> frozenset[str]:
     """Return the mesh axes over which a jaxpr sums."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
-    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
+    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in jaxprs_within(jaxpr)))
 
 
 def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Jaxpr]] | None = None) -> bool:
@@ -205,7 +204,7 @@ def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Jaxpr]] | None = None) -
             has_sums(open_jaxpr(part), known)
             for eqn, fact in zip(jaxpr.eqns, facts, strict=True)
             if fact.kind not in LOCAL_KINDS
-            for part in programs_of(eqn)
+            for part in jaxprs_of(eqn)
         )
         known[id(jaxpr)] = found, jaxpr
     return known[id(jaxpr)][0]
@@ -395,7 +394,7 @@ def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) ->
 
 def _transforms(jaxpr: Jaxpr) -> bool:
     return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(
-        map(_transforms, programs_within(jaxpr))
+        map(_transforms, jaxprs_within(jaxpr))
     )
 
 
@@ -427,21 +426,21 @@ def _flat_for_a_moment(data: jax.Array) -> jax.Array:
 
 def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     """Return the results of another open jaxpr, recomputed for the gradient like this equation."""
-    return bind(eqn, values, **_with_program(eqn, jaxpr))
+    return bind(eqn, values, **_with_jaxpr(eqn, jaxpr))
 
 
-def with_program(
+def with_jaxpr(
     eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Atom], results: Sequence[Var]
 ) -> JaxprEqn:
     """Return this call with another open jaxpr, of these operands and results."""
     return eqn.replace(
         invars=list(operands),
         outvars=list(results),
-        params={**eqn.params, **_with_program(eqn, jaxpr)},
+        params={**eqn.params, **_with_jaxpr(eqn, jaxpr)},
     )
 
 
-def _with_program(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:
+def _with_jaxpr(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:
     if eqn.primitive.name == HIGH:
         prim = eqn.params["_prim"]
         return {

@@ -30,7 +30,7 @@ from namedax.programs.evaluator import (
     remat_like,
     skip,
     source_of,
-    with_program,
+    with_jaxpr,
 )
 from namedax.programs.primitives import (
     Atom,
@@ -209,7 +209,11 @@ class WithForms:
         operands have.
         """
         self.evaluator.as_it_stands(eqn)
-        used = [f for var, f in zip(eqn.invars, of, strict=True) if f or self._is_formless(var)]
+        used = [
+            f
+            for var, f in zip(eqn.invars, of, strict=True)
+            if f or (not isinstance(var, Literal) and var in self.formless)
+        ]
         for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():
             results = bind(eqn, [self._form(var, axes) for var in eqn.invars])
             for var, value in zip(eqn.outvars, results, strict=True):
@@ -226,9 +230,6 @@ class WithForms:
 
     def _forms_of(self, var: Atom) -> Forms:
         return {} if isinstance(var, Literal) else self.forms.get(var, {})
-
-    def _is_formless(self, var: Atom) -> bool:
-        return not isinstance(var, Literal) and var in self.formless
 
     def _note_formless(self, eqn: JaxprEqn) -> None:
         """Record differentiable results of formless values or effects, which have no forms."""
@@ -281,7 +282,7 @@ def _with_inputs_cast(
             more = [
                 taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()
             ]
-            eqns.append(with_program(eqn, within, [*operands, *more], eqn.outvars))
+            eqns.append(with_jaxpr(eqn, within, [*operands, *more], eqn.outvars))
         else:
             return None
     outvars = [
@@ -531,8 +532,7 @@ class Hoisted:
         ).run()[0]
 
 
-# --- gathers whose results are cast to varying later, taken in the varying form from the start
-
+# --- gathers whose results are cast to varying later ----------------------------------------------
 # A gathered value counts as invariant, and is cast to varying when it is combined with values that
 # have a sharded name. The transposes of the gather and the cast are an all-reduce and a slice. The
 # transpose of a gather that is varying from the start is a reduce-scatter, which sends half as many

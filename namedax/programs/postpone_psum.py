@@ -287,9 +287,9 @@ def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> l
     sums: dict[Atom, _Sum] = {}
 
     def gather(eqn: JaxprEqn, found: Gather) -> list[jax.Array]:
-        lie = {axis for _, axes in found.places for axis in axes}
+        placed = {axis for _, axes in found.places for axis in axes}
         whole = comm.psum(
-            evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie)
+            evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in placed)
         )
         for dim, axes in reversed(found.places):
             whole = comm.all_gather(whole, dim, axes, "invarying")

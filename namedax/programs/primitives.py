@@ -47,7 +47,6 @@ __all__ = [
     "axes_of",
     "barrier",
     "bind",
-    "bind_name",
     "bodies_of",
     "call_whole",
     "called",
@@ -67,8 +66,11 @@ __all__ = [
     "is_tiled",
     "is_to_be_inlined",
     "is_whole_sum",
+    "jaxpr_of",
+    "jaxprs_of",
+    "jaxprs_within",
     "kind_of",
-    "mapped_program",
+    "mapped_jaxpr",
     "name_of",
     "names_of",
     "open_jaxpr",
@@ -76,9 +78,6 @@ __all__ = [
     "parameters_of",
     "parameters_with",
     "primitive_name",
-    "program_of",
-    "programs_of",
-    "programs_within",
     "slice_sizes",
     "sliced_dimension",
     "solve",
@@ -142,12 +141,12 @@ def parameters_of(eqn: JaxprEqn) -> dict[str, Any]:
     return params if eqn.primitive.name != HIGH else params["_prim"].params
 
 
-def program_of(eqn: JaxprEqn) -> AnyJaxpr:
+def jaxpr_of(eqn: JaxprEqn) -> AnyJaxpr:
     """Return the jaxpr, of the equation's operands, that a high primitive calls or expands to."""
     params = parameters_of(eqn)
-    program = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
-    if program is not None and len(program.in_avals) == len(eqn.invars):
-        return program
+    jaxpr = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
+    if jaxpr is not None and len(jaxpr.in_avals) == len(eqn.invars):
+        return jaxpr
     return _expanded(
         eqn.params["_prim"], tuple(var.aval for var in eqn.invars), eqn.ctx.cur_abstract_mesh
     )
@@ -163,19 +162,13 @@ def _expanded(prim: Any, avals: tuple[AbstractValue, ...], mesh: AbstractMesh) -
         return jax.make_jaxpr(expanded)(*avals)
 
 
-def bind_name(eqn: JaxprEqn, value: jax.Array) -> list[jax.Array]:
-    """Bind a value to an equation's `jax.checkpoint` name; a high primitive stores the type."""
-    prim = eqn.params["_prim"]
-    return [type(prim)(prim.params["name"], jax.typeof(value))(value)]
-
-
-def programs_within(jaxpr: Jaxpr) -> list[Jaxpr]:
+def jaxprs_within(jaxpr: Jaxpr) -> list[Jaxpr]:
     """Return the open jaxprs that the equations of an open jaxpr contain."""
-    high = [program_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == HIGH]
+    high = [jaxpr_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == HIGH]
     return [*subjaxprs(jaxpr), *map(open_jaxpr, high)]
 
 
-# --- the table ---
+# --- the table ------------------------------------------------------------------------------------
 
 
 class Kind(enum.Enum):
@@ -190,7 +183,7 @@ class Kind(enum.Enum):
     GATHER = "gather of the blocks of devices"
     SCATTER = "sum over mesh axes, of which each device keeps its block"
     EXCHANGE = "exchange of blocks between devices"
-    PLACE = "index of the device along a mesh axis"
+    DEVICE_INDEX = "index of the device along a mesh axis"
     CALL = "call of a jaxpr"
     RULE = "call of a jaxpr with a custom rule for a transformation"
     REMAT = "call of a jaxpr that is recomputed for the gradient"
@@ -379,7 +372,7 @@ TABLE: Mapping[str, Known] = {
     ),
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
-    "axis_index": Known(Kind.PLACE, ("axis_name",)),
+    "axis_index": Known(Kind.DEVICE_INDEX, ("axis_name",)),
     **dict.fromkeys((MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Primitives that run jaxprs.
@@ -422,7 +415,7 @@ _NAMING = (
     Kind.GATHER,
     Kind.SCATTER,
     Kind.EXCHANGE,
-    Kind.PLACE,
+    Kind.DEVICE_INDEX,
 )
 _WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
 
@@ -472,7 +465,8 @@ def name_of(eqn: JaxprEqn) -> str:
 def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[jax.Array]:
     """Return the results of an equation for these operands, with some parameters changed."""
     if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
-        return bind_name(eqn, *values)
+        prim = eqn.params["_prim"]  # it stores the type of its operand
+        return [type(prim)(prim.params["name"], jax.typeof(values[0]))(values[0])]
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
 
@@ -574,12 +568,12 @@ def constraint(eqn: JaxprEqn) -> NamedSharding:
 # --- jaxprs ---------------------------------------------------------------------------------------
 
 
-def programs_of(eqn: JaxprEqn) -> list[AnyJaxpr]:
+def jaxprs_of(eqn: JaxprEqn) -> list[AnyJaxpr]:
     """Return the jaxprs among the parameters of an equation, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
     if eqn.primitive.name == HIGH:
-        return [] if kind_of(eqn) is Kind.NAME else [program_of(eqn)]
+        return [] if kind_of(eqn) is Kind.NAME else [jaxpr_of(eqn)]
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
 
@@ -603,7 +597,7 @@ def called_in_steps(eqn: JaxprEqn) -> AnyJaxpr | None:
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
     if eqn.primitive.name == HIGH:
-        return program_of(eqn)
+        return jaxpr_of(eqn)
     return next(
         (eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None
     )
@@ -671,9 +665,9 @@ def is_to_be_inlined(eqn: JaxprEqn) -> bool:
 
 def solve(eqn: JaxprEqn, operands: Sequence[T]) -> tuple[ClosedJaxpr, list[T]]:
     """Return the jaxpr that solves a linear system, and the operands that it takes."""
-    lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     first = lengths.matvec + lengths.vecmat
-    return programs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
+    return jaxprs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
 class Scan(Record):
@@ -770,7 +764,7 @@ def with_bodies(eqn: JaxprEqn, bodies: Sequence[ClosedJaxpr]) -> dict[str, Any]:
     }
 
 
-def mapped_program(
+def mapped_jaxpr(
     eqn: JaxprEqn,
 ) -> tuple[Jaxpr, tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
     """Return the open jaxpr that is mapped over mesh axes, and its in_specs and out_specs."""
@@ -801,7 +795,7 @@ def commutes(eqn: JaxprEqn) -> bool:
     """Return True if an operation on cast values returns the result, cast."""
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False
-    return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
+    return not jaxprs_of(eqn) and not any(map(callable, _parts_of(eqn)))
 
 
 def barrier(values: Sequence[jax.Array]) -> list[jax.Array]:

@@ -26,7 +26,7 @@ from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
 from namedax.core.variance import varying_of
-from namedax.programs.evaluator import has_sums, inlined, number_of, with_program
+from namedax.programs.evaluator import has_sums, inlined, number_of, with_jaxpr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Algebra,
@@ -59,7 +59,6 @@ __all__ = [
     "linear_groups",
     "may_wait",
     "selects",
-    "with_sums_after_calls",
 ]
 
 
@@ -148,7 +147,7 @@ def may_wait(
 # are the transposes of its casts. Their later use is visible only outside of it.
 
 
-def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
+def _with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
     """Move psums out of calls.
 
     Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once
@@ -163,7 +162,7 @@ def with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
             eqns.append(eqn)
             continue
         uses = _uses(jaxpr) if uses is None else uses
-        parts = _apart(eqn, with_sums_after_calls(inner), uses)
+        parts = _apart(eqn, _with_sums_after_calls(inner), uses)
         changed = changed or parts is not None
         eqns += [eqn] if parts is None else parts
     return jaxpr.replace(eqns=eqns) if changed else jaxpr
@@ -192,7 +191,7 @@ def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] |
         results[i], made[i] = operand, Var(operand.aval)
         after.append(part.replace(invars=[made[i]], outvars=[out]))
     return (
-        [with_program(eqn, inner.replace(outvars=results), eqn.invars, made), *after]
+        [with_jaxpr(eqn, inner.replace(outvars=results), eqn.invars, made), *after]
         if after
         else None
     )
@@ -277,7 +276,7 @@ class Plan:
         self.late: dict[Atom, Late] = {}
         self.kept: set[Atom] = set()
         self.inner: dict[int, Plan] = {}
-        self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
+        self._look_at(inlined(jaxpr) if loops else _with_sums_after_calls(inlined(jaxpr)), known)
 
     def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Atom, Index]]) -> None:
         # This visits every equation of every body, so it calls functions only for the few that
@@ -564,7 +563,11 @@ class Indices:
             if self._known is None:
                 self._known = dict(self._given())
                 for eqn, known in self._pairs:
-                    if known.algebra is not None or known.repeats or known.kind is Kind.PLACE:
+                    if (
+                        known.algebra is not None
+                        or known.repeats
+                        or known.kind is Kind.DEVICE_INDEX
+                    ):
                         self._visit(eqn, known, self._known)
             return self._known.get(var)
         value = number_of(var)
@@ -579,7 +582,7 @@ class Indices:
     def _visit(self, eqn: JaxprEqn, known: Known, indices: dict[Atom, Index]) -> None:
         """Record the index that an equation computes."""
         found = None
-        if known.kind is Kind.PLACE:
+        if known.kind is Kind.DEVICE_INDEX:
             axes = axes_of(eqn)
             found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
         elif known.repeats or known.kind is Kind.CAST:

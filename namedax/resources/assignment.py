@@ -90,7 +90,7 @@ def check_mesh_axes(
       assignment: the parsed `axis_resources`.
       mesh: the mesh, or `None`.
       op: the operation, for messages. Default: `"xmap"`.
-      names: the axis names of the program, for messages. Default: none.
+      names: the axis names of the body, for messages. Default: none.
 
     Raises:
       MeshError: there is no mesh, or it lacks a mesh axis.

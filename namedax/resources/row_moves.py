@@ -1,6 +1,6 @@
 """Communication of single rows of a sharded axis: `move_rows` and its planner.
 
-The rows that each device needs are static while the program is traced. Rows that stay on their
+The rows that each device needs are static while the body is traced. Rows that stay on their
 device cost nothing. Other rows are sent in as few collective-permutes as the traffic allows, or in
 one all-to-all. A roll by one sends one row, a convolution sends its halo, and a flip sends the
 blocks. A permutation sends the rows that change devices. The axis is never gathered.

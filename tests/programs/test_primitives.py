@@ -411,7 +411,7 @@ def test_calls(name):
     assert [taken, given] == shapes, broken(name, f"its program takes {taken} and gives {given}, and it {shapes}.")
     has_rule = TABLE[name].kind == Kind.RULE
     assert (primitives.called(eqn) is None) == has_rule
-    assert primitives.programs_of(eqn), broken(name, "its program is not among its parameters.")
+    assert primitives.jaxprs_of(eqn), broken(name, "its program is not among its parameters.")
     assert not primitives.commutes(eqn)
 
 
@@ -467,8 +467,8 @@ def test_high_primitives_with_programs(name, kind, high_flags):
     assert primitives.kind_of(eqn) == kind
     np.testing.assert_allclose(run(primitives.called_in_steps(eqn), V)[0], function(V), rtol=1e-6)
     assert (primitives.called(eqn) is None) == (kind == Kind.RULE)
-    assert [len(program.eqns) for program in primitives.programs_within(jax.make_jaxpr(function)(V).jaxpr)] == [1]
-    assert primitives.programs_of(eqn)
+    assert [len(program.eqns) for program in primitives.jaxprs_within(jax.make_jaxpr(function)(V).jaxpr)] == [1]
+    assert primitives.jaxprs_of(eqn)
     assert not primitives.commutes(eqn)
     assert name != "custom_vjp_call" or has_reverse_rules(jax.make_jaxpr(function)(V).jaxpr)
 
@@ -494,8 +494,8 @@ def test_names_in_high_rematerialisation(high_flags):
 
 def test_high_primitives_of_one_kind_have_programs_of_their_own(high_flags):
     (one,), (other,) = (jax.make_jaxpr(lambda v: jnp.nonzero(v, size=3)[0])(v).jaxpr.eqns for v in (V, V[:4]))
-    first, second = map(primitives.program_of, (one, other))
-    assert primitives.program_of(one) is first
+    first, second = map(primitives.jaxpr_of, (one, other))
+    assert primitives.jaxpr_of(one) is first
     assert [aval.shape for aval in second.in_avals] == [(4,)]
 
 
@@ -548,7 +548,7 @@ def test_branches():
 
 
 def test_mapped_programs():
-    program, in_specs, out_specs = primitives.mapped_program(equation("shard_map"))
+    program, in_specs, out_specs = primitives.mapped_jaxpr(equation("shard_map"))
     assert (in_specs, out_specs) == ((P("x"),), (P("x"),))
     assert [var.aval.shape for var in program.invars] == [(2,)]
 

@@ -21,7 +21,7 @@ from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.slots import Exchange, Slots
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.primitives import cast_axes, programs_within
+from namedax.programs.primitives import cast_axes, jaxprs_within
 from namedax.resources import communication as comm
 
 __all__ = ["Rounds", "loop_collective_axes"]
@@ -45,7 +45,7 @@ def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozense
 
 def _all_casts(jaxpr: Any) -> frozenset[str]:
     return frozenset[str]().union(
-        *map(cast_axes, jaxpr.eqns), *map(_all_casts, programs_within(jaxpr))
+        *map(cast_axes, jaxpr.eqns), *map(_all_casts, jaxprs_within(jaxpr))
     )
 
 

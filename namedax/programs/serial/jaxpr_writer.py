@@ -27,7 +27,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, new_jaxp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
-from namedax.programs.evaluator import as_one_call, source_of, with_program
+from namedax.programs.evaluator import as_one_call, source_of, with_jaxpr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     AnyJaxpr,
@@ -225,7 +225,7 @@ class Writer:
             for v in values
         ]
 
-    def program(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
+    def jaxpr(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
         """Return the open jaxpr with these results and the inputs `values`, based on `like`."""
         read, eqns = {var for var in outputs if type(var) is Var}, list[JaxprEqn]()
         for eqn in reversed(self._eqns):
@@ -245,7 +245,7 @@ class Writer:
         """Evaluate a body for these inputs."""
         atoms: dict[int, Atom] = dict(zip(body.inputs, map(self.input, inputs), strict=True))
         self.write(body.nodes, atoms)
-        return as_one_call(self.program(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
+        return as_one_call(self.jaxpr(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
 
     def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
         """Trace a function of atoms, and return the atoms of its results."""
@@ -272,7 +272,7 @@ class Writer:
             if kind is Kind.CAST or kind is Added.IDENTITY:
                 axes = frozenset(node.axes if kind is Kind.CAST else node.waiting[0]) - {self._axis}
                 outputs: Sequence[Atom] = [self._cast(atom, axes) for atom in inputs]
-            elif kind is Kind.PLACE and self.index is not None and self._axis in node.axes:
+            elif kind is Kind.DEVICE_INDEX and self.index is not None and self._axis in node.axes:
                 outputs = [self.index]
             elif kind in _CONTROL:
                 outputs = self._control(node, inputs)
@@ -281,7 +281,11 @@ class Writer:
                 and len({aval_of(atom).manual_axis_type for atom in inputs}) > 1
             ):
                 outputs = self._barrier(node.eqn, inputs)
-            elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
+            elif (
+                kind in _TRACED
+                or node.once
+                or (kind is Kind.DEVICE_INDEX and self._axis in node.axes)
+            ):
                 outputs = self._traced(node, inputs)
             else:
                 # Otherwise XLA would hoist it out of the loop.
@@ -326,14 +330,14 @@ class Writer:
     def _barrier(self, eqn: JaxprEqn, inputs: Sequence[Atom]) -> list[Atom]:
         """Write a `primitives.barrier` by the equation that marks a recomputation."""
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
-        program = called_in_steps(eqn)
-        assert program is not None
-        again = open_jaxpr(program).replace(
+        inner = called_in_steps(eqn)
+        assert inner is not None
+        again = open_jaxpr(inner).replace(
             constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset()
         )
         context = self._tables.contexts[eqn.ctx]
         self._eqns.append(
-            with_program(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context)
+            with_jaxpr(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context)
         )
         return list(outvars)
 
@@ -382,7 +386,7 @@ class Writer:
 
     def _control_written(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
         eqn, tables, scan = node.eqn, self._tables, None
-        types, operands, programs = tables.types, operands_of_bodies(eqn), bodies_of(eqn)
+        types, operands, jaxprs = tables.types, operands_of_bodies(eqn), bodies_of(eqn)
         varies = [varying_of(types[var.aval]) for var in eqn.invars]
         results = [varying_of(types[var.aval]) for var in eqn.outvars]
         if node.kind is Kind.SCAN:
@@ -400,16 +404,16 @@ class Writer:
         if [varying_of(atom.aval) for atom in inputs] != varies:
             raise _Unwritten
         bodies = []
-        for body, program, places in zip(node.bodies, programs, operands, strict=True):
+        for body, jaxpr, places in zip(node.bodies, jaxprs, operands, strict=True):
             inner = Writer(self._axis, self._evaluate, self._needs_index, around=self)
             within = [
                 Var(tables.cast_type(types[aval], varies[i]))
-                for aval, i in zip(program.in_avals, places, strict=True)
+                for aval, i in zip(jaxpr.in_avals, places, strict=True)
             ]
             atoms: dict[int, Atom] = dict(zip(body.inputs, within, strict=True))
             inner.write(body.nodes, atoms)
             outputs = [atoms[v] if isinstance(v, int) else inner.constant(v) for v in body.outputs]
-            wanted = [varying_of(types[aval]) for aval in program.out_avals]
+            wanted = [varying_of(types[aval]) for aval in jaxpr.out_avals]
             if scan is not None:
                 results[scan.carries :] = [
                     varying_of(atom.aval) for atom in outputs[scan.carries :]
@@ -419,7 +423,7 @@ class Writer:
             if [varying_of(atom.aval) for atom in outputs] != wanted:
                 raise _Unwritten
             inner._inputs = within
-            bodies.append(inner.program(outputs, body.jaxpr))
+            bodies.append(inner.jaxpr(outputs, body.jaxpr))
         avals = [
             tables.cast_type(types[var.aval], axes)
             for var, axes in zip(eqn.outvars, results, strict=True)

@@ -30,9 +30,9 @@ from namedax.programs.primitives import (
     bodies_of,
     called_in_steps,
     facts_of,
+    jaxprs_of,
     name_of,
     open_jaxpr,
-    programs_of,
     solve,
 )
 from namedax.programs.psum_plan import Wait, may_wait
@@ -57,7 +57,7 @@ class Added(enum.Enum):
 PASSING = (Added.BARRIER, Kind.BARRIER)
 SUMS = (Kind.SUM, Added.LATE_SUM)
 # Nodes that name the axis of a loop, and do not have to wait for all its steps.
-_SILENT = (Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK)
+_SILENT = (Kind.CAST, Kind.DEVICE_INDEX, Kind.OWN_BLOCK)
 
 
 class Node:
@@ -124,9 +124,9 @@ class Body(Record, frozen=False):
     jaxpr: Jaxpr
 
 
-def _is_on_scalars(program: AnyJaxpr) -> bool:
+def _is_on_scalars(jaxpr: AnyJaxpr) -> bool:
     """Return True if a jaxpr combines two scalars, as in a scatter or a reduction."""
-    return all(getattr(var.aval, "shape", None) == () for var in open_jaxpr(program).invars)
+    return all(getattr(var.aval, "shape", None) == () for var in open_jaxpr(jaxpr).invars)
 
 
 class Flattener:
@@ -147,7 +147,7 @@ class Flattener:
         self.depth = 0  # of nested bodies
         self.zeros: set[int] = set()  # values that are known to be zero
 
-    def program(self, jaxpr: AnyJaxpr) -> Body:
+    def flatten(self, jaxpr: AnyJaxpr) -> Body:
         """Return the nodes of a complete jaxpr."""
         body = self.body(jaxpr)
         if not self.once:
@@ -216,17 +216,17 @@ class Flattener:
             operands: list[Value] = [
                 var if type(var) is Literal else values[var] for var in eqn.invars
             ]
-            program = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
+            inner = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
             results: list[Value]
             if known.kind is Kind.SOLVE:
-                program, taken = solve(eqn, operands)
-                results = self._inline(program, taken, nodes, eqn)
-            elif program is not None:
+                inner, taken = solve(eqn, operands)
+                results = self._inline(inner, taken, nodes, eqn)
+            elif inner is not None:
                 if known.kind is Kind.REMAT and is_remat_of_gradient(eqn):
                     fresh = [next(self.fresh) for _ in operands]
                     nodes.append(Node(Added.BARRIER, eqn, operands, fresh))
                     operands = list(fresh)
-                results = self._inline(program, operands, nodes, eqn)
+                results = self._inline(inner, operands, nodes, eqn)
             else:
                 results = self._operation(eqn, known, operands, nodes)
             values.update(zip(eqn.outvars, results, strict=True))
@@ -242,7 +242,7 @@ class Flattener:
         if known.kind in LOCAL_KINDS:
             return list(node.outputs)
         node.bodies = self._bodies(eqn)
-        if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
+        if not node.bodies and not all(_is_on_scalars(inner) for inner in jaxprs_of(eqn)):
             raise SerialLoopError(
                 f"SerialLoop: {node.name} contains its own program, which cannot be executed in"
                 f" steps of {self.axis}. Call it outside the mapped function, or remove the"

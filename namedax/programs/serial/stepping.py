@@ -38,13 +38,11 @@ from namedax.core.records import Record
 from namedax.core.types import Mesh, PyTree
 from namedax.errors import SerialLoopError
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import mapped_program, programs_within
+from namedax.programs.primitives import jaxprs_within, mapped_jaxpr
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh
 
 __all__ = ["run_in_steps", "virtual_mesh"]
-
-Spec = PartitionSpec
 
 
 def virtual_mesh(mesh: Mesh | None, loops: Mapping[str, int]) -> AbstractMesh:
@@ -68,7 +66,7 @@ def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
 def _trace(
     body: Callable[..., PyTree],
     datas: Sequence[Any],
-    in_specs: Sequence[Spec],
+    in_specs: Sequence[PartitionSpec],
     out_specs: PyTree,
     mesh: AbstractMesh,
     devices: Set[str],
@@ -98,7 +96,7 @@ def _is_weak(x: jax.Array | jax.ShapeDtypeStruct) -> bool:
 def run_in_steps(
     body: Callable[..., PyTree],
     datas: Sequence[jax.Array],
-    in_specs: Sequence[Spec],
+    in_specs: Sequence[PartitionSpec],
     out_specs: PyTree,
     loops: Mapping[str, int],
     mesh: Mesh | None,
@@ -133,11 +131,11 @@ def run_in_steps(
     known = dict(
         zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True)
     )
-    program, program_in_specs, program_out_specs = mapped_program(eqn)
-    whole = _Program(
-        ClosedJaxpr(program, ()),
-        program_in_specs,
-        program_out_specs,
+    jaxpr, block_in_specs, block_out_specs = mapped_jaxpr(eqn)
+    whole = _TracedBody(
+        ClosedJaxpr(jaxpr, ()),
+        block_in_specs,
+        block_out_specs,
         dict(loops),
         traced_on,
         manual,
@@ -150,12 +148,12 @@ def run_in_steps(
     return jax.tree.unflatten(jax.tree.structure(shapes), out)
 
 
-class _Program(Record):
+class _TracedBody(Record):
     """A traced body, with the data to run it in steps; differentiable in reverse mode."""
 
     jaxpr: ClosedJaxpr
-    in_specs: tuple[Spec, ...]
-    out_specs: tuple[Spec, ...]
+    in_specs: tuple[PartitionSpec, ...]
+    out_specs: tuple[PartitionSpec, ...]
     loops: dict[str, int]
     traced_on: AbstractMesh
     manual: frozenset[str]
@@ -226,8 +224,8 @@ class _Program(Record):
         _, pullback, results = jax.vjp(part, *(blocks[i] for i in wanted), has_aux=True)
         return results, pullback
 
-    def _with_gradient(self, wanted: Sequence[int], loss: int) -> _Program:
-        """Return the program of all results, and of the gradient of one."""
+    def _with_gradient(self, wanted: Sequence[int], loss: int) -> _TracedBody:
+        """Return the body of all results, and of the gradient of one."""
 
         def body(*blocks: jax.Array) -> list[jax.Array]:
             results, pullback = self._pullback(wanted, [loss], blocks)
@@ -237,7 +235,7 @@ class _Program(Record):
             body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted)
         )
 
-    def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
+    def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _TracedBody:
         """Return the vector-Jacobian product, a function of arguments and cotangents."""
         count = len(self.in_specs)
 
@@ -248,9 +246,12 @@ class _Program(Record):
         return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
 
     def _traced(
-        self, body: Callable[..., PyTree], cotangents: Sequence[int], out_specs: tuple[Spec, ...]
-    ) -> _Program:
-        """Trace a program of the arguments, and of cotangents of some results."""
+        self,
+        body: Callable[..., PyTree],
+        cotangents: Sequence[int],
+        out_specs: tuple[PartitionSpec, ...],
+    ) -> _TracedBody:
+        """Trace a body of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
         body = postponing(body, set(self.loops), late=self.late_sums)
@@ -261,9 +262,9 @@ class _Program(Record):
         self,
         body: Callable[..., PyTree],
         blocks: Sequence[ShapedArray],
-        block_specs: Sequence[Spec],
-        in_specs: Sequence[Spec],
-        out_specs: Sequence[Spec],
+        block_specs: Sequence[PartitionSpec],
+        in_specs: Sequence[PartitionSpec],
+        out_specs: Sequence[PartitionSpec],
         loops: Mapping[str, int],
     ) -> ClosedJaxpr:
         """Trace `body` on a mesh with these loops only, from blocks on the mesh with all loops."""
@@ -301,22 +302,24 @@ class _Program(Record):
             results = mapped(*datas)
         return list(map(weak_as, results, self.jaxpr.out_avals))
 
-    def _nest(self) -> tuple[Callable[..., PyTree], tuple[Spec, ...], tuple[Spec, ...]]:
+    def _nest(
+        self,
+    ) -> tuple[Callable[..., PyTree], tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
         """Return the body without the axes of loops, with the loops nested in a feasible order."""
-        program = self.jaxpr, self.in_specs, self.out_specs
+        body = self.jaxpr, self.in_specs, self.out_specs
         # First try without waiting for all steps in each iteration of the jaxpr's own loops.
         with contextlib.suppress(SerialLoopError):
-            return self._nest_in(self.loops, False, *program)
-        return self._nest_in(self.loops, True, *program)
+            return self._nest_in(self.loops, False, *body)
+        return self._nest_in(self.loops, True, *body)
 
     def _nest_in(
         self,
         loops: Mapping[str, int],
         whole: bool,
         jaxpr: ClosedJaxpr,
-        in_specs: tuple[Spec, ...],
-        out_specs: tuple[Spec, ...],
-    ) -> tuple[Callable[..., PyTree], tuple[Spec, ...], tuple[Spec, ...]]:
+        in_specs: tuple[PartitionSpec, ...],
+        out_specs: tuple[PartitionSpec, ...],
+    ) -> tuple[Callable[..., PyTree], tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
         """Nest the remaining `loops`; the jaxpr is one step of those that are nested already."""
         last: SerialLoopError | None = None
         # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within
@@ -360,7 +363,7 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
     (eqn,) = closed.jaxpr.eqns
     assert list(eqn.outvars) == list(closed.jaxpr.outvars)
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
-    inner, _, _ = mapped_program(eqn)
+    inner, _, _ = mapped_jaxpr(eqn)
     given = list(zip(inner.invars, eqn.invars, strict=True))
     places = {outer: var for var, outer in given if outer not in values}
     constants = [(var, values[outer]) for var, outer in given if outer in values]
@@ -375,18 +378,18 @@ def _has_float16(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr has float16 values, for which the cotangent's size matters."""
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
     return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
-        map(_has_float16, programs_within(jaxpr))
+        map(_has_float16, jaxprs_within(jaxpr))
     )
 
 
-def _without(spec: Spec, axis: str) -> Spec:
+def _without(spec: PartitionSpec, axis: str) -> PartitionSpec:
     entries = (tuple(a for a in entry_of(spec, dim) if a != axis) for dim in range(len(spec)))
     return PartitionSpec(
         *(None if not entry else entry[0] if len(entry) == 1 else entry for entry in entries)
     )
 
 
-def _global_shape(shape: Sequence[int], spec: Spec, mesh: AbstractMesh) -> tuple[int, ...]:
+def _global_shape(shape: Sequence[int], spec: PartitionSpec, mesh: AbstractMesh) -> tuple[int, ...]:
     return tuple(
         n * math.prod(mesh.shape[axis] for axis in entry_of(spec, dim))
         for dim, n in enumerate(shape)

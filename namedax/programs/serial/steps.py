@@ -49,7 +49,6 @@ from namedax.resources.serial import moves_entries
 
 __all__ = ["Stepper"]
 
-Spec = PartitionSpec
 # Collectives over a loop's axis that can be computed from the blocks of its steps.
 _COLLECTIVES = (*SUMS, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
 _EXTREMA = (Kind.MAXIMUM, Kind.MINIMUM)
@@ -99,15 +98,15 @@ class Stepper:
         jaxpr: ClosedJaxpr,
         axis: str,
         steps: int,
-        in_specs: Sequence[Spec],
-        out_specs: Sequence[Spec],
+        in_specs: Sequence[PartitionSpec],
+        out_specs: Sequence[PartitionSpec],
         whole: bool,
     ) -> Stepper:
         """Return the stepper for the body of `jaxpr`; `whole` is that of `Flattener`."""
         in_dims, out_dims = (
             [_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs)
         )
-        return cls(Flattener(axis, whole).program(jaxpr), axis, steps, in_dims, out_dims)
+        return cls(Flattener(axis, whole).flatten(jaxpr), axis, steps, in_dims, out_dims)
 
     def differing(self) -> list[bool]:
         """Return, for each result, whether it differs from step to step."""
@@ -147,7 +146,7 @@ class Stepper:
             return
         if node.kind is Kind.CAST or (node.kind in LOCAL_KINDS and not node.once):
             pass
-        elif self.axis in node.axes and node.kind != Kind.PLACE:
+        elif self.axis in node.axes and node.kind != Kind.DEVICE_INDEX:
             node.collective = True
             self._check_collective(node)
             level += varies
@@ -186,7 +185,7 @@ class Stepper:
         self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
 
     def _needs_index(self, node: Node) -> bool:
-        if node.kind == Kind.PLACE and self.axis in node.axes:
+        if node.kind == Kind.DEVICE_INDEX and self.axis in node.axes:
             return True
         # An operand that counts once does so in the first step.
         if node.once or (node.kind == Kind.SCAN and node.waiting):
@@ -306,7 +305,7 @@ class Stepper:
             if v in self.read_whole or (self.reads[v] > inside[v] and v not in self.cheap)
         ]
         results = as_one_call(
-            writer.program(writer.outputs(read, atoms), self.body.jaxpr), writer.values
+            writer.jaxpr(writer.outputs(read, atoms), self.body.jaxpr), writer.values
         )
         known.update(zip(read, results, strict=True))
         nodes.clear()
@@ -365,7 +364,7 @@ class Stepper:
             for node in needed
             if node.eqn.effects
             and not node.whole
-            and self._level(node) == level
+            and max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0) == level
             and self._varies(node)
         ]
         if not (collectives or stacks or constants or effects or wanted):
@@ -378,7 +377,7 @@ class Stepper:
         )
         summands = [v for node in collectives for v in node.inputs]
         results = [*summands, *stacks, *constants, *(v for _, v in wanted)]
-        program, values = self._step(plan, results, known, sliced, computed)
+        jaxpr, values = self._step(plan, results, known, sliced, computed)
 
         folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
         stack = _Fold("join", 0, self.steps, expand=True)
@@ -387,7 +386,7 @@ class Stepper:
             for dim in (self.out_dims[i] for i, _ in wanted)
         ]
         folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
-        supply = iter(self._over_steps(program, values, folds))
+        supply = iter(self._over_steps(jaxpr, values, folds))
         for node in collectives:
             with source_of(node.eqn):
                 self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
@@ -418,7 +417,7 @@ class Stepper:
 
         atoms = Atoms(given)
         writer.write(plan, atoms, computed)
-        return writer.program(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
+        return writer.jaxpr(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
 
     def _part(self, index: jax.Array, block: jax.Array, dim: int) -> jax.Array:
         """Slice the part of one step.
@@ -436,15 +435,15 @@ class Stepper:
         return Writer(self.axis, self._evaluate, self._needs_index, index)
 
     def _over_steps(
-        self, program: Jaxpr, values: Sequence[jax.Array], folds: Sequence[_Fold]
+        self, jaxpr: Jaxpr, values: Sequence[jax.Array], folds: Sequence[_Fold]
     ) -> list[jax.Array]:
         """Run an open jaxpr of the step's index and of values in all steps; fold its results."""
-        shapes = [aval_of(var) for var in program.outvars]
+        shapes = [aval_of(var) for var in jaxpr.outvars]
         numbers: dict[Any, Any] = {}
         totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
 
         def iterate(carry: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], None]:
-            results = as_one_call(program, [index, *values])
+            results = as_one_call(jaxpr, [index, *values])
             return [
                 fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)
             ], None
@@ -456,9 +455,6 @@ class Stepper:
         return [
             fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)
         ]
-
-    def _level(self, node: Node) -> int:
-        return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
 
     def _varies(self, node: Node) -> bool:
         return self._needs_index(node) or any(
@@ -593,7 +589,7 @@ class Stepper:
         if kind == Kind.CAST:
             others = [axis for axis in node.axes if axis != self.axis]
             return [cast_data(value, others) for value in values]
-        if kind == Kind.PLACE and self.axis in node.axes:
+        if kind == Kind.DEVICE_INDEX and self.axis in node.axes:
             return [index]
         if kind == Kind.SCAN:
             return self._scan(node, values, index)
@@ -741,7 +737,7 @@ class _Fold(Record):
         return total.astype(shape.dtype) if self.kind == "sum" else total
 
 
-def _dim_of(spec: Spec, axis: str) -> int | None:
+def _dim_of(spec: PartitionSpec, axis: str) -> int | None:
     """Return the dimension that the loop's axis shards, or `None`."""
     for dim in range(len(spec)):
         entry = entry_of(spec, dim)
