@@ -22,6 +22,11 @@ SIZES = {"N": 16, "M": 16}
 # Over which mesh axes the names of the operands are sharded.
 LAYOUTS = {"k": {"k": "x"}, "b": {"b": "y"}, "k and b": {"k": "x", "b": "y"}}
 SCOPE = {"jax": jax, "jnp": jnp, "nx": nx}
+# JAX cannot differentiate these on one device either.
+NO_GRADIENT = {"nx.segment_prod", "nx.spacing", "nx.while_loop"}
+# Their gradient shares a tie among the tied elements as the tree of the scan combines them, and a sharded axis has another
+# tree (docs/about/laws.md). So their operands get distinct elements.
+SPLIT_TIES = {"nx.cummax", "nx.cummin"}
 
 
 def calls():
@@ -98,13 +103,19 @@ def test_every_operation_runs_on_explicit_axes(name, layout):
     def f(values):
         return eval(call, SCOPE | SIZES | values)
 
+    if name in SPLIT_TIES:
+        values = {
+            key: x + nx.named(jnp.arange(x.data.size).reshape(x.data.shape) / 1e3, list(x.dims)) for key, x in values.items()
+        }
     want = f(values)
     here = placed(values, layout, mesh)
     check(f(here), want)
-    check(jax.jit(f)(here), want)
+    # A program whose result has no operand, such as that of `zeros_like`, needs the mesh to know its devices.
+    with jax.set_mesh(mesh):
+        check(jax.jit(f)(here), want)
     is_float = any(hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(want))
     floats = any(jnp.issubdtype(x.dtype, jnp.floating) for x in values.values())
-    if is_float and floats:
+    if is_float and floats and name not in NO_GRADIENT:
         expected = gradient(f, values)
         with jax.set_mesh(mesh):
             check(gradient(f, here), expected)
