@@ -23,6 +23,7 @@ from jax import lax
 
 from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
@@ -41,10 +42,12 @@ from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align_ranks, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
+from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "softmax_cross_entropy"]
+__all__ = ["FUNCTIONS", "binary_cross_entropy", "softmax_cross_entropy"]
+
 
 _OP = "softmax_cross_entropy"
 
@@ -147,11 +150,7 @@ def _by_name(
             " a distribution over classes write -nx.sum(target * nx.nn.log_softmax(logits,"
             f" {format_value(axis)}), {format_value(axis)})."
         )
-    mask = None if mask is None else _array(to_local(mask, _OP, region))
-    if mask is not None and mask.dtype != jnp.bool_:
-        raise ArgumentTypeError(
-            f"{_OP}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0."
-        )
+    mask = None if mask is None else _checked_mask(_OP, _array(to_local(mask, _OP, region)))
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
             f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order."
@@ -195,6 +194,15 @@ def _whole(data: Any, shape: tuple[int, ...]) -> Any:
 
 def _array(value: Any) -> Any:
     return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
+
+
+def _checked_mask(op: str, mask: AnyArray) -> AnyArray:
+    """Return a mask; raise if it is not boolean."""
+    if mask.dtype != jnp.bool_:
+        raise ArgumentTypeError(
+            f"{op}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0."
+        )
+    return mask
 
 
 def _with_axis(labels: Any, axis: int) -> Any:
@@ -331,4 +339,67 @@ class _CrossEntropy(Record):
         return pick(data, place, wrong)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"softmax_cross_entropy": softmax_cross_entropy}
+# --- two classes ----------------------------------------------------------------------------------
+
+
+@checks_signature
+def binary_cross_entropy(
+    logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None
+) -> AnyArray:
+    """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
+
+    Args:
+      logits: an array, named or not.
+      labels: probabilities, booleans or integers; they broadcast by name.
+      pos_weight: the weight of the positive class relative to the negative one, a number or an
+        array that broadcasts; by default 1.
+      where: a boolean array that broadcasts, by default `None`. Elements where it is false have
+        loss 0 and no gradient, for any logits and labels.
+
+    Returns:
+      An array with the axes of all arguments. It has the dtype of the logits, or float32 for 16-bit
+      logits: the loss is computed in at least 32 bits. It avoids the logarithm of a rounded
+      probability, so that it is finite for all finite logits. Apply `nx.mean` over the axes to
+      average.
+
+    Communication: none.
+
+    Raises:
+      ArgumentTypeError: the logits are complex, or `where` is not boolean.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(jnp.array([0.0, 2.0]), ["k"])
+    >>> nx.positional(nx.nn.binary_cross_entropy(logits, nx.named(jnp.array([1, 0]), ["k"])), ["k"]).round(3)
+    Array([0.693, 2.127], dtype=float32)
+    """
+    op = "binary_cross_entropy"
+    logits, labels = _array(logits), _array(labels)
+    if jnp.issubdtype(logits.dtype, jnp.complexfloating):
+        raise ArgumentTypeError(
+            f"{op}: the logits {type_text(logits)} are complex; write logits.real."
+        )
+    if where is not None:
+        where = _checked_mask(op, _array(where))
+    extra = [("weight", pos_weight)] * (pos_weight is not None) + [("where", where)] * (
+        where is not None
+    )
+    kinds = [kind for kind, _ in extra]
+
+    def loss(x: Any, y: Any, *more: Any) -> Any:
+        given = dict(zip(kinds, more, strict=True))
+        dtype = common_type(x.dtype, jnp.float32)
+        x, y = x.astype(dtype), y.astype(dtype)
+        if "where" in given:
+            x, y = (jnp.where(given["where"], value, jnp.zeros((), dtype)) for value in (x, y))
+        weight = jnp.asarray(given.get("weight", 1), dtype)
+        result = -(weight * y * jax.nn.log_sigmoid(x) + (1 - y) * jax.nn.log_sigmoid(-x))
+        return (
+            jnp.where(given["where"], result, jnp.zeros((), dtype)) if "where" in given else result
+        )
+
+    return apply_elementwise(op, loss, logits, labels, *(value for _, value in extra))
+
+
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {
+    f.__name__: f for f in (binary_cross_entropy, softmax_cross_entropy)
+}

@@ -33,17 +33,20 @@ from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
-from namedax.ops.ragged.checks import check, checked_lengths, filled, uncut
 from namedax.ops.ragged.grouped import contract_by_group
 from namedax.ops.ragged.rows import (
     at_rows,
+    check,
+    checked_lengths,
     ends_of,
     every,
+    filled,
     known,
     reduce_rows,
     segments_of,
     spoiled,
     spread,
+    uncut,
     whole,
 )
 from namedax.ops.shape.rename import rename
