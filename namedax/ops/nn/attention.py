@@ -33,14 +33,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -48,7 +47,7 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.reshape import as_one
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -71,7 +70,6 @@ from namedax.ops.nn.attention_blocks import (
     KEY,
     KEY_HEADS,
     QUERY,
-    Arrays,
     BlockAttention,
     Label,
     Labels,
@@ -86,30 +84,33 @@ from namedax.resources.serial import LoopAxis
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
 
+#: The operands of attention by role.
+Blocks = Mapping[str, AnyArray]
+
 _positional = nmap(jax.nn.dot_product_attention)
 
 
 @operation(name="dot_product_attention")
 def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     *,
     axis: Hashable | None = None,
     features: Hashable | None = None,
     key_axis: Hashable | None = None,
     heads: Hashable | None = None,
     key_heads: Hashable | None = None,
-    scale: Any = None,
+    scale: ArrayLike | None = None,
     is_causal: bool = False,
-    query_seq_lengths: Any = None,
-    key_value_seq_lengths: Any = None,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
     local_window_size: int | tuple[int, int] | None = None,
-    segments: Any = None,
-    key_segments: Any = None,
-    implementation: Any = None,
+    segments: ArrayLike | None = None,
+    key_segments: ArrayLike | None = None,
+    implementation: str | None = None,
     return_residual: bool = False,
 ) -> AnyArray:
     """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
@@ -231,15 +232,15 @@ def _attend_by_name(
     op: str,
     names: Names,
     given: tuple[str, ...],
-    scale: Any,
+    scale: float | None,
     is_causal: bool,
-    window: Any,
-    *operands: Any,
-) -> Any:
+    window: tuple[int, int] | None,
+    *operands: AnyArray,
+) -> AnyArray:
     return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
 
 
-def _without_names(given: Mapping[str, Any]) -> Any:
+def _without_names(given: Mapping[str, object]) -> AnyArray:
     by_name = [
         name
         for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments")
@@ -274,7 +275,7 @@ def _without_names(given: Mapping[str, Any]) -> Any:
     )
 
 
-def _window(size: Any) -> tuple[int, int] | None:
+def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
@@ -286,7 +287,9 @@ def _window(size: Any) -> tuple[int, int] | None:
     return int(left), int(right)
 
 
-def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) -> dict[str, Any]:
+def _segments(
+    names: Names, segments: ArrayLike | None, key_segments: ArrayLike | None, is_local: bool
+) -> dict[str, ArrayLike | None]:
     """Return the segments of queries and of keys: both, or neither."""
     if segments is None and key_segments is None:
         return {"query_segments": None, "key_segments": None}
@@ -330,13 +333,17 @@ def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) ->
 class _Operand(Record, frozen=False):
     """The block of an array, with a label for every dimension."""
 
-    data: Any
+    data: jax.Array
     labels: Labels
 
 
 def _attend(
-    arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: tuple[int, int] | None
-) -> Any:
+    arrays: Blocks,
+    names: Names,
+    scale: float | None,
+    is_causal: bool,
+    window: tuple[int, int] | None,
+) -> AnyArray:
     region = ambient()
     blocks = {
         which: block if isinstance(block, NamedArray) else jnp.asarray(block)
@@ -428,7 +435,7 @@ def _leave_out_padding(
 
 
 def _cast_together(
-    blocks: Arrays,
+    blocks: Blocks,
     operands: Mapping[str, _Operand],
     positions: MeshAxes,
     feature_axes: MeshAxes,
@@ -451,7 +458,7 @@ def _cast_together(
     return common
 
 
-def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
+def _to_common_type(operands: Mapping[str, _Operand]) -> DType:
     """Convert queries, keys and values to their common floating-point dtype, and return it."""
     common = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
     dtype = jnp.dtype(common if jnp.issubdtype(common, jnp.inexact) else inexact_type(common))
@@ -460,7 +467,7 @@ def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
     return dtype
 
 
-def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
+def _finish(data: jax.Array, labels: Labels, like: Labels, names: Names) -> AnyArray:
     """Order the dimensions as in the query, join the heads again, and name the named axes."""
     carried = [label for label in labels if label not in like]
     order: list[Label] = []
@@ -479,7 +486,7 @@ def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
     )
 
 
-def _check_names(blocks: Arrays, names: Names) -> None:
+def _check_names(blocks: Blocks, names: Names) -> None:
     for which, needed in (
         ("query", names.query),
         ("query", names.features),
@@ -543,7 +550,7 @@ def _check_names(blocks: Arrays, names: Names) -> None:
                 )
 
 
-def _check_key_positions(blocks: Arrays, names: Names) -> None:
+def _check_key_positions(blocks: Blocks, names: Names) -> None:
     """Raise if a bias or a mask gives the key positions a name that no other array has: it would add a batch axis."""
     others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
     for which in ("bias", "mask"):
@@ -558,7 +565,7 @@ def _check_key_positions(blocks: Arrays, names: Names) -> None:
             )
 
 
-def _label(which: str, block: Any, names: Names) -> _Operand:
+def _label(which: str, block: AnyArray, names: Names) -> _Operand:
     dims = dims_of(block)
     numbers = iter(range(-dims.count(None), 0))
     labels = tuple(next(numbers) if dim is None else names.role(which, dim) for dim in dims)
@@ -578,7 +585,7 @@ def _check_placement(
     )
 
 
-def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Region | None) -> None:
+def _check_sizes(blocks: Blocks, operands: Mapping[str, _Operand], region: Region | None) -> None:
     """Raise if a label has two sizes, and drop positional axes of size 1 that are larger in another operand."""
     known: dict[Label, tuple[str, int]] = {}
     for which, operand in operands.items():
@@ -608,7 +615,7 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
 
 
 def _key_layouts(
-    blocks: Arrays, names: Names, key_place: MeshAxes, place: Callable[[Hashable], MeshAxes]
+    blocks: Blocks, names: Names, key_place: MeshAxes, place: Callable[[Hashable], MeshAxes]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the masks and biases with the device's own blocks of keys, and those with all keys although keys are sharded."""
     moving, whole = {"key_segments"} & set(blocks), set()
@@ -636,7 +643,7 @@ def _split_heads(
     names: Names,
     place: MeshAxes,
     key_place: MeshAxes,
-    blocks: Arrays,
+    blocks: Blocks,
 ) -> None:
     """Split the heads of queries and scores into key heads and groups of consecutive heads that share one."""
     query, key = operands["query"], operands["key"]
@@ -693,7 +700,7 @@ def _size_of(block: int, place: MeshAxes) -> int:
     return place.size if isinstance(place, Uneven) else block * math.prod(map(lax.axis_size, place))
 
 
-def _heads_of_block(data: Any, dim: int, here: int, group: int, place: MeshAxes) -> Any:
+def _heads_of_block(data: jax.Array, dim: int, here: int, group: int, place: MeshAxes) -> jax.Array:
     """Select the key heads that this device's `here` query heads use."""
     data = cast_data(data, place)
     first = comm.block_index(place) * here
@@ -711,8 +718,14 @@ def _heads_of_block(data: Any, dim: int, here: int, group: int, place: MeshAxes)
 
 
 def _heads_of_uneven_block(
-    data: Any, dim: int, here: int, group: int, place: MeshAxes, key_place: MeshAxes, key_heads: int
-) -> Any:
+    data: jax.Array,
+    dim: int,
+    here: int,
+    group: int,
+    place: MeshAxes,
+    key_place: MeshAxes,
+    key_heads: int,
+) -> jax.Array:
     """Select the key heads if some blocks have padding, which uses the last real head; sharded key heads are moved."""
     devices = math.prod(map(lax.axis_size, place))
     # A block that ends within a group has one key head for each of the queries.
@@ -729,4 +742,4 @@ def _heads_of_uneven_block(
     return jnp.take(cast_data(data, place), mine, axis=dim, indices_are_sorted=True, mode="clip")
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"dot_product_attention": dot_product_attention}
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"dot_product_attention": dot_product_attention}

@@ -7,7 +7,7 @@ import enum
 import functools
 import math
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import common_type
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes, PyTree
 from namedax.core.variance import cast_alike, cast_data
 from namedax.resources import communication as comm
 
@@ -45,7 +45,12 @@ class Role(enum.Enum):
 
 Label = Hashable
 Labels = tuple[Label, ...]
-Arrays = dict[str, Any]
+Arrays = dict[str, jax.Array]
+#: A number that may be known during tracing.
+Number = jax.Array | np.int32
+#: The largest score and the sum of exponentials of each row, and the result so far.
+State = tuple[jax.Array, jax.Array, jax.Array]
+S = TypeVar("S")
 
 QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
 
@@ -59,7 +64,9 @@ def _letter(label: Label, known: dict[Label, str]) -> str:
     )
 
 
-def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dtype: Any) -> Any:
+def _einsum(
+    a: jax.Array, a_labels: Labels, b: jax.Array, b_labels: Labels, out: Labels, dtype: DType
+) -> jax.Array:
     """Contract two blocks to the labels `out`, accumulated in `dtype`."""
     a, b = cast_alike([a, b])
     plan = _plan(a_labels, a.shape, b_labels, b.shape, out)
@@ -80,7 +87,7 @@ def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dty
 @functools.lru_cache(maxsize=4096)
 def _plan(
     a: Labels, a_shape: tuple[int, ...], b: Labels, b_shape: tuple[int, ...], out: Labels
-) -> tuple[bool, Any, tuple[int, ...] | None] | None:
+) -> tuple[bool, lax.DotDimensionNumbers, tuple[int, ...] | None] | None:
     """Plan a contraction as one `dot_general`, equal to `jnp.einsum`, which takes ten times as long to trace.
 
     Returns:
@@ -104,18 +111,19 @@ def _plan(
     is_turned = (*batch, *without_pairs(a), *without_pairs(b)) != out
     first, second = (b, a) if is_turned else (a, b)
     found = [*batch, *without_pairs(first), *without_pairs(second)]
-    contract, together = (
-        [tuple(map(side.index, labels)) for side in (first, second)] for labels in (summed, batch)
-    )
     order = tuple(map(found.index, out))
+
+    def dims_in_both(labels: list[Label]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(map(first.index, labels)), tuple(map(second.index, labels))
+
     return (
         is_turned,
-        (tuple(contract), tuple(together)),
+        (dims_in_both(summed), dims_in_both(batch)),
         None if order == tuple(range(len(order))) else order,
     )
 
 
-def _expand(data: Any, labels: Labels, to: Labels) -> Any:
+def _expand(data: jax.Array, labels: Labels, to: Labels) -> jax.Array:
     """Transpose and expand `data` to the dimensions `to`, of size 1 for the dimensions that it lacks."""
     order = sorted(range(len(labels)), key=lambda i: to.index(labels[i]))
     data = lax.transpose(data, order)
@@ -123,7 +131,7 @@ def _expand(data: Any, labels: Labels, to: Labels) -> Any:
 
 
 @jax.custom_jvp
-def _softmax(scores: Any) -> Any:
+def _softmax(scores: jax.Array) -> jax.Array:
     """Compute the softmax over the last axis, with zeros for rows in which all scores are minus infinity.
 
     XLA fuses everything before the division into one loop, as it does without empty rows. The
@@ -138,18 +146,20 @@ def _softmax(scores: Any) -> Any:
     return lax.div(terms, lax.max(_row_sum(terms), terms.dtype.type(1)))
 
 
-def _row_sum(data: Any) -> Any:
+def _row_sum(data: jax.Array) -> jax.Array:
     return lax.expand_dims(lax.reduce_sum(data, (data.ndim - 1,)), (data.ndim - 1,))
 
 
 @_softmax.defjvp
-def _softmax_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _softmax_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     result = _softmax(*primals)
     product = lax.mul(result, tangents[0])
     return result, lax.sub(product, lax.mul(result, _row_sum(product)))
 
 
-def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
+def _terms(scores: jax.Array, largest: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Return the exponentials relative to the largest score of each row, their sum, and the largest score (finite).
 
     The largest score cancels in every quotient, so it is a constant in derivatives.
@@ -159,32 +169,32 @@ def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
     return terms, lax.reduce_sum(terms, (terms.ndim - 1,)), finite
 
 
-def _column(rows: Any) -> Any:
+def _column(rows: jax.Array) -> jax.Array:
     """Expand numbers per row to a shape that broadcasts to the scores."""
     return lax.expand_dims(rows, (rows.ndim,))
 
 
-def _finite(largest: Any) -> Any:
+def _finite(largest: jax.Array) -> jax.Array:
     """Replace minus infinity in the largest scores, for rows without scores, by zero."""
     return lax.select(
         lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest
     )
 
 
-def _not_zero(total: Any) -> Any:
+def _not_zero(total: jax.Array) -> jax.Array:
     return lax.select(lax.eq(total, _number(0, total)), lax.full_like(total, 1), total)
 
 
-def _number(value: Any, like: Any) -> Any:
+def _number(value: float, like: jax.Array) -> np.ndarray:
     return np.asarray(value, like.dtype)
 
 
-def _largest(scores: Any) -> Any:
+def _largest(scores: jax.Array) -> jax.Array:
     """Return the largest score of each row, as a constant; minus infinity for rows without scores."""
     return lax.reduce_max(lax.stop_gradient(scores), (scores.ndim - 1,))
 
 
-def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
+def _broadcast(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast `data` to a shape as `jnp.broadcast_to` does, aligned at the last dimensions."""
     if data.shape == shape:
         return data
@@ -196,11 +206,11 @@ def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-def _both(a: Any, b: Any) -> Any:
+def _both(a: jax.Array, b: jax.Array) -> jax.Array:
     return lax.bitwise_and(a, b) if a.shape == b.shape else jnp.logical_and(a, b)
 
 
-def _position(number: Any) -> Any:
+def _position(number: int | jax.Array) -> Number:
     return (
         np.int32(number) if isinstance(number, int) else lax.convert_element_type(number, np.int32)
     )
@@ -249,7 +259,7 @@ class BlockAttention:
     scale: float
     is_causal: bool
     window: tuple[int, int] | None
-    dtype: Any
+    dtype: DType
     queries: int | None = None
     keys: int | None = None
     ring: MeshAxes = ()
@@ -276,7 +286,7 @@ class BlockAttention:
         )
 
     @property
-    def wide(self) -> Any:
+    def wide(self) -> DType:
         """Return the dtype of scores and sums."""
         return common_type(self.dtype, jnp.float32)
 
@@ -290,7 +300,7 @@ class BlockAttention:
         """Return the labels of the result."""
         return (*self.batch, QUERY, *self.carried)
 
-    def run(self, arrays: Arrays) -> Any:
+    def run(self, arrays: Arrays) -> jax.Array:
         """Compute attention on the blocks of this device, with the labels `result`."""
         if self.steps == 1:
             return self._directly(arrays)
@@ -300,14 +310,18 @@ class BlockAttention:
         others = {which: data for which, data in arrays.items() if which not in floats}
 
         @jax.custom_vjp
-        def attend(floats: Arrays, others: Arrays) -> Any:
+        def attend(floats: Arrays, others: Arrays) -> jax.Array:
             return self._ring(floats | others)[0]
 
-        def forward(floats: Arrays, others: Arrays) -> tuple[Any, Any]:
+        def forward(
+            floats: Arrays, others: Arrays
+        ) -> tuple[jax.Array, tuple[Arrays, Arrays, jax.Array, jax.Array]]:
             result, normaliser = self._ring(floats | others)
             return result, (floats, others, result, normaliser)
 
-        def backward(saved: Any, cotangent: Any) -> tuple[Arrays, None]:
+        def backward(
+            saved: tuple[Arrays, Arrays, jax.Array, jax.Array], cotangent: jax.Array
+        ) -> tuple[Arrays, None]:
             floats, others, result, normaliser = saved
             return (
                 self._ring_backwards(floats | others, tuple(floats), result, normaliser, cotangent),
@@ -319,37 +333,37 @@ class BlockAttention:
 
     # --- scores of one block ---
 
-    def _key_offset(self, step: Any) -> Any:
+    def _key_offset(self, step: int | jax.Array) -> Number:
         """Return the position of the first key in the block that this device has after `step` steps of the ring."""
         if not self.key_place:
             return np.int32(0)
         if not self.ring:
             return lax.mul(_position(comm.block_index(self.key_place)), np.int32(self.sizes[KEY]))
-        source: Any = lax.sub(_position(comm.block_index(self.ring)), _position(step))
+        source: Number = lax.sub(_position(comm.block_index(self.ring)), _position(step))
         source = lax.rem(lax.add(source, np.int32(self.steps)), np.int32(self.steps))
         if self.rest:
             source = self._among_all(source)
         return lax.mul(source, np.int32(self.sizes[KEY]))
 
-    def _among_all(self, source: Any) -> Any:
+    def _among_all(self, source: Number) -> Number:
         """Convert the number of a block in the ring to its number among the blocks of all keys."""
-        coordinates: dict[str, Any] = {
+        coordinates: dict[str, Number] = {
             axis: _position(comm.block_index((axis,))) for axis in self.rest
         }
         for axis in reversed(self.ring):
             size = np.int32(lax.axis_size(axis))
             coordinates[axis], source = lax.rem(source, size), lax.div(source, size)
-        index: Any = np.int32(0)
+        index: Number = np.int32(0)
         for axis in self.key_place:
             index = lax.add(lax.mul(index, np.int32(lax.axis_size(axis))), coordinates[axis])
         return index
 
-    def _query_offset(self) -> Any:
+    def _query_offset(self) -> Number:
         if not self.query_place:
             return np.int32(0)
         return lax.mul(_position(comm.block_index(self.query_place)), np.int32(self.sizes[QUERY]))
 
-    def _positions(self, first: Any, label: Role, shape: tuple[int, int]) -> Any:
+    def _positions(self, first: Number, label: Role, shape: tuple[int, int]) -> jax.Array:
         """Return the positions from `first` on, along the axis of queries or keys of an array of this shape."""
         positions = lax.broadcasted_iota(np.int32, shape, 0 if label is QUERY else 1)
         if isinstance(first, jax.Array):
@@ -358,7 +372,7 @@ class BlockAttention:
             positions = lax.min(positions, np.int32(self.queries - 1))
         return positions
 
-    def _allowed(self, arrays: Arrays, first_key: Any) -> Any:
+    def _allowed(self, arrays: Arrays, first_key: Number) -> jax.Array | None:
         """Return a mask of the keys that each query may attend to, which broadcasts to the scores; `None` for all keys."""
         shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
@@ -397,14 +411,14 @@ class BlockAttention:
             )
         return functools.reduce(_both, conditions) if conditions else None
 
-    def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
+    def _of_keys(self, which: str, arrays: Arrays, first_key: Number) -> jax.Array:
         """Return the bias or mask for the block of keys that begins at `first_key`."""
         if which not in self.whole:
             return arrays[which]
         dim = self.labels[which].index(KEY)
         return lax.dynamic_slice_in_dim(arrays[which], first_key, self.sizes[KEY], dim)
 
-    def _scores(self, arrays: Arrays, first_key: Any) -> Any:
+    def _scores(self, arrays: Arrays, first_key: Number) -> jax.Array:
         """Compute the scores of one block in full size, with minus infinity for masked keys."""
         query, key = self.labels["query"], self.labels["key"]
         labels = tuple(label for label in self.scores if label in query or label in key)
@@ -424,7 +438,7 @@ class BlockAttention:
             scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
         return scores
 
-    def _weigh(self, weights: Any, value: Any) -> Any:
+    def _weigh(self, weights: jax.Array, value: jax.Array) -> jax.Array:
         """Compute the weighted sum of values."""
         return _einsum(
             weights.astype(self.dtype),
@@ -435,13 +449,18 @@ class BlockAttention:
             self.wide,
         )
 
-    def _with_rows(self, operate: Callable[[Any, Any], Any], result: Any, rows: Any) -> Any:
+    def _with_rows(
+        self,
+        operate: Callable[[jax.Array, jax.Array], jax.Array],
+        result: jax.Array,
+        rows: jax.Array,
+    ) -> jax.Array:
         """Apply `operate` to the result and to numbers per row of scores."""
         return operate(result, lax.broadcast_in_dim(rows, result.shape, range(rows.ndim)))
 
     # --- keys that are not moved ---
 
-    def _directly(self, arrays: Arrays) -> Any:
+    def _directly(self, arrays: Arrays) -> jax.Array:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
             return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
@@ -452,10 +471,10 @@ class BlockAttention:
         result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)
         return self._quotient(result, _not_zero(total))
 
-    def _quotient(self, result: Any, total: Any) -> Any:
+    def _quotient(self, result: jax.Array, total: jax.Array) -> jax.Array:
         return self._with_rows(lax.div, result, total).astype(self.dtype)
 
-    def _psum_both(self, result: Any, total: Any) -> tuple[Any, Any]:
+    def _psum_both(self, result: jax.Array, total: jax.Array) -> tuple[jax.Array, jax.Array]:
         return comm.psum(result, self.rest), comm.psum(total, self.rest)
 
     # --- the ring ---
@@ -467,13 +486,13 @@ class BlockAttention:
             w: a for w, a in arrays.items() if w not in moves
         }
 
-    def _pass_on(self, tree: Any) -> Any:
+    def _pass_on(self, tree: PyTree) -> PyTree:
         pairs = [(i, (i + 1) % self.steps) for i in range(self.steps)]
         return jax.tree.map(lambda data: comm.ppermute(data, self.ring, pairs), tree)
 
     def _unless_masked(
-        self, arrays: Arrays, first_key: Any, compute: Callable[[Any], Any], state: Any
-    ) -> Any:
+        self, arrays: Arrays, first_key: Number, compute: Callable[[S], S], state: S
+    ) -> S:
         """Return `compute(state)`, or `state` if causality, the window or the segments mask the complete block."""
         packed = "key_segments" in arrays
         if (
@@ -504,18 +523,18 @@ class BlockAttention:
             functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state
         )
 
-    def _full(self, labels: Iterable[Label], more: MeshAxes = (), fill: float = 0.0) -> Any:
+    def _full(self, labels: Iterable[Label], more: MeshAxes = (), fill: float = 0.0) -> jax.Array:
         data = lax.full([self.sizes[label] for label in labels], fill, self.wide)
         return cast_data(data, self.variance | frozenset(more))
 
-    def _ring(self, arrays: Arrays) -> tuple[Any, Any]:
+    def _ring(self, arrays: Arrays) -> tuple[jax.Array, jax.Array]:
         """Return the result, and the logarithm of the sum of exponentials of each row."""
         moving, staying = self._split(arrays)
 
-        def visit(state: Any, moving: Arrays, step: Any) -> Any:
+        def visit(state: State, moving: Arrays, step: int | jax.Array) -> State:
             first_key = self._key_offset(step)
 
-            def compute(state: Any) -> Any:
+            def compute(state: State) -> State:
                 largest, total, result = state
                 scores = self._scores(moving | staying, first_key)
                 new = lax.max(largest, _largest(scores))
@@ -528,7 +547,9 @@ class BlockAttention:
 
             return self._unless_masked(moving | staying, first_key, compute, state)
 
-        def step(carry: Any, number: Any) -> tuple[Any, None]:
+        def step(
+            carry: tuple[Arrays, State], number: int | jax.Array
+        ) -> tuple[tuple[Arrays, State], None]:
             moving, state = carry
             return (
                 self._pass_on(moving),
@@ -555,7 +576,12 @@ class BlockAttention:
         return self._quotient(result, total), lax.add(finite, lax.log(total))
 
     def _ring_backwards(
-        self, arrays: Arrays, wanted: tuple[str, ...], result: Any, normaliser: Any, cotangent: Any
+        self,
+        arrays: Arrays,
+        wanted: tuple[str, ...],
+        result: jax.Array,
+        normaliser: jax.Array,
+        cotangent: jax.Array,
     ) -> Arrays:
         """Compute the gradients of `wanted`; gradients of moving arrays travel one step behind them and return to their device."""
         moving, staying = self._split(arrays)
@@ -567,7 +593,7 @@ class BlockAttention:
             mean = comm.psum(mean, self.carried_axes)
         mean, normaliser = (_column(cast_data(rows, self.variance)) for rows in (mean, normaliser))
 
-        def visit(held: Arrays, moving: Arrays, number: Any) -> tuple[Arrays, Arrays]:
+        def visit(held: Arrays, moving: Arrays, number: int | jax.Array) -> tuple[Arrays, Arrays]:
             """Return the gradients of arrays that remain, and this device's contributions to the gradients of the block."""
             first_key = self._key_offset(number)
 
@@ -620,7 +646,9 @@ class BlockAttention:
             held, added = self._unless_masked(moving | staying, first_key, compute, (held, nothing))
             return held, added
 
-        def step(carry: Any, number: Any) -> tuple[Any, None]:
+        def step(
+            carry: tuple[Arrays, Arrays, Arrays], number: int | jax.Array
+        ) -> tuple[tuple[Arrays, Arrays, Arrays], None]:
             moving, held, travelling = carry
             following = self._pass_on(moving)
             held, added = visit(held, moving, number)
@@ -644,7 +672,7 @@ class BlockAttention:
             if which in wanted
         }
 
-    def _of_bias(self, of_scores: Any) -> Any:
+    def _of_bias(self, of_scores: jax.Array) -> jax.Array:
         own = self.labels["bias"]
         data = jnp.sum(of_scores, [i for i, label in enumerate(self.scores) if label not in own])
         left = [label for label in self.scores if label in own]

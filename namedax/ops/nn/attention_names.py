@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import NoReturn
 
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -40,13 +41,13 @@ class Names(Record):
     @classmethod
     def of(
         cls,
-        axis: Any,
-        features: Any,
-        key_axis: Any,
-        heads: Any,
-        key_heads: Any,
-        query: Any,
-        key: Any,
+        axis: Hashable,
+        features: Hashable,
+        key_axis: Hashable,
+        heads: Hashable,
+        key_heads: Hashable,
+        query: ArrayLike,
+        key: ArrayLike,
     ) -> Names:
         """Read the names from the arguments of `dot_product_attention`; raise if one is not an axis name or two collide."""
         if features is None:
@@ -124,9 +125,9 @@ class Names(Record):
         return KEY_HEADS if name == self.key_heads and name is not None else name
 
 
-def lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
+def lacks(which: str, name: Hashable, array: ArrayLike, extra: str = "") -> NoReturn:
     """Raise an error because an operand lacks an axis."""
-    return raise_not_found(
+    raise_not_found(
         OPERATION,
         name,
         f"{which}, {type_text(array)}",

@@ -13,15 +13,14 @@ Parallelism", 2019, section 3.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -54,13 +53,13 @@ _OP = "softmax_cross_entropy"
 
 @operation()
 def softmax_cross_entropy(
-    logits: Any,
-    labels: Any,
-    axis: Any = -1,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    axis: AxisSpec = -1,
     *,
     z_loss: float = 0.0,
     label_smoothing: float = 0.0,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
 
@@ -124,7 +123,7 @@ def softmax_cross_entropy(
         return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
 
 
-def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
+def _number(name: str, value: object, allowed: Callable[[float], bool], rule: str) -> float:
     if not isinstance(value, numbers.Real):
         raise ArgumentTypeError(f"{_OP}: {name}={format_value(value)} must be a static number.")
     if not allowed(float(value)):
@@ -134,13 +133,13 @@ def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) 
 
 def _by_name(
     op: str,
-    axes: tuple[Any],
+    axes: tuple[Hashable],
     z: float,
     smoothing: float,
-    logits: Any,
-    labels: Any,
-    mask: Any = None,
-) -> Any:
+    logits: ArrayLike,
+    labels: ArrayLike,
+    mask: ArrayLike | None = None,
+) -> AnyArray:
     region = ambient()
     (axis,) = axes
     logits, labels = (_array(to_local(array, _OP, region)) for array in (logits, labels))
@@ -188,11 +187,11 @@ def _by_name(
     return site.finish(lax.squeeze(result, (dim,)))
 
 
-def _whole(data: Any, shape: tuple[int, ...]) -> Any:
+def _whole(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return data if data.shape == shape else jnp.broadcast_to(data, shape)
 
 
-def _array(value: Any) -> Any:
+def _array(value: ArrayLike) -> AnyArray:
     return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
 
 
@@ -205,7 +204,7 @@ def _checked_mask(op: str, mask: AnyArray) -> AnyArray:
     return mask
 
 
-def _with_axis(labels: Any, axis: int) -> Any:
+def _with_axis(labels: AnyArray, axis: int) -> AnyArray:
     """Insert a positional axis of size 1 into `labels` in place of the classes, which are the positional axis `axis` (negative)."""
     dims = dims_of(labels)
     places = [i for i, dim in enumerate(dims) if dim is None]
@@ -219,6 +218,11 @@ def _with_axis(labels: Any, axis: int) -> Any:
         if isinstance(labels, NamedArray)
         else data
     )
+
+
+def _masked(data: jax.Array, mask: jax.Array | None) -> jax.Array:
+    """Replace the elements outside of a mask by zeros."""
+    return data if mask is None else jnp.where(mask, data, 0)
 
 
 class _CrossEntropy(Record):
@@ -243,7 +247,13 @@ class _CrossEntropy(Record):
     smoothing: float
     by_class: bool
 
-    def __call__(self, data: Any, label: Any, mask: Any, real: Any = None) -> Any:
+    def __call__(
+        self,
+        data: jax.Array,
+        label: jax.Array,
+        mask: jax.Array | None,
+        real: jax.Array | None = None,
+    ) -> jax.Array:
         """Compute the loss of every token, with size 1 along `dim`; `real` masks padding classes, or is `None` without padding."""
         data = data.astype(common_type(data.dtype, jnp.float32))
         if mask is not None:
@@ -253,7 +263,7 @@ class _CrossEntropy(Record):
         shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)
         shift = lax.select(lax.is_finite(shift), shift, lax.full_like(shift, 0))
         number = label.dtype.type
-        first: Any = np.bool_(True)
+        first: jax.Array | np.bool_ = np.bool_(True)
         wrong = answers = lax.bitwise_or(
             lax.lt(label, number(0)), lax.ge(label, number(self.count))
         )
@@ -282,14 +292,15 @@ class _CrossEntropy(Record):
         loss = lax.log(every)
         if self.z:
             loss = loss + self.z * jnp.square(loss + shift)
+        selected = mask if self.by_class else None
         count = (
-            self._sum(self._over_classes(mask.astype(data.dtype)), mask)
-            if self.by_class
-            else self.count
+            self.count
+            if selected is None
+            else self._sum(self._over_classes(selected.astype(data.dtype)), mask)
         )
         if self.smoothing:
-            shifted = shifted if real is None else jnp.where(real, shifted, 0)
-            total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
+            shifted = _masked(shifted, real)
+            total = self._over_classes(_masked(shifted, selected))
             picked = (1 - self.smoothing) * picked
             # With a constant weight, the logits of all classes join the sum that the label needs in
             # any case.
@@ -300,10 +311,12 @@ class _CrossEntropy(Record):
             loss = loss - self.smoothing * self._sum(total, mask) / count
         return jnp.where(count > 0, loss, 0) if self.by_class else loss
 
-    def _over_classes(self, data: Any) -> Any:
+    def _over_classes(self, data: jax.Array) -> jax.Array:
         return lax.expand_dims(lax.reduce_sum(data, (self.dim,)), (self.dim,))
 
-    def _sum(self, data: Any, mask: Any, otherwise: Any = False) -> Any:
+    def _sum(
+        self, data: jax.Array, mask: jax.Array | None, otherwise: jax.typing.ArrayLike = False
+    ) -> jax.Array:
         """Sum one number per token over all devices, with `otherwise` for tokens that do not count.
 
         With 1 for the exponentials, and 0 for everything else, these tokens act as if they had one
@@ -313,21 +326,23 @@ class _CrossEntropy(Record):
             data = jnp.where(mask, data, jnp.asarray(otherwise, data.dtype))
         return comm.psum(data, self.mesh_axes)
 
-    def _pick(self, data: Any, place: Any, wrong: Any) -> Any:
+    def _pick(self, data: jax.Array, place: jax.Array, wrong: jax.Array) -> jax.Array:
         """Read the logit of the class at `place`, or 0 for -1; its derivative is a comparison, which needs no memory."""
         dim = self.dim
         others = tuple(i for i in range(data.ndim) if i != dim)
         numbers = lax.GatherDimensionNumbers((), (dim,), (dim,), others, others)
 
         @jax.custom_jvp
-        def pick(data: Any, place: Any, wrong: Any) -> Any:
+        def pick(data: jax.Array, place: jax.Array, wrong: jax.Array) -> jax.Array:
             taken = lax.gather(
                 data, lax.expand_dims(place, (place.ndim,)), numbers, (1,) * data.ndim, mode="clip"
             )
             return lax.select(lax.lt(place, place.dtype.type(0)), lax.full_like(taken, 0), taken)
 
         @pick.defjvp
-        def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        def _jvp(
+            primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+        ) -> tuple[jax.Array, jax.Array]:
             data, place, wrong = primals
             hit = lax.eq(lax.broadcasted_iota(place.dtype, data.shape, dim), place)
             factor = hit.astype(data.dtype)
@@ -344,7 +359,11 @@ class _CrossEntropy(Record):
 
 @checks_signature
 def binary_cross_entropy(
-    logits: Any, labels: Any, *, pos_weight: Any = None, where: Any = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    pos_weight: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
 
@@ -385,7 +404,7 @@ def binary_cross_entropy(
     )
     kinds = [kind for kind, _ in extra]
 
-    def loss(x: Any, y: Any, *more: Any) -> Any:
+    def loss(x: jax.Array, y: jax.Array, *more: jax.typing.ArrayLike) -> jax.Array:
         given = dict(zip(kinds, more, strict=True))
         dtype = common_type(x.dtype, jnp.float32)
         x, y = x.astype(dtype), y.astype(dtype)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature
+from namedax.core.types import DType
 from namedax.errors import ArgumentError, format_value
 from namedax.operands.new_axis import named_sizes
 from namedax.ops.collectives.reducing import global_index
@@ -32,7 +33,7 @@ _Shape = Mapping[Hashable, int | None]
 
 def _indices(
     op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]
-) -> list[Any]:
+) -> list[NamedArray]:
     """Return the indices along the axes, in the order of `axis`; the order of a dict does not define roles.
 
     Raises:
@@ -61,7 +62,7 @@ def causal_mask(
     named_shape: _Shape,
     *,
     axis: Sequence[Hashable] = ("query", "key"),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
     window: int | None = None,
 ) -> AnyArray:
     """Build the mask for queries that only look back: true if `key <= query + offset`.
@@ -97,10 +98,10 @@ def causal_mask(
 @checks_signature
 def prefix_mask(
     named_shape: _Shape,
-    prefix: Any,
+    prefix: ArrayLike,
     *,
     axis: Sequence[Hashable] = ("query", "key"),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
 ) -> AnyArray:
     """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
 
@@ -133,8 +134,8 @@ def alibi_bias(
     named_shape: _Shape,
     *,
     axis: Sequence[Hashable] = ("head", "query", "key"),
-    offset: Any = 0,
-    dtype: Any = None,
+    offset: ArrayLike = 0,
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
 
@@ -182,6 +183,6 @@ def _slopes(heads: int) -> np.ndarray:
     return np.concatenate([slopes, between])[:heads]
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {
     f.__name__: f for f in (alibi_bias, causal_mask, prefix_mask)
 }
