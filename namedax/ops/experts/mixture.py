@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
@@ -48,7 +48,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
-from namedax.core.types import MeshAxes
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
@@ -80,17 +80,17 @@ _OP = "mixture_of_experts"
 
 @operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis), scope=True)
 def mixture_of_experts(
-    expert: Callable[[Any, Any], Any],
-    params: Any,
-    x: Any,
+    expert: Callable[[PyTree, NamedArray], AnyArray],
+    params: PyTree,
+    x: ArrayLike,
     routing: Routing,
     *,
-    tokens: Any,
+    tokens: Hashable | Sequence[Hashable],
     axis: Hashable = "expert",
     slot: Hashable = "slot",
     capacity: int | None = None,
     chunk: int | None = None,
-) -> Any:
+) -> AnyArray:
     """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
@@ -159,7 +159,7 @@ def mixture_of_experts(
 # --- names and sizes --------------------------------------------------------------------------------------------------------
 
 
-def _check_counts(capacity: Any, chunk: Any) -> None:
+def _check_counts(capacity: object, chunk: object) -> None:
     for what, count in (("capacity", capacity), ("chunk", chunk)):
         if count is not None and (
             isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1
@@ -186,7 +186,14 @@ class _Names(Record):
     slot: Hashable
 
     @classmethod
-    def of(cls, x: Any, routing: Routing, tokens: Any, axis: Hashable, slot: Hashable) -> _Names:
+    def of(
+        cls,
+        x: ArrayLike,
+        routing: Routing,
+        tokens: Hashable | Sequence[Hashable],
+        axis: Hashable,
+        slot: Hashable,
+    ) -> _Names:
         tokens = tuple(tokens) if isinstance(tokens, (tuple, list)) else (tokens,)
         own = [dim for dim in dims_of(x) if dim is not None]
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
@@ -236,7 +243,12 @@ class _Mixture:
     """One call: the operands as blocks of this device, with their axes in one order."""
 
     def __init__(
-        self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names
+        self,
+        expert: Callable[[PyTree, NamedArray], AnyArray],
+        params: PyTree,
+        x: ArrayLike,
+        routing: Routing,
+        names: _Names,
     ):
         self.expert, self.names, self.experts = theirs(expert), names, routing.experts
         self.region = region = ambient()
@@ -244,10 +256,11 @@ class _Mixture:
         self.leaves = [
             _array(to_local(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves
         ]
-        x, index, weight = (
-            _array(to_local(array, _OP, region)) for array in (x, routing.index, routing.weight)
-        )
-        self._check_sizes(x, index, routing)
+        blocks: list[NamedArray] = [
+            to_local(array, _OP, region) for array in (x, routing.index, routing.weight)
+        ]
+        x, named_index, named_weight = blocks
+        self._check_sizes(x, named_index, routing)
         self._check_placements(routing)
         order = (*names.groups, *names.tokens)
         self.feature_dims: Dims = (*names.features, *(None,) * dims_of(x).count(None))
@@ -258,8 +271,8 @@ class _Mixture:
         # and its gradient summed once. Over mesh axes of the features only `x` varies: the experts'
         # function contracts them.
         common = (
-            varying(index._data)
-            | varying(weight._data)
+            varying(named_index._data)
+            | varying(named_weight._data)
             | frozenset(self.axes_of_experts)
             | frozenset(self.place(order))
         )
@@ -270,7 +283,7 @@ class _Mixture:
         self.feature_shape = data.shape[len(order) :]
         self.rows = data.reshape(self.group_count * self.token_count, math.prod(self.feature_shape))
         arranged = (routing.choice, *order)
-        index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in (index, weight))
+        index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in blocks[1:])
         self.choices = index.shape[0]
         index = index.astype(common_type(index.dtype, jnp.int32))
         for i, name in enumerate(order, 1):
@@ -295,7 +308,7 @@ class _Mixture:
 
     # --- checks -----------------------------------------------------------------------------------------------------------
 
-    def _check_sizes(self, x: Any, index: Any, routing: Routing) -> None:
+    def _check_sizes(self, x: NamedArray, index: NamedArray, routing: Routing) -> None:
         for name, n in index.named_shape.items():
             if name != routing.choice and x.named_shape[name] != n:
                 raise AxisSizeError(
@@ -361,7 +374,9 @@ class _Mixture:
             region.left_out,
         )
 
-    def _apply(self, data: Any, leaves: Sequence[Any], placement: MeshAxes) -> tuple[Any, Dims]:
+    def _apply(
+        self, data: jax.Array, leaves: Sequence[object], placement: MeshAxes
+    ) -> tuple[jax.Array, Dims]:
         """Apply the experts to slots `[experts, slots, *features]`; return results in that order and the dims of their features."""
         axis, slot, outer = self.names.axis, self.names.slot, self.region
         region = self._within(placement, data.shape[1])
@@ -393,7 +408,7 @@ class _Mixture:
             dim for dim in dims if dim not in (axis, slot)
         )
 
-    def _finish(self, rows: Any, shape: Sequence[int], dims: Dims) -> Any:
+    def _finish(self, rows: jax.Array, shape: Sequence[int], dims: Dims) -> AnyArray:
         """Convert rows of all tokens to the result of the operation, with the names in their order in `x`."""
         names = self.names
         have = (*names.groups, *names.tokens, *dims)
@@ -408,7 +423,7 @@ class _Mixture:
 
     # --- with a capacity --------------------------------------------------------------------------------------------------
 
-    def within_capacity(self, capacity: int) -> Any:
+    def within_capacity(self, capacity: int) -> AnyArray:
         """Compute with a fixed number of slots for every expert and group, and drop excess tokens."""
         names = self.names
         exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
@@ -465,7 +480,7 @@ class _Mixture:
 
     # --- without a capacity -----------------------------------------------------------------------------------------------
 
-    def in_rounds(self, chunk: int | None) -> Any:
+    def in_rounds(self, chunk: int | None) -> AnyArray:
         """Compute in rounds of a fixed number of slots, until every token is processed."""
         names = self.names
         exchange = self._exchange((*self.place(names.groups), *self.place(names.tokens)), ())
@@ -480,21 +495,21 @@ class _Mixture:
 
         arrays = [i for i, leaf in enumerate(self.leaves) if _is_array(leaf)]
         datas = [cast(self.leaves[i], where) for i in arrays]
-        noted: list[Any] = []
+        noted: list[tuple[tuple[int, ...], Dims]] = []
 
-        def apply(data: Any, *datas: Any) -> Any:
+        def apply(data: jax.Array, *datas: jax.Array) -> jax.Array:
             leaves = list(self.leaves)
             for i, value in zip(arrays, datas, strict=True):
                 leaves[i] = array_of(value, dims_of(leaves[i]))
             result, dims = self._apply(
                 data.reshape(*data.shape[:2], *self.feature_shape), leaves, placement
             )
-            noted[:] = [result.shape[2:], dims]
+            noted[:] = [(result.shape[2:], dims)]
             return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
 
         traced: list[ClosedJaxpr] = []
 
-        def trace(rows: Any, number: Any) -> tuple[()]:
+        def trace(rows: jax.Array, number: jax.Array) -> tuple[()]:
             # Builds the slots of a round for their type only.
             slots = Slots.of(number, exchange.count, size)
             traced.append(jax.make_jaxpr(apply)(exchange.send(slots.fill(rows)), *datas))
@@ -502,7 +517,7 @@ class _Mixture:
 
         jax.eval_shape(trace, self.rows, number)
         closed = traced[-1]
-        shape, dims = noted
+        shape, dims = noted[-1]
         weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
         rounds = -(-jnp.max(counts) // size)
         together = varying(rounds) & (loop_collective_axes(closed, where) | set(exchange.exchanged))
@@ -515,16 +530,16 @@ class _Mixture:
         return self._finish(comm.psum(rows, exchange.own), shape, dims)
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     """Return True if a leaf of the parameters is an array; Python numbers pass to the function unchanged."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic))
 
 
-def _array(value: Any) -> Any:
+def _array(value: ArrayLike) -> AnyArray:
     return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
 
 
-def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
+def _ordered(data: jax.Array, dims: Dims, first: Sequence[Hashable]) -> jax.Array:
     """Transpose `data` to these names, then its other names, then its positional axes."""
     order = [dims.index(name) for name in first]
     order += [i for i, dim in enumerate(dims) if i not in order and dim is not None]
@@ -533,4 +548,4 @@ def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
 
 
 #: The functions of `nx.nn`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"mixture_of_experts": mixture_of_experts}
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"mixture_of_experts": mixture_of_experts}

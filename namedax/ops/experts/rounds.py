@@ -9,13 +9,13 @@ with the tokens, in one all-to-all per round. It returns the tokens' gradients i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
@@ -26,6 +26,17 @@ from namedax.programs.primitives import cast_axes
 from namedax.resources import communication as comm
 
 __all__ = ["Rounds", "loop_collective_axes"]
+
+
+T = TypeVar("T")
+#: Rows, weights, numbers, ranks, the number of rounds, closed-over values and parameters.
+Operands = tuple[
+    jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, list[jax.Array], list[jax.Array]
+]
+#: The gradients of `Operands`.
+Gradients = tuple[
+    jax.Array | None, jax.Array, None, None, None, list[jax.Array | None], list[jax.Array | None]
+]
 
 
 def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
@@ -44,7 +55,7 @@ def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozense
     return collective_axes(closed.jaxpr) | casts
 
 
-def _all_casts(jaxpr: Any) -> frozenset[str]:
+def _all_casts(jaxpr: Jaxpr) -> frozenset[str]:
     return frozenset[str]().union(
         *map(cast_axes, jaxpr.eqns), *map(_all_casts, programs_within(jaxpr))
     )
@@ -61,19 +72,19 @@ class Rounds(Record):
     """
 
     exchange: Exchange
-    jaxpr: Any
+    jaxpr: Jaxpr
     size: int
 
     def __call__(
         self,
-        rows: Any,
-        weight: Any,
-        number: Any,
-        rank: Any,
-        rounds: Any,
-        consts: Sequence[Any],
-        datas: Sequence[Any],
-    ) -> Any:
+        rows: jax.Array,
+        weight: jax.Array,
+        number: jax.Array,
+        rank: jax.Array,
+        rounds: jax.Array,
+        consts: Sequence[jax.Array],
+        datas: Sequence[jax.Array],
+    ) -> jax.Array:
         """Compute the weighted sums for all tokens.
 
         Args:
@@ -89,15 +100,18 @@ class Rounds(Record):
         call.defvjp(self._save, self._backward)
         return call(rows, weight, number, rank, rounds, list(consts), list(datas))
 
-    def _slots(self, number: Any, rank: Any, turn: Any) -> Slots:
+    def _slots(self, number: jax.Array, rank: jax.Array, turn: jax.Array) -> Slots:
         count, size = self.exchange.count, self.size
         within = rank - turn * size
         here = (number < count) & (within >= 0) & (within < size)
         return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
 
     def _loop(
-        self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]
-    ) -> Any:
+        self,
+        rounds: jax.Array,
+        step: Callable[[jax.Array], T],
+        finish: Callable[[jax.Array, jax.core.ShapedArray], jax.Array],
+    ) -> T:
         """Sum `step(turn)` over the rounds, accumulate in at least 32 bits, then apply `finish(sum, type)`."""
         start = jnp.zeros_like(rounds)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
@@ -106,7 +120,7 @@ class Rounds(Record):
             lambda t: cast_data(jnp.zeros(t.shape, comm.sum_type(t.dtype)), varying_of(t)), types
         )
 
-        def body(state: Any) -> Any:
+        def body(state: tuple[jax.Array, T]) -> tuple[jax.Array, T]:
             turn, total = state
             return turn + 1, jax.tree.map(
                 lambda total, more: total + more.astype(total.dtype), total, step(turn)
@@ -115,26 +129,35 @@ class Rounds(Record):
         _, total = lax.while_loop(lambda state: state[0] < rounds, body, (start, zeros))
         return jax.tree.map(finish, total, types)
 
-    def _run(self, consts: Any, slots: Any, datas: Any) -> Any:
+    def _run(
+        self, consts: Sequence[jax.Array], slots: jax.Array, datas: Sequence[jax.Array]
+    ) -> jax.Array:
         (result,) = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, list(consts)))(slots, *datas)
         return result
 
     def _forward(
-        self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Any, datas: Any
-    ) -> Any:
-        dtype = self.jaxpr.outvars[0].aval.dtype
+        self,
+        rows: jax.Array,
+        weight: jax.Array,
+        number: jax.Array,
+        rank: jax.Array,
+        rounds: jax.Array,
+        consts: Sequence[jax.Array],
+        datas: Sequence[jax.Array],
+    ) -> jax.Array:
+        dtype = self.jaxpr.outvars[0].aval.dtype  # type: ignore[attr-defined]  # it is a ShapedArray
 
-        def step(turn: Any) -> Any:
+        def step(turn: jax.Array) -> jax.Array:
             slots = self._slots(number, rank, turn)
             results = self._run(consts, self.exchange.send(slots.fill(rows)), datas)
             return slots.add_up(self.exchange.back(results), weight)
 
         return self._loop(rounds, step, lambda total, _: total.astype(dtype))
 
-    def _save(self, *operands: Any) -> tuple[Any, Any]:
+    def _save(self, *operands: *Operands) -> tuple[jax.Array, Operands]:
         return self._forward(*operands), operands
 
-    def _backward(self, operands: Any, cotangent: Any) -> Any:
+    def _backward(self, operands: Operands, cotangent: jax.Array) -> Gradients:
         rows, weight, number, rank, rounds, consts, datas = operands
         floats = [
             i
@@ -143,12 +166,12 @@ class Rounds(Record):
         ]
         moves = jnp.issubdtype(rows.dtype, jnp.inexact)
 
-        def step(turn: Any) -> Any:
+        def step(turn: jax.Array) -> tuple[jax.Array, list[jax.Array], list[jax.Array]]:
             slots = self._slots(number, rank, turn)
             filled = [slots.fill(rows), slots.fill(cotangent), slots.fill_choices(weight)]
             arrived, wanted, counts = _together(self.exchange.send, filled)
 
-            def of(arrived: Any, *values: Any) -> Any:
+            def of(arrived: jax.Array, *values: jax.Array) -> jax.Array:
                 every = [*consts, *datas]
                 for i, value in zip(floats, values, strict=True):
                     every[i] = value
@@ -178,7 +201,7 @@ class Rounds(Record):
         of_weight, of_rows, rest = self._loop(
             rounds, step, lambda total, kind: total.astype(kind.dtype)
         )
-        gradients: list[Any] = [None] * (len(consts) + len(datas))
+        gradients: list[jax.Array | None] = [None] * (len(consts) + len(datas))
         for i, value in zip(floats, rest, strict=True):
             gradients[i] = value
         of_row = cast_data(of_rows[0], varying(rows)) if moves else None
@@ -194,13 +217,15 @@ class Rounds(Record):
         )
 
 
-def _widened(data: Any) -> Any:
+def _widened(data: jax.Array) -> jax.Array:
     return data.astype(comm.sum_type(data.dtype))
 
 
-def _together(move: Callable[[Any], Any], arrays: Sequence[Any]) -> list[Any]:
+def _together(
+    move: Callable[[jax.Array], jax.Array], arrays: Sequence[jax.Array]
+) -> list[jax.Array]:
     """Apply `move` to arrays that differ in their features only, and combine arrays of equal dtype and variance into one."""
-    moved: dict[int, Any] = {}
+    moved: dict[int, jax.Array] = {}
     kinds = [(array.dtype, varying(array)) for array in arrays]
     for kind in dict.fromkeys(kinds):
         same = [i for i, other in enumerate(kinds) if other == kind]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import jax
 import numpy as np
 
-from namedax.core.annotations import AnyArray
-from namedax.core.array import dims_of
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.errors import (
@@ -59,9 +58,9 @@ class Routing:
       choice: the axis name of a token's choices, best first, by default `"choice"`.
     """
 
-    index: Any
-    weight: Any
-    probabilities: Any
+    index: AnyArray
+    weight: AnyArray
+    probabilities: AnyArray
     experts: int
     route: Hashable = "route"
     choice: Hashable = "choice"
@@ -81,7 +80,12 @@ jax.tree_util.register_dataclass(
 
 @operation(scope=True)
 def top_k_routing(
-    logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True
+    logits: ArrayLike,
+    axis: Hashable,
+    k: int,
+    *,
+    choice: Hashable = "choice",
+    normalize: bool = True,
 ) -> Routing:
     """Choose the `k` best experts for every token, with a weight for each.
 
@@ -118,7 +122,7 @@ def top_k_routing(
     """
     op = "top_k_routing"
     dims = dims_of(logits)
-    if axis not in dims or axis is None:
+    if not isinstance(logits, NamedArray) or axis not in dims or axis is None:
         raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
@@ -139,7 +143,7 @@ def top_k_routing(
 
 
 @operation("over", scope=True)
-def load_balancing_loss(routing: Routing, over: Any) -> AnyArray:
+def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
     """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
 
     The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
@@ -177,7 +181,7 @@ def load_balancing_loss(routing: Routing, over: Any) -> AnyArray:
 
 
 @operation(scope=True)
-def router_z_loss(logits: Any, axis: Hashable, over: Any) -> AnyArray:
+def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray:
     """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
 
     Args:
@@ -207,7 +211,7 @@ def router_z_loss(logits: Any, axis: Hashable, over: Any) -> AnyArray:
     return _mean(_square(_logsumexp(logits, axis)), names)
 
 
-def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable, ...]:
+def over_names(op: str, over: AxisSpec, array: ArrayLike, axis: Hashable) -> tuple[Hashable, ...]:
     """Return `over` as a tuple of axis names of `array`, which excludes `axis`."""
     names = tuple(over) if isinstance(over, (tuple, list)) else (over,)
     dims = dims_of(array)
@@ -224,7 +228,7 @@ def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable
     return names
 
 
-def check_routing(op: str, routing: Any) -> None:
+def check_routing(op: str, routing: object) -> None:
     """Raise if `routing` is not a `Routing`, or if its arrays do not fit together."""
     if not isinstance(routing, Routing):
         raise ArgumentTypeError(
@@ -263,7 +267,7 @@ def check_routing(op: str, routing: Any) -> None:
 
 
 #: The functions of `nx.nn`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., Routing | AnyArray]] = {
     "Routing": Routing,
     "load_balancing_loss": load_balancing_loss,
     "router_z_loss": router_z_loss,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -36,12 +37,12 @@ class Slots(Record):
       shape: the number of experts, and the number of slots of each.
     """
 
-    place: Any
-    holds: Any
+    place: jax.Array
+    holds: jax.Array
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, place: Any, experts: int, size: int) -> Slots:
+    def of(cls, place: jax.Array, experts: int, size: int) -> Slots:
         """Build the assignment from the slot of every choice."""
         choices = place.size
         holds = cast_data(jnp.full(experts * size, choices, place.dtype), varying(place))
@@ -49,22 +50,22 @@ class Slots(Record):
         holds = holds.at[place.reshape(-1)].set(numbers, mode="drop", wrap_negative_indices=False)
         return cls(place, holds, (experts, size))
 
-    def fill(self, rows: Any) -> Any:
+    def fill(self, rows: jax.Array) -> jax.Array:
         """Return the rows of the tokens in their slots, `[experts, slots, features]`, with zeros in empty slots."""
         tokens = rows.shape[0]
         token, _ = divided(self.holds, max(tokens, 1))
         token = jnp.where(self.holds < self.place.size, token, tokens)
         return _read(rows, token).reshape(*self.shape, rows.shape[1])
 
-    def fill_choices(self, values: Any) -> Any:
+    def fill_choices(self, values: jax.Array) -> jax.Array:
         """Return numbers of the choices, `[choices, tokens]`, in their slots."""
         return _read(values.reshape(-1, 1), self.holds).reshape(*self.shape, 1)
 
-    def read(self, results: Any) -> Any:
+    def read(self, results: jax.Array) -> jax.Array:
         """Read the slots of every choice, `[choices, tokens, features]`, with zeros for choices without a slot."""
         return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.place)
 
-    def add_up(self, results: Any, weight: Any) -> Any:
+    def add_up(self, results: jax.Array, weight: jax.Array) -> jax.Array:
         """Return the weighted sum over the choices, `[tokens, features]`, in the common dtype of both arrays."""
         return jnp.einsum(
             "ktf,kt->tf",
@@ -74,7 +75,7 @@ class Slots(Record):
         )
 
 
-def divided(index: Any, n: int) -> tuple[Any, Any]:
+def divided(index: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
     """Return the remainder and quotient of nonnegative numbers, without the extra cost of `%` and `//` for negative ones."""
     if n & (n - 1) == 0:  # XLA's own rewrite also handles negative numbers
         return index & (n - 1), index >> (n.bit_length() - 1)
@@ -82,11 +83,11 @@ def divided(index: Any, n: int) -> tuple[Any, Any]:
     return lax.rem(index, divisor), lax.div(index, divisor)
 
 
-def _read(rows: Any, index: Any) -> Any:
+def _read(rows: jax.Array, index: jax.Array) -> jax.Array:
     return rows.at[index].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
-def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
+def rank_among_equals(index: jax.Array, experts: int) -> tuple[jax.Array, jax.Array]:
     """Count the equal elements before each element along the last axis, and all elements of each number below `experts`.
 
     Args:
@@ -114,7 +115,7 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
     return rank, counts.at[row, index].add(1, **inside)[:, :experts]
 
 
-def rank_in_groups(index: Any, experts: int, placement: Sequence[MeshAxes]) -> Any:
+def rank_in_groups(index: jax.Array, experts: int, placement: Sequence[MeshAxes]) -> jax.Array:
     """Count the earlier choices of the same expert in the same group, ordered by choice and then by token.
 
     Args:
@@ -196,7 +197,7 @@ class Exchange(Record):
         """Return the number of experts for which one device has slots before the exchange."""
         return self.experts // self.blocks(self.own)
 
-    def number(self, index: Any) -> Any:
+    def number(self, index: jax.Array) -> jax.Array:
         """Return the index of experts among the experts with slots on this device, or `count` for the others."""
         within, rest = divided(
             index, self.inner
@@ -204,7 +205,7 @@ class Exchange(Record):
         digits = {}
         for i, (axis, n) in reversed(list(enumerate(self.sizes))):
             digits[axis], rest = divided(rest, n) if i else (rest, rest)
-        at: Any = jnp.zeros_like(index)
+        at = jnp.zeros_like(index)
         for axis, n in self.sizes:
             if axis in self.exchanged:
                 at = at * n + digits[axis]
@@ -216,7 +217,7 @@ class Exchange(Record):
             here &= digits[axis] == comm.block_index((axis,)).astype(index.dtype)
         return jnp.where(here, at * self.inner + within, self.count)
 
-    def send(self, data: Any) -> Any:
+    def send(self, data: jax.Array) -> jax.Array:
         """Send slots `[count, slots, features]` to the devices of the experts, as `[inner, more slots, features]`."""
         n, m = self.blocks(self.exchanged), self.blocks(self.summed)
         data = data.reshape(n, m, self.inner, *data.shape[1:])
@@ -228,7 +229,7 @@ class Exchange(Record):
             data = comm.all_to_all(data, 0, 3, self.exchanged)
         return data.reshape(data.shape[2:])
 
-    def back(self, data: Any) -> Any:
+    def back(self, data: jax.Array) -> jax.Array:
         """Reverse `send`."""
         data = data[None, None]
         if self.exchanged:
