@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.types import DType
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -36,8 +38,8 @@ from namedax.ops.ragged import packing
 from namedax.ops.ragged.grouped import contract_by_group
 from namedax.ops.ragged.rows import (
     at_rows,
-    check,
     checked_lengths,
+    checked_rows,
     ends_of,
     every,
     filled,
@@ -60,7 +62,10 @@ _exp, _log, _sqrt, _where, _isfinite, _square = (
 _maximum, _minimum = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"]
 
 
-def _said(function: Callable[..., Any]) -> Callable[..., Any]:
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _as_operation(function: F) -> F:
     """Register a method as an operation, so that its name appears in programs."""
     return operation(
         lambda self, *_, **__: (self.tokens, self.rows),
@@ -145,31 +150,32 @@ class Ragged(metaclass=_Type):
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise
 
-    values: Any
-    lengths: Any
-    segments: Any
-    is_cut: Any
+    values: NamedArray
+    lengths: NamedArray
+    segments: NamedArray
+    is_cut: AnyArray
     tokens: Hashable
     rows: Hashable
 
-    def __init__(self, values: Any, lengths: Any, *, tokens: Hashable, rows: Hashable):
+    def __init__(self, values: ArrayLike, lengths: ArrayLike, *, tokens: Hashable, rows: Hashable):
         op, region = "Ragged", ambient()
-        values, lengths = (as_array(to_local(as_array(x), op, region)) for x in (values, lengths))
-        check(op, values, lengths, tokens, rows)
-        size = values.named_shape[tokens]
-        lengths, is_full = checked_lengths(op, lengths, tokens, rows, size)
-        segments = segments_of(op, lengths, rows, tokens, size)
-        is_cut = uncut(lengths, rows) if is_full else None
-        if not is_full:
-            values, lengths, is_cut = filled(values, lengths, segments, tokens, rows, size)
-        self._set(values, lengths, segments, is_cut, tokens, rows)
+        blocks = [as_array(to_local(as_array(x), op, region)) for x in (values, lengths)]
+        data, counts = checked_rows(op, blocks[0], blocks[1], tokens, rows)
+        size = data.named_shape[tokens]
+        counts, is_full = checked_lengths(op, counts, tokens, rows, size)
+        segments = segments_of(op, counts, rows, tokens, size)
+        if is_full:
+            is_cut = uncut(counts, rows)
+        else:
+            data, counts, is_cut = filled(data, counts, segments, tokens, rows, size)
+        self._set(data, counts, segments, is_cut, tokens, rows)
 
     def _set(
         self,
-        values: Any,
-        lengths: Any,
-        segments: Any,
-        is_cut: Any,
+        values: NamedArray,
+        lengths: NamedArray,
+        segments: NamedArray,
+        is_cut: AnyArray,
         tokens: Hashable,
         rows: Hashable,
     ) -> None:
@@ -185,7 +191,7 @@ class Ragged(metaclass=_Type):
             object.__setattr__(self, name, value)
 
     @classmethod
-    def _made(cls, values: Any, like: Ragged, is_cut: Any = None) -> Ragged:
+    def _made(cls, values: NamedArray, like: Ragged, is_cut: AnyArray | None = None) -> Ragged:
         made = object.__new__(cls)
         made._set(
             values,
@@ -197,14 +203,16 @@ class Ragged(metaclass=_Type):
         )
         return made
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"Ragged is immutable: {name!r} cannot be set. Make a new one with r.replace(values)."
         )
 
     # --- a pytree ---------------------------------------------------------------------------------------------------------
 
-    def tree_flatten_with_keys(self) -> Any:
+    def tree_flatten_with_keys(
+        self,
+    ) -> tuple[tuple[tuple[jax.tree_util.GetAttrKey, AnyArray], ...], tuple[Hashable, Hashable]]:
         """Return the arrays, and the names."""
         key = jax.tree_util.GetAttrKey
         children = tuple(
@@ -213,7 +221,11 @@ class Ragged(metaclass=_Type):
         return children, (self.tokens, self.rows)
 
     @classmethod
-    def tree_unflatten(cls, names: Any, children: Any) -> Ragged:
+    def tree_unflatten(
+        cls,
+        names: tuple[Hashable, Hashable],
+        children: tuple[NamedArray, NamedArray, NamedArray, AnyArray],
+    ) -> Ragged:
         """Build a `Ragged` from the arrays and the names."""
         made = object.__new__(cls)
         made._set(*children, *names)
@@ -224,7 +236,7 @@ class Ragged(metaclass=_Type):
         # Static fields, so that `nx.rename` of a tree does not change them.
         return self.tokens, self.rows
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Ragged], tuple[Any, ...]]:
         return Ragged.tree_unflatten, (
             (self.tokens, self.rows),
             (self.values, self.lengths, self.segments, self.is_cut),
@@ -239,7 +251,7 @@ class Ragged(metaclass=_Type):
         except Exception:  # the leaves of a pytree may be anything
             return f"Ragged({self.values!r}, {self.lengths!r}, {self.segments!r}, {self.is_cut!r})"
 
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
         raise ArgumentTypeError(
             f"Ragged: {self!r} is not an array; {_REMEDY}. Its arrays are r.values, r.lengths and"
             " r.segments."
@@ -279,13 +291,13 @@ class Ragged(metaclass=_Type):
     @classmethod
     def from_padded(
         cls,
-        x: Any,
+        x: ArrayLike,
         *,
         rows: Hashable,
         column: Hashable,
         tokens: Hashable,
-        lengths: Any = None,
-        mask: Any = None,
+        lengths: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
         size: int | None = None,
     ) -> Ragged:
         """Build a `Ragged` from an array in which every row is padded.
@@ -315,8 +327,8 @@ class Ragged(metaclass=_Type):
         )
         return cls(values, lengths, tokens=tokens, rows=rows)
 
-    @_said
-    def padded(self, column: Hashable, size: int | None = None, *, fill: Any = 0) -> Any:
+    @_as_operation
+    def padded(self, column: Hashable, size: int | None = None, *, fill: ArrayLike = 0) -> AnyArray:
         """Return an array with `rows` and `column`, in which every row is padded at its end.
 
         Args:
@@ -345,7 +357,7 @@ class Ragged(metaclass=_Type):
     # --- properties of tokens and rows ----------------------------------------------------------------------------------
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Return the dtype of the values."""
         return self.values.dtype
 
@@ -355,26 +367,26 @@ class Ragged(metaclass=_Type):
         return int(self.lengths.named_shape[self.rows])
 
     @property
-    def is_token(self) -> Any:
+    def is_token(self) -> NamedArray:
         """Return a mask of the tokens that belong to a row, without communication."""
         return self.segments >= 0
 
     @property
-    def starts(self) -> Any:
+    def starts(self) -> NamedArray:
         """Return the number of each row's first token; over sharded rows, one all-gather of the lengths."""
         return (
             rename(ends_of(self.lengths, self.rows), {every(self.rows): self.rows}) - self.lengths
         )
 
     @property
-    def positions(self) -> Any:
+    def positions(self) -> NamedArray:
         """Return the position of every token in its row, from 0; over sharded rows, one all-gather of the lengths."""
         starts = ends_of(self.lengths, self.rows) - whole(self.lengths, self.rows)
         first = take(starts, at_rows(self.segments), every(self.rows), mode="clip")
         return packing.index_of_tokens(self) - first
 
-    @_said
-    def spread(self, x: Any) -> Any:
+    @_as_operation
+    def spread(self, x: ArrayLike) -> AnyArray:
         """Repeat `x` for each row over the tokens of the row: `rows` becomes `tokens`.
 
         Over sharded rows, one all-gather of `x`.
@@ -383,7 +395,7 @@ class Ragged(metaclass=_Type):
           AxisNotFoundError: `x` lacks `rows`.
         """
         self._check_operand("Ragged.spread", x)
-        if self.rows not in dims_of(x):
+        if not isinstance(x, NamedArray) or self.rows not in dims_of(x):
             raise_not_found(
                 "Ragged.spread", self.rows, type_text(x), [d for d in dims_of(x) if d is not None]
             )
@@ -391,7 +403,7 @@ class Ragged(metaclass=_Type):
 
     # --- token by token --------------------------------------------------------------------------------------------------
 
-    def replace(self, values: Any) -> Ragged:
+    def replace(self, values: AnyArray) -> Ragged:
         """Return the same rows with other values, which have `tokens`, in the same order.
 
         Raises:
@@ -404,7 +416,7 @@ class Ragged(metaclass=_Type):
                 f"{op}: the values must be an array, got {format_value(values)}. Pass its values:"
                 " r.replace(other.values)."
             )
-        if self.tokens not in dims_of(values):
+        if not isinstance(values, NamedArray) or self.tokens not in dims_of(values):
             raise_not_found(
                 op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None]
             )
@@ -423,7 +435,7 @@ class Ragged(metaclass=_Type):
         is_first = not jnp.issubdtype(self.values.dtype, jnp.inexact)
         return self._made(spoiled(values, self.is_cut) if is_first else values, self)
 
-    def map(self, function: Callable[..., Any], *others: Any) -> Ragged:
+    def map(self, function: Callable[..., AnyArray], *others: Ragged | ArrayLike) -> Ragged:
         """Apply `function` to the values and to other arrays; an array with `rows` aligns with every token of its row.
 
         Args:
@@ -439,24 +451,26 @@ class Ragged(metaclass=_Type):
             function(self.values, *(self._operand("Ragged.map", other) for other in others))
         )
 
-    def astype(self, dtype: Any) -> Ragged:
+    def astype(self, dtype: DType) -> Ragged:
         """Convert the values to another dtype."""
         return self.replace(self.values.astype(dtype))
 
-    def _check_operand(self, op: str, x: Any) -> None:
+    def _check_operand(self, op: str, x: object) -> None:
         if self.rows in dims_of(x) and self.tokens in dims_of(x):
             raise AxisNameError(
                 f"{op}: {type_text(x)} has both axes {self.rows!r} and {self.tokens!r}, but a token"
                 " belongs to one row. Rename one of them."
             )
 
-    def _operand(self, op: str, other: Any) -> Any:
+    def _operand(self, op: str, other: object) -> object:
         """Align an operand with the values: elements per row are repeated for their tokens."""
         if isinstance(other, Ragged):
             self._check_same_rows(op, other)
             return other.values
         self._check_operand(op, other)
-        return spread(other, self.segments, self.rows) if self.rows in dims_of(other) else other
+        if isinstance(other, NamedArray) and self.rows in dims_of(other):
+            return spread(other, self.segments, self.rows)
+        return other
 
     def _check_same_rows(self, op: str, other: Ragged) -> None:
         names = [(r.tokens, r.rows) for r in (self, other)]
@@ -483,7 +497,7 @@ class Ragged(metaclass=_Type):
 
     # --- row by row ------------------------------------------------------------------------------------------------------
 
-    def _reduce(self, kind: str, values: Any, rows: Hashable | None = None) -> Any:
+    def _reduce(self, kind: str, values: NamedArray, rows: Hashable | None = None) -> NamedArray:
         """Reduce over the tokens, in a dtype wide enough for many terms, and convert the result to the dtype of `jnp`."""
         wide = dtype = values.dtype
         if kind in ("sum", "prod"):
@@ -495,14 +509,14 @@ class Ragged(metaclass=_Type):
         ).astype(dtype)
         return spoiled(reduced, self.is_cut)
 
-    def _numbers(self) -> Any:
+    def _numbers(self) -> NamedArray:
         dtype = self.values.dtype
         if jnp.issubdtype(dtype, jnp.inexact):
             return self.values
         return self.values.astype(jnp.zeros((), float).dtype)
 
-    @_said
-    def sum(self) -> Any:
+    @_as_operation
+    def sum(self) -> NamedArray:
         """Sum each row; 0 for an empty one.
 
         Communication over sharded tokens: one all-reduce of one number per row, or one
@@ -511,14 +525,14 @@ class Ragged(metaclass=_Type):
         """
         return self._reduce("sum", self.values)
 
-    @_said
-    def mean(self) -> Any:
+    @_as_operation
+    def mean(self) -> NamedArray:
         """Average each row; NaN for an empty one, as in `jnp`."""
         values = self._numbers()
         return self._reduce("sum", values) / self.lengths.astype(values.dtype)
 
-    @_said
-    def var(self) -> Any:
+    @_as_operation
+    def var(self) -> NamedArray:
         """Compute the variance of each row around its mean, with two reductions; NaN for an empty one."""
         values = self._numbers()
         every_row = every(self.rows)
@@ -532,40 +546,40 @@ class Ragged(metaclass=_Type):
         )
         return self._reduce("sum", square) / self.lengths.astype(square.dtype)
 
-    @_said
-    def std(self) -> Any:
+    @_as_operation
+    def std(self) -> NamedArray:
         """Compute the standard deviation of each row; NaN for an empty one."""
         return _sqrt(self.var())
 
-    @_said
-    def max(self) -> Any:
+    @_as_operation
+    def max(self) -> NamedArray:
         """Take the maximum of each row; an empty one gives minus infinity or the least integer, as in `jax.ops.segment_max`."""
         return self._reduce("max", self.values)
 
-    @_said
-    def min(self) -> Any:
+    @_as_operation
+    def min(self) -> NamedArray:
         """Take the minimum of each row; an empty one gives infinity or the largest integer."""
         return self._reduce("min", self.values)
 
-    @_said
-    def prod(self) -> Any:
+    @_as_operation
+    def prod(self) -> NamedArray:
         """Multiply the values of each row; 1 for an empty one.
 
         As for `nx.segment_prod`, there is no gradient.
         """
         return self._reduce("prod", self.values)
 
-    @_said
-    def any(self) -> Any:
+    @_as_operation
+    def any(self) -> NamedArray:
         """Return True for each row with a true value; false for an empty one."""
         return self._reduce("sum", (self.values != 0).astype(jnp.int32)) > 0
 
-    @_said
-    def all(self) -> Any:
+    @_as_operation
+    def all(self) -> NamedArray:
         """Return True for each row with only true values; true for an empty one."""
         return self._reduce("sum", (self.values == 0).astype(jnp.int32)) == 0
 
-    def _shifted(self, values: Any) -> tuple[Any, Any]:
+    def _shifted(self, values: NamedArray) -> tuple[NamedArray, NamedArray]:
         """Subtract the maximum of every row, and return it too (0 if it is not finite), for `every` row."""
         every_row = every(self.rows)
         largest = jax.lax.stop_gradient(
@@ -574,8 +588,8 @@ class Ragged(metaclass=_Type):
         largest = _where(_isfinite(largest), largest, jnp.zeros((), values.dtype))
         return values - take(largest, at_rows(self.segments), every_row, mode="clip"), largest
 
-    @_said
-    def logsumexp(self) -> Any:
+    @_as_operation
+    def logsumexp(self) -> NamedArray:
         """Compute the log-sum-exp of each row, with two reductions; minus infinity for an empty one."""
         shifted, largest = self._shifted(self._numbers())
         total = self._reduce("sum", _exp(shifted))
@@ -583,7 +597,7 @@ class Ragged(metaclass=_Type):
         is_zero = total == 0
         return _where(is_zero, -jnp.inf, _log(_where(is_zero, 1, total)) + largest)
 
-    @_said
+    @_as_operation
     def softmax(self) -> Ragged:
         """Compute the softmax of each row; over sharded tokens, two reductions of one number per row."""
         shifted, _ = self._shifted(self._numbers())
@@ -594,7 +608,7 @@ class Ragged(metaclass=_Type):
         )
         return self.replace(terms / total)
 
-    @_said
+    @_as_operation
     def log_softmax(self) -> Ragged:
         """Compute the logarithm of the softmax of each row; over sharded tokens, two reductions of one number per row."""
         shifted, _ = self._shifted(self._numbers())
@@ -607,8 +621,8 @@ class Ragged(metaclass=_Type):
 
     # --- networks --------------------------------------------------------------------------------------------------------
 
-    @_said
-    def dot(self, w: Any, axis: Any) -> Ragged:
+    @_as_operation
+    def dot(self, w: ArrayLike, axis: AxisSpec) -> Ragged:
         """Contract every token with `w` over names; if `w` has the rows, with the weights of its row.
 
         The latter applies experts without capacity if rows are experts. For the communication see
@@ -623,9 +637,15 @@ class Ragged(metaclass=_Type):
         result = contract_by_group(self.values, w, axis, at_rows(self.segments), self.rows, True)
         return self.replace(result)
 
-    @_said
+    @_as_operation
     def attention(
-        self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any
+        self,
+        query: ArrayLike,
+        key: ArrayLike,
+        value: ArrayLike,
+        *,
+        features: Hashable,
+        **options: Any,
     ) -> Ragged:
         """Compute attention within each row: a token attends to the tokens of its own row.
 
@@ -643,17 +663,23 @@ class Ragged(metaclass=_Type):
         Communication: over sharded tokens, a ring in which the row numbers travel with the keys.
         Blocks without a row in common are not computed.
         """
-        segments = {"segments": at_rows(self.segments), "key_segments": self.segments}
         return self.replace(
             dot_product_attention(
-                query, key, value, axis=self.tokens, features=features, **segments, **options
+                query,
+                key,
+                value,
+                axis=self.tokens,
+                features=features,
+                segments=at_rows(self.segments),
+                key_segments=self.segments,
+                **options,
             )
         )
 
     # --- reading ---------------------------------------------------------------------------------------------------------
 
-    @_said
-    def pick(self, position: Any, *, fill_value: Any = None) -> Any:
+    @_as_operation
+    def pick(self, position: ArrayLike, *, fill_value: ArrayLike | None = None) -> AnyArray:
         """Read one token of each row: `r.pick(0)` the first, `r.pick(-1)` the last.
 
         Args:
@@ -666,8 +692,8 @@ class Ragged(metaclass=_Type):
         """
         return packing.pick("Ragged.pick", self, position, fill_value)
 
-    @_said
-    def take(self, index: Any, *, size: int | None = None) -> Ragged:
+    @_as_operation
+    def take(self, index: ArrayLike, *, size: int | None = None) -> Ragged:
         """Select some of the rows, in any order, possibly repeated.
 
         Args:
@@ -695,21 +721,23 @@ _BINARY = "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift".spli
 _COMPARE = "eq ne lt le gt ge".split()
 
 
-def _binary(name: str, reflected: bool) -> Callable[..., Any]:
+def _binary(name: str, reflected: bool) -> Callable[[Ragged, object], Ragged]:
     function = getattr(operator, name)
 
-    def method(self: Ragged, other: Any) -> Any:
+    def method(self: Ragged, other: object) -> Ragged:
         if not isinstance(
             other, (Ragged, NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
         ):
             return NotImplemented
-        met = self._operand(f"Ragged {name.strip('_')}", other)
-        return self.replace(function(met, self.values) if reflected else function(self.values, met))
+        aligned = self._operand(f"Ragged {name.strip('_')}", other)
+        return self.replace(
+            function(aligned, self.values) if reflected else function(self.values, aligned)
+        )
 
     return method
 
 
-def _unary(name: str) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[[Ragged], Ragged]:
     function = getattr(operator, name)
     return lambda self: self.replace(function(self.values))
 

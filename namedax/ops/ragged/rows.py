@@ -8,12 +8,13 @@ is never mapped. It holds the numbers of all rows, which are few, and never the 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -39,8 +40,8 @@ from namedax.ops.sorting.searching import searchsorted
 
 __all__ = [
     "at_rows",
-    "check",
     "checked_lengths",
+    "checked_rows",
     "clash",
     "ends_of",
     "every",
@@ -58,6 +59,9 @@ __all__ = [
 _where, _maximum, _minimum = (ELEMENTWISE[f] for f in ("where", "maximum", "minimum"))
 
 
+Array = TypeVar("Array", NamedArray, AnyArray)
+
+
 class Every(Record):
     """The name of an axis with all of its elements on every device."""
 
@@ -72,12 +76,12 @@ def every(name: Hashable) -> Hashable:
     return Every(name)
 
 
-def whole(x: Any, rows: Hashable) -> Any:
+def whole(x: Array, rows: Hashable) -> Array:
     """Replicate the rows of `x` on every device; for mapped rows, by one all-gather."""
     return rename(x, {rows: every(rows)})
 
 
-def known(x: Any) -> np.ndarray | None:
+def known(x: ArrayLike) -> np.ndarray | None:
     """Return the values of an array, if they are known during tracing."""
     data = x.data if isinstance(x, NamedArray) else jnp.asarray(x)
     if isinstance(data, jax.core.Tracer) or not data.is_fully_addressable:
@@ -85,12 +89,14 @@ def known(x: Any) -> np.ndarray | None:
     return np.asarray(data)
 
 
-def ends_of(lengths: Any, rows: Hashable) -> Any:
+def ends_of(lengths: AnyArray, rows: Hashable) -> NamedArray:
     """Return the end of every row, for `every(rows)`."""
     return CUMULATIVE["cumsum"](whole(lengths, rows), every(rows))
 
 
-def segments_of(op: str, lengths: Any, rows: Hashable, tokens: Hashable, size: int) -> Any:
+def segments_of(
+    op: str, lengths: AnyArray, rows: Hashable, tokens: Hashable, size: int
+) -> NamedArray:
     """Return the row number of every token; a token after all rows has `~row` for the row of the last token.
 
     Row-major: tokens of a row are contiguous, and rows are in order.
@@ -104,19 +110,24 @@ def segments_of(op: str, lengths: Any, rows: Hashable, tokens: Hashable, size: i
     return _where(index < total, row, ~row)
 
 
-def at_rows(segments: Any) -> Any:
+def at_rows(segments: NamedArray) -> NamedArray:
     """Return the row that every token reads: its own, or the last token's row for tokens after all rows."""
     return _where(segments < 0, ~segments, segments)
 
 
-def spread(x: Any, segments: Any, rows: Hashable) -> Any:
+def spread(x: NamedArray, segments: NamedArray, rows: Hashable) -> AnyArray:
     """Repeat the element of `x` for a row for each of its tokens."""
     return take(whole(x, rows), at_rows(segments), every(rows), mode="clip")
 
 
 def reduce_rows(
-    kind: str, values: Any, segments: Any, rows: Hashable, tokens: Hashable, count: int
-) -> Any:
+    kind: str,
+    values: NamedArray,
+    segments: NamedArray,
+    rows: Hashable,
+    tokens: Hashable,
+    count: int,
+) -> NamedArray:
     """Reduce segments to the axis `rows`, or to `every` row; tokens without a row are excluded and have zero gradients."""
     numbers = _where(segments < 0, count, segments)  # in order
     return SEGMENTS[f"segment_{kind}"](
@@ -124,7 +135,7 @@ def reduce_rows(
     )
 
 
-def spoiled(x: Any, is_cut: Any) -> Any:
+def spoiled(x: Array, is_cut: AnyArray) -> Array:
     """Replace `x` by NaN if rows were truncated, in values and gradients, because results are then wrong; keep integers."""
     numbers = known(is_cut)
     if not jnp.issubdtype(x.dtype, jnp.inexact) or (numbers is not None and not numbers.any()):
@@ -143,8 +154,10 @@ def clash(first: Hashable, second: Hashable) -> bool:
 # --- validation -----------------------------------------------------------------------------------
 
 
-def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) -> None:
-    """Raise if values and lengths do not form rows."""
+def checked_rows(
+    op: str, values: AnyArray, lengths: AnyArray, tokens: Hashable, rows: Hashable
+) -> tuple[NamedArray, NamedArray]:
+    """Return values and lengths; raise if they do not form rows."""
     for what, name in (("tokens", tokens), ("rows", rows)):
         if not is_name(name):
             raise AxisNameError(f"{op}: {what}={format_value(name)} is not an axis name.")
@@ -153,11 +166,11 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
             f"{op}: tokens and rows are both {format_value(tokens)}. Use two different names."
         )
     dims, own = dims_of(values), dims_of(lengths)
-    if tokens not in dims:
+    if not isinstance(values, NamedArray) or tokens not in dims:
         raise_not_found(
             op, tokens, f"the values {type_text(values)}", [d for d in dims if d is not None]
         )
-    if rows not in own:
+    if not isinstance(lengths, NamedArray) or rows not in own:
         raise_not_found(
             op, rows, f"the lengths {type_text(lengths)}", [d for d in own if d is not None]
         )
@@ -188,11 +201,12 @@ def check(op: str, values: Any, lengths: Any, tokens: Hashable, rows: Hashable) 
             f"{op}: there is no token: axis {tokens!r} has size 0 in {type_text(values)}. Give a"
             " buffer of at least one token, which may be unused."
         )
+    return values, lengths
 
 
 def checked_lengths(
-    op: str, lengths: Any, tokens: Hashable, rows: Hashable, size: int
-) -> tuple[Any, bool]:
+    op: str, lengths: NamedArray, tokens: Hashable, rows: Hashable, size: int
+) -> tuple[NamedArray, bool]:
     """Return the lengths as 32-bit integers, and `True` if they are known to fill the buffer."""
     numbers, lengths = known(lengths), lengths.astype(jnp.int32)
     if numbers is None:
@@ -211,8 +225,13 @@ def checked_lengths(
 
 
 def filled(
-    values: Any, lengths: Any, segments: Any, tokens: Hashable, rows: Hashable, size: int
-) -> tuple[Any, Any, Any]:
+    values: NamedArray,
+    lengths: NamedArray,
+    segments: NamedArray,
+    tokens: Hashable,
+    rows: Hashable,
+    size: int,
+) -> tuple[NamedArray, NamedArray, AnyArray]:
     """Copy the last real token to the end of the buffer; return values, lengths limited to the buffer, and an overflow flag."""
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
@@ -226,7 +245,7 @@ def filled(
     return values, lengths, total > size
 
 
-def uncut(lengths: Any, rows: Hashable) -> Any:
+def uncut(lengths: NamedArray, rows: Hashable) -> AnyArray:
     """Return `False` for every batch: no rows are truncated."""
     return zeros(
         (), bool, named_shape={name: n for name, n in lengths.named_shape.items() if name != rows}
