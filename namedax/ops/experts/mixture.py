@@ -1,4 +1,4 @@
-"""A mixture of experts over named axes, which sends every token to its experts and sums the weighted results.
+"""A mixture of experts: send every token to its experts, and sum the weighted results.
 
 `namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of
 their experts, by indices and without a mask of tokens by experts. The slots travel to the devices
@@ -64,7 +64,7 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree import array_of, flatten
+from namedax.operands.pytree import array_of, as_block, flatten, names_of
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_in_groups
@@ -103,7 +103,7 @@ def mixture_of_experts(
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
       tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
-        share (a batch) are groups of tokens. MeshAxes of `x` alone are features, including positional
+        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
         axes.
       axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
         because it may be sharded over the mesh axis of the groups or tokens.
@@ -140,7 +140,8 @@ def mixture_of_experts(
     >>> w = nx.random.normal(jax.random.key(1), named_shape={"expert": 3, "embed": 4, "out": 5})
     >>> router = nx.random.normal(jax.random.key(2), named_shape={"embed": 4, "route": 3})
     >>> routing = nx.nn.top_k_routing(nx.dot(x, router, "embed"), "route", 2)
-    >>> y = nx.nn.mixture_of_experts(lambda w, x: nx.dot(x, w, "embed"), w, x, routing, tokens="token")
+    >>> expert = lambda w, x: nx.dot(x, w, "embed")
+    >>> y = nx.nn.mixture_of_experts(expert, w, x, routing, tokens="token")
     >>> y.dims
     ('token', 'out')
     """
@@ -156,7 +157,7 @@ def mixture_of_experts(
         )
 
 
-# --- names and sizes --------------------------------------------------------------------------------------------------------
+# --- names and sizes ------------------------------------------------------------------------------
 
 
 def _check_counts(capacity: object, chunk: object) -> None:
@@ -195,7 +196,7 @@ class _Names(Record):
         slot: Hashable,
     ) -> _Names:
         tokens = tuple(tokens) if isinstance(tokens, (tuple, list)) else (tokens,)
-        own = [dim for dim in dims_of(x) if dim is not None]
+        own = names_of(dims_of(x))
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
         if not tokens or len(set(tokens)) < len(tokens):
             raise AxisNameError(
@@ -253,9 +254,7 @@ class _Mixture:
         self.expert, self.names, self.experts = theirs(expert), names, routing.experts
         self.region = region = ambient()
         self.leaves, self.tree = flatten(params)
-        self.leaves = [
-            _array(to_local(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves
-        ]
+        self.leaves = [as_block(leaf, _OP) if _is_array(leaf) else leaf for leaf in self.leaves]
         blocks: list[NamedArray] = [
             to_local(array, _OP, region) for array in (x, routing.index, routing.weight)
         ]
@@ -306,7 +305,7 @@ class _Mixture:
         """Return the mesh axes over which one axis is sharded, with its padding."""
         return () if self.region is None else self.region.place(name)
 
-    # --- checks -----------------------------------------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
     def _check_sizes(self, x: NamedArray, index: NamedArray, routing: Routing) -> None:
         for name, n in index.named_shape.items():
@@ -352,10 +351,10 @@ class _Mixture:
                 )
         region.check_placement(_OP, (names.axis, *names.features))
 
-    # --- the experts' function ------------------------------------------------------------------------------------------
+    # --- the experts' function --------------------------------------------------------------------
 
     def _within(self, placement: MeshAxes, slots: int) -> Region | None:
-        """Return the region of the experts' function, in which slots have the sharding of the token groups."""
+        """Return the region of the experts' function, with slots sharded as the token groups."""
         region, slot = self.region, self.names.slot
         if region is None or not placement:
             return region
@@ -377,7 +376,10 @@ class _Mixture:
     def _apply(
         self, data: jax.Array, leaves: Sequence[object], placement: MeshAxes
     ) -> tuple[jax.Array, Dims]:
-        """Apply the experts to slots `[experts, slots, *features]`; return results in that order and the dims of their features."""
+        """Apply the experts to slots `[experts, slots, *features]`.
+
+        Return the results in the same order, and the dims of their features.
+        """
         axis, slot, outer = self.names.axis, self.names.slot, self.region
         region = self._within(placement, data.shape[1])
         with enter(region):
@@ -409,7 +411,7 @@ class _Mixture:
         )
 
     def _finish(self, rows: jax.Array, shape: Sequence[int], dims: Dims) -> AnyArray:
-        """Convert rows of all tokens to the result of the operation, with the names in their order in `x`."""
+        """Convert rows of all tokens to the result, with the names in their order in `x`."""
         names = self.names
         have = (*names.groups, *names.tokens, *dims)
         data = rows.reshape(*self.block_sizes, *shape)
@@ -421,10 +423,10 @@ class _Mixture:
             self.region.check_placement(_OP, (dim for dim in have if dim is not None))
         return make_result(lax.transpose(data, order), tuple(have[i] for i in order))
 
-    # --- with a capacity --------------------------------------------------------------------------------------------------
+    # --- with a capacity --------------------------------------------------------------------------
 
     def within_capacity(self, capacity: int) -> AnyArray:
-        """Compute with a fixed number of slots for every expert and group, and drop excess tokens."""
+        """Compute with `capacity` slots for every expert and group, and drop excess tokens."""
         names = self.names
         exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
         rank = rank_in_groups(
@@ -478,7 +480,7 @@ class _Mixture:
             region.mesh_axis_size(cut),
         )
 
-    # --- without a capacity -----------------------------------------------------------------------------------------------
+    # --- without a capacity -----------------------------------------------------------------------
 
     def in_rounds(self, chunk: int | None) -> AnyArray:
         """Compute in rounds of a fixed number of slots, until every token is processed."""
@@ -531,12 +533,8 @@ class _Mixture:
 
 
 def _is_array(leaf: object) -> bool:
-    """Return True if a leaf of the parameters is an array; Python numbers pass to the function unchanged."""
+    """Return True if a leaf is an array; Python numbers pass to the function unchanged."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic))
-
-
-def _array(value: ArrayLike) -> AnyArray:
-    return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
 
 
 def _ordered(data: jax.Array, dims: Dims, first: Sequence[Hashable]) -> jax.Array:
@@ -547,5 +545,4 @@ def _ordered(data: jax.Array, dims: Dims, first: Sequence[Hashable]) -> jax.Arra
     return lax.transpose(data, order)
 
 
-#: The functions of `nx.nn`.
 FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"mixture_of_experts": mixture_of_experts}

@@ -1,5 +1,6 @@
-"""A mixture of experts without capacity, in as many rounds of a fixed number of slots as the fullest expert needs.
+"""The rounds of a mixture of experts without capacity, with a custom derivative.
 
+Each round has a fixed number of slots, and the fullest expert determines the number of rounds.
 The number of slots matches an even load, so that one or two rounds usually suffice. All devices
 that communicate agree on the number of rounds, by one all-reduce of a number. The gradient runs the
 rounds again and keeps no residuals of them. It sends the results' gradients to the experts along
@@ -100,9 +101,9 @@ class Rounds(Record):
         call.defvjp(self._save, self._backward)
         return call(rows, weight, number, rank, rounds, list(consts), list(datas))
 
-    def _slots(self, number: jax.Array, rank: jax.Array, turn: jax.Array) -> Slots:
+    def _slots(self, number: jax.Array, rank: jax.Array, index: jax.Array) -> Slots:
         count, size = self.exchange.count, self.size
-        within = rank - turn * size
+        within = rank - index * size
         here = (number < count) & (within >= 0) & (within < size)
         return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
 
@@ -112,7 +113,10 @@ class Rounds(Record):
         step: Callable[[jax.Array], T],
         finish: Callable[[jax.Array, jax.core.ShapedArray], jax.Array],
     ) -> T:
-        """Sum `step(turn)` over the rounds, accumulate in at least 32 bits, then apply `finish(sum, type)`."""
+        """Sum `step(index)` over the rounds, then apply `finish(sum, type)`.
+
+        The sums are accumulated in at least 32 bits.
+        """
         start = jnp.zeros_like(rounds)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
         types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
@@ -121,9 +125,9 @@ class Rounds(Record):
         )
 
         def body(state: tuple[jax.Array, T]) -> tuple[jax.Array, T]:
-            turn, total = state
-            return turn + 1, jax.tree.map(
-                lambda total, more: total + more.astype(total.dtype), total, step(turn)
+            index, total = state
+            return index + 1, jax.tree.map(
+                lambda total, more: total + more.astype(total.dtype), total, step(index)
             )
 
         _, total = lax.while_loop(lambda state: state[0] < rounds, body, (start, zeros))
@@ -135,20 +139,13 @@ class Rounds(Record):
         (result,) = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, list(consts)))(slots, *datas)
         return result
 
-    def _forward(
-        self,
-        rows: jax.Array,
-        weight: jax.Array,
-        number: jax.Array,
-        rank: jax.Array,
-        rounds: jax.Array,
-        consts: Sequence[jax.Array],
-        datas: Sequence[jax.Array],
-    ) -> jax.Array:
-        dtype = self.jaxpr.outvars[0].aval.dtype  # type: ignore[attr-defined]  # it is a ShapedArray
+    def _forward(self, *operands: *Operands) -> jax.Array:
+        rows, weight, number, rank, rounds, consts, datas = operands
+        # JAX declares an AbstractValue, but it is a ShapedArray.
+        dtype = self.jaxpr.outvars[0].aval.dtype  # type: ignore[attr-defined]
 
-        def step(turn: jax.Array) -> jax.Array:
-            slots = self._slots(number, rank, turn)
+        def step(index: jax.Array) -> jax.Array:
+            slots = self._slots(number, rank, index)
             results = self._run(consts, self.exchange.send(slots.fill(rows)), datas)
             return slots.add_up(self.exchange.back(results), weight)
 
@@ -164,31 +161,31 @@ class Rounds(Record):
             for i, value in enumerate([*consts, *datas])
             if jnp.issubdtype(value.dtype, jnp.inexact)
         ]
-        moves = jnp.issubdtype(rows.dtype, jnp.inexact)
+        has_row_gradient = jnp.issubdtype(rows.dtype, jnp.inexact)
 
-        def step(turn: jax.Array) -> tuple[jax.Array, list[jax.Array], list[jax.Array]]:
-            slots = self._slots(number, rank, turn)
+        def step(index: jax.Array) -> tuple[jax.Array, list[jax.Array], list[jax.Array]]:
+            slots = self._slots(number, rank, index)
             filled = [slots.fill(rows), slots.fill(cotangent), slots.fill_choices(weight)]
-            arrived, wanted, counts = _together(self.exchange.send, filled)
+            received, wanted, counts = _together(self.exchange.send, filled)
 
-            def of(arrived: jax.Array, *values: jax.Array) -> jax.Array:
+            def run(received: jax.Array, *values: jax.Array) -> jax.Array:
                 every = [*consts, *datas]
                 for i, value in zip(floats, values, strict=True):
                     every[i] = value
-                return self._run(every[: len(consts)], arrived, every[len(consts) :])
+                return self._run(every[: len(consts)], received, every[len(consts) :])
 
             every = [*consts, *datas]
-            if moves:
-                results, pull = jax.vjp(of, arrived, *(every[i] for i in floats))
+            if has_row_gradient:
+                results, pull = jax.vjp(run, received, *(every[i] for i in floats))
             else:
                 results, pull = jax.vjp(
-                    lambda *values: of(arrived, *values), *(every[i] for i in floats)
+                    lambda *values: run(received, *values), *(every[i] for i in floats)
                 )
             pulled = list(
                 pull(cast_data((wanted * counts).astype(results.dtype), varying(results)))
             )
             of_weight = jnp.sum(_widened(results) * wanted, 2, keepdims=True).astype(weight.dtype)
-            returned = [of_weight, *([pulled.pop(0)] if moves else [])]
+            returned = [of_weight, *([pulled.pop(0)] if has_row_gradient else [])]
             of_weight, *of_rows = (
                 slots.read(value) for value in _together(self.exchange.back, returned)
             )
@@ -204,7 +201,7 @@ class Rounds(Record):
         gradients: list[jax.Array | None] = [None] * (len(consts) + len(datas))
         for i, value in zip(floats, rest, strict=True):
             gradients[i] = value
-        of_row = cast_data(of_rows[0], varying(rows)) if moves else None
+        of_row = cast_data(of_rows[0], varying(rows)) if has_row_gradient else None
         of_weight = cast_data(of_weight, varying(weight))
         return (
             of_row,
@@ -224,7 +221,10 @@ def _widened(data: jax.Array) -> jax.Array:
 def _together(
     move: Callable[[jax.Array], jax.Array], arrays: Sequence[jax.Array]
 ) -> list[jax.Array]:
-    """Apply `move` to arrays that differ in their features only, and combine arrays of equal dtype and variance into one."""
+    """Apply `move` to arrays that differ in their features only.
+
+    Arrays of equal dtype and variance are combined into one.
+    """
     moved: dict[int, jax.Array] = {}
     kinds = [(array.dtype, varying(array)) for array in arrays]
     for kind in dict.fromkeys(kinds):

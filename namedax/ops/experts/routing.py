@@ -28,6 +28,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.operation import operation
+from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -99,8 +100,7 @@ def top_k_routing(
 
     Returns:
       A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their
-      weights, which have a gradient.
-        Ties choose the lower number first.
+      weights, which have a gradient. Ties choose the lower number first.
 
     Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
@@ -113,7 +113,8 @@ def top_k_routing(
       ArgumentError: `k` is not between 1 and the number of experts.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> logits = nx.named(jnp.log(jnp.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])), ["token", "route"])
+    >>> shares = jnp.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])
+    >>> logits = nx.named(jnp.log(shares), ["token", "route"])
     >>> routing = nx.nn.top_k_routing(logits, "route", 2)
     >>> nx.positional(routing.index, ["token", "choice"]).tolist()
     [[1, 2], [0, 2]]
@@ -123,7 +124,7 @@ def top_k_routing(
     op = "top_k_routing"
     dims = dims_of(logits)
     if not isinstance(logits, NamedArray) or axis not in dims or axis is None:
-        raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
+        raise_not_found(op, axis, type_text(logits), names_of(dims))
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
             f"{op}: choice={format_value(choice)} must be the name of a new axis of"
@@ -144,12 +145,12 @@ def top_k_routing(
 
 @operation("over", scope=True)
 def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
-    """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
+    """Measure the imbalance of the choice of experts.
 
-    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
-    not differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch
-    transformers", 2021, equations 4 to 6; there a token has one choice, here all of its choices
-    count.
+    The loss is 1 if all experts are chosen alike, up to their number if only one is chosen. It is
+    `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not
+    differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch transformers",
+    2021, equations 4 to 6; there a token has one choice, here all of its choices count.
 
     Args:
       routing: the result of `top_k_routing`.
@@ -182,7 +183,7 @@ def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
 
 @operation(scope=True)
 def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray:
-    """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
+    """Return the mean square of the router's log-partition, which keeps logits small.
 
     Args:
       logits: the router's scores, a named array with `axis`.
@@ -192,6 +193,8 @@ def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray
 
     Returns:
       The loss, with the axes of `logits` that are neither `axis` nor in `over`.
+
+    Source: Zoph et al., "ST-MoE", 2022, equation 5.
 
     Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for
     `nx.logsumexp`.
@@ -206,7 +209,7 @@ def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray
     """
     op = "router_z_loss"
     if axis not in dims_of(logits) or axis is None:
-        raise_not_found(op, axis, type_text(logits), [d for d in dims_of(logits) if d is not None])
+        raise_not_found(op, axis, type_text(logits), names_of(dims_of(logits)))
     names = over_names(op, over, logits, axis)
     return _mean(_square(_logsumexp(logits, axis)), names)
 
@@ -239,7 +242,7 @@ def check_routing(op: str, routing: object) -> None:
         array = getattr(routing, what)
         dims = dims_of(array)
         if routing.choice not in dims:
-            names = [d for d in dims if d is not None]
+            names = names_of(dims)
             raise_not_found(
                 op,
                 routing.choice,
@@ -266,10 +269,6 @@ def check_routing(op: str, routing: object) -> None:
         )
 
 
-#: The functions of `nx.nn`.
 FUNCTIONS: dict[str, Callable[..., Routing | AnyArray]] = {
-    "Routing": Routing,
-    "load_balancing_loss": load_balancing_loss,
-    "router_z_loss": router_z_loss,
-    "top_k_routing": top_k_routing,
+    f.__name__: f for f in (Routing, load_balancing_loss, router_z_loss, top_k_routing)
 }

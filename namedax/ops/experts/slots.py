@@ -1,7 +1,8 @@
-"""Slots of experts: the assignment of tokens to slots, the filling and reading of slots, and the order of tokens in them.
+"""Slots of experts: assign tokens to slots, fill and read the slots, and send them.
 
 Everything uses indices: tokens are sorted by the number of their expert, without a mask of tokens
-by experts.
+by experts. `Exchange` sends slots between the devices that have the tokens and the devices that
+have the experts.
 """
 
 from __future__ import annotations
@@ -21,9 +22,6 @@ from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 
 __all__ = ["Exchange", "Slots", "divided", "rank_among_equals", "rank_in_groups"]
-
-
-# --- slots ----------------------------------------------------------------------------------------------------------------------
 
 
 class Slots(Record):
@@ -51,7 +49,10 @@ class Slots(Record):
         return cls(place, holds, (experts, size))
 
     def fill(self, rows: jax.Array) -> jax.Array:
-        """Return the rows of the tokens in their slots, `[experts, slots, features]`, with zeros in empty slots."""
+        """Return the rows of the tokens in their slots, `[experts, slots, features]`.
+
+        Empty slots are zeros.
+        """
         tokens = rows.shape[0]
         token, _ = divided(self.holds, max(tokens, 1))
         token = jnp.where(self.holds < self.place.size, token, tokens)
@@ -62,11 +63,17 @@ class Slots(Record):
         return _read(values.reshape(-1, 1), self.holds).reshape(*self.shape, 1)
 
     def read(self, results: jax.Array) -> jax.Array:
-        """Read the slots of every choice, `[choices, tokens, features]`, with zeros for choices without a slot."""
+        """Read the slots of every choice, `[choices, tokens, features]`.
+
+        Choices without a slot are zeros.
+        """
         return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.place)
 
     def add_up(self, results: jax.Array, weight: jax.Array) -> jax.Array:
-        """Return the weighted sum over the choices, `[tokens, features]`, in the common dtype of both arrays."""
+        """Return the weighted sum over the choices, `[tokens, features]`.
+
+        It has the common dtype of both arrays.
+        """
         return jnp.einsum(
             "ktf,kt->tf",
             self.read(results),
@@ -76,7 +83,10 @@ class Slots(Record):
 
 
 def divided(index: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
-    """Return the remainder and quotient of nonnegative numbers, without the extra cost of `%` and `//` for negative ones."""
+    """Return the remainder and quotient of nonnegative numbers.
+
+    It avoids the extra cost of `%` and `//` for negative ones.
+    """
     if n & (n - 1) == 0:  # XLA's own rewrite also handles negative numbers
         return index & (n - 1), index >> (n.bit_length() - 1)
     divisor = jnp.full_like(index, n)
@@ -88,7 +98,9 @@ def _read(rows: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def rank_among_equals(index: jax.Array, experts: int) -> tuple[jax.Array, jax.Array]:
-    """Count the equal elements before each element along the last axis, and all elements of each number below `experts`.
+    """Count the equal elements before each element along the last axis.
+
+    Return these counts, and the number of elements of each value below `experts`.
 
     Args:
       index: `[rows, entries]`, numbers from 0 to `experts`.
@@ -116,7 +128,9 @@ def rank_among_equals(index: jax.Array, experts: int) -> tuple[jax.Array, jax.Ar
 
 
 def rank_in_groups(index: jax.Array, experts: int, placement: Sequence[MeshAxes]) -> jax.Array:
-    """Count the earlier choices of the same expert in the same group, ordered by choice and then by token.
+    """Count the earlier choices of the same expert in the same group.
+
+    They are ordered by choice and then by token.
 
     Args:
       index: `[choices, groups, *tokens]`, blocks of the numbers of experts; numbers out of range
@@ -156,11 +170,11 @@ def rank_in_groups(index: jax.Array, experts: int, placement: Sequence[MeshAxes]
     return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)
 
 
-# --- transfers of expert slots between devices that have tokens and devices -----------------------
+# --- transfers between devices --------------------------------------------------------------------
 
 
 class Exchange(Record):
-    """A plan to send slots from the devices that have the tokens to the devices that have the experts, and back.
+    """A plan to send slots from the devices of the tokens to the devices of the experts, and back.
 
     Attributes:
       experts: the number of experts, including padding.
@@ -198,7 +212,10 @@ class Exchange(Record):
         return self.experts // self.blocks(self.own)
 
     def number(self, index: jax.Array) -> jax.Array:
-        """Return the index of experts among the experts with slots on this device, or `count` for the others."""
+        """Return the index of experts among the experts with slots on this device.
+
+        It is `count` for the other experts.
+        """
         within, rest = divided(
             index, self.inner
         )  # the values for numbers out of range are irrelevant: they are not `here`
@@ -218,7 +235,10 @@ class Exchange(Record):
         return jnp.where(here, at * self.inner + within, self.count)
 
     def send(self, data: jax.Array) -> jax.Array:
-        """Send slots `[count, slots, features]` to the devices of the experts, as `[inner, more slots, features]`."""
+        """Send slots `[count, slots, features]` to the devices of the experts.
+
+        There they are `[inner, more slots, features]`.
+        """
         n, m = self.blocks(self.exchanged), self.blocks(self.summed)
         data = data.reshape(n, m, self.inner, *data.shape[1:])
         if self.summed:

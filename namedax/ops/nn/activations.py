@@ -88,7 +88,7 @@ ACTIVATIONS: dict[str, Callable[..., AnyArray]] = {
 }
 
 
-def _normalised(
+def _normalized(
     op: str,
     x: ArrayLike,
     axis: AxisSpec,
@@ -98,10 +98,10 @@ def _normalised(
 ) -> AnyArray:
     with explain_type_errors:
         operands = (x,) if where is None else (x, where)
-        return kernels.run(op, _normalise, axis_key(op, axis), (local, sharded), *operands)
+        return kernels.run(op, _normalize, axis_key(op, axis), (local, sharded), *operands)
 
 
-def _normalise(
+def _normalize(
     op: str,
     axis: AxisSpec,
     local: Callable[..., jax.Array],
@@ -148,7 +148,7 @@ def softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -
     >>> nx.positional(nx.nn.softmax(nx.named(jnp.zeros(4), ["k"]), "k"), ["k"])
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    return _normalised("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
+    return _normalized("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
 
 
 def _sharded_softmax(site: ReductionPlan) -> jax.Array:
@@ -185,7 +185,7 @@ def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = Non
     >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)
     -1.3863
     """
-    return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
+    return _normalized("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
 
 
 def _sharded_log_softmax(site: ReductionPlan) -> jax.Array:

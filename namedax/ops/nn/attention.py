@@ -1,4 +1,4 @@
-"""`dot_product_attention`: attention over named axes, on one device or with a sequence sharded over many.
+"""`dot_product_attention`: attention over named axes, also along a sharded sequence.
 
 If the keys are not sharded (nothing is mapped, or only batch and heads are), attention is two
 contractions with a softmax between them. It does not communicate. Two shardings of the sequence are
@@ -14,11 +14,9 @@ saves the result and one number per row, the logarithm of its sum. It computes t
 block again (Dao et al. 2022, "FlashAttention") in a second ring. The gradients of a block travel
 with it in that ring (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each of the n
 blocks of keys is sent n - 1 times in the forward pass. The backward pass repeats this and sends the
-gradient n
-- 1 times, as float32. Key heads that several query heads share are sent once. Blocks that causality
-  or the window masks
-completely are not computed, but the ring waits for the devices that do compute. With `is_causal`
-the last device computes n blocks, and the first computes one.
+gradient n - 1 times, as float32. Key heads that several query heads share are sent once. Blocks
+that causality or the window masks completely are not computed, but the ring waits for the devices
+that do compute. With `is_causal` the last device computes n blocks, and the first computes one.
 
 **Key positions on mesh axes that do not shard query positions** (decoding with a sharded cache):
 every device attends to its own keys. One all-reduce combines the largest scores, and one combines
@@ -60,9 +58,10 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands import kernels
-from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.operands.operation import operation
+from namedax.operands.pytree import as_block, data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
@@ -75,7 +74,7 @@ from namedax.ops.nn.attention_blocks import (
     Labels,
     Role,
 )
-from namedax.ops.nn.attention_names import OPERATION, Names, lacks
+from namedax.ops.nn.attention_names import OPERATION, Names, raise_missing_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.padding_masks import masked
@@ -113,13 +112,14 @@ def dot_product_attention(
     implementation: str | None = None,
     return_residual: bool = False,
 ) -> AnyArray:
-    """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
+    """Average values over the key positions, weighted by the softmax of the scores.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
-    batch axes. With `axis` all axes are found by name. MeshAxes that no argument mentions (batch,
-    heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
-    them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
-    d}` aligns with `key{batch, pos, kv_heads, d}`.
+    The scores are `scale * query . key + bias`. Without `axis` this is
+    `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With
+    `axis` all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes.
+    If `key` and `value` lack a batch axis of `query`, its instances share them. So heads that share
+    keys only need a separate name: `query{batch, pos, kv_heads, group, d}` aligns with `key{batch,
+    pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
@@ -189,7 +189,8 @@ def dot_product_attention(
     >>> nx.nn.dot_product_attention(q, kv, kv, axis="pos", features="d", is_causal=True).dims
     ('pos', 'head', 'd')
     >>> memory = nx.named(jnp.ones((10, 8)), ["source", "d"])
-    >>> nx.nn.dot_product_attention(q, memory, memory, axis="pos", key_axis="source", features="d").dims
+    >>> names = {"axis": "pos", "key_axis": "source", "features": "d"}
+    >>> nx.nn.dot_product_attention(q, memory, memory, **names).dims
     ('pos', 'head', 'd')
     """
     if axis is None:
@@ -313,7 +314,7 @@ def _segments(
         ("key_segments", key_segments, names.own_key),
     ):
         if own not in dims_of(array):
-            lacks(which, own, array, "Every position needs a segment.")
+            raise_missing_axis(which, own, array, "Every position needs a segment.")
         if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
             raise ArgumentTypeError(
                 f"{OPERATION}: {which} must contain integers, got {type_text(array)}."
@@ -327,7 +328,7 @@ def _segments(
     return {"query_segments": segments, "key_segments": key_segments}
 
 
-# --- from names to blocks ---------------------------------------------------------------------------------------------
+# --- from names to blocks -------------------------------------------------------------------------
 
 
 class _Operand(Record, frozen=False):
@@ -345,12 +346,7 @@ def _attend(
     window: tuple[int, int] | None,
 ) -> AnyArray:
     region = ambient()
-    blocks = {
-        which: block if isinstance(block, NamedArray) else jnp.asarray(block)
-        for which, block in (
-            (which, to_local(array, OPERATION, region)) for which, array in arrays.items()
-        )
-    }
+    blocks = {which: as_block(array, OPERATION) for which, array in arrays.items()}
     _check_names(blocks, names)
     manual = region is not None and region.manual
 
@@ -421,7 +417,7 @@ def _leave_out_padding(
     feature_axes: MeshAxes,
     whole: Iterable[str],
 ) -> None:
-    """Zero the padding of contracted axes, and pad operands with all keys if the keys have padding."""
+    """Zero the padding of contracted axes, and pad operands with all keys like the keys."""
     for which, label, place in (
         *((which, KEY, key_place) for which in ("key", "value")),
         *((which, FEATURES, feature_axes) for which in ("query", "key")),
@@ -441,12 +437,11 @@ def _cast_together(
     feature_axes: MeshAxes,
     carried_axes: MeshAxes,
 ) -> frozenset[str]:
-    """Cast the operands to one variance, plus the mesh axes that only some need, and return the common variance."""
-    used = frozenset(
-        a
-        for block in blocks.values()
-        for a in varying(block._data if isinstance(block, NamedArray) else block)
-    )
+    """Cast the operands to one variance, and return it.
+
+    Query, key and value also vary over the mesh axes of their own axes.
+    """
+    used = frozenset(a for block in blocks.values() for a in varying(data_of(block)))
     common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
     more = {
         "query": frozenset(feature_axes),
@@ -474,8 +469,8 @@ def _finish(data: jax.Array, labels: Labels, like: Labels, names: Names) -> AnyA
     for label in like:
         order.extend(carried if label is FEATURES else [label])
     slots = [i for i, label in enumerate(order) if isinstance(label, int)]
-    for i, label in zip(slots, sorted(order[i] for i in slots), strict=True):  # type: ignore[type-var]
-        order[i] = label
+    for i, number in zip(slots, sorted(x for x in order if isinstance(x, int)), strict=True):
+        order[i] = number
     data = lax.transpose(data, [labels.index(label) for label in order])
     if KEY_HEADS in order:
         i = order.index(KEY_HEADS)
@@ -494,7 +489,7 @@ def _check_names(blocks: Blocks, names: Names) -> None:
         ("value", names.own_key),
     ):
         if needed not in dims_of(blocks[which]):
-            lacks(which, needed, blocks[which])
+            raise_missing_axis(which, needed, blocks[which])
     _check_key_positions(blocks, names)
     for which in ("bias", "mask", "query_lengths", "key_lengths"):
         if which not in blocks:
@@ -512,9 +507,7 @@ def _check_names(blocks: Blocks, names: Names) -> None:
                     f" {reason}. Rename it."
                 )
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
-        if not (
-            block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)
-        ):
+        if not jnp.issubdtype(block.dtype, wanted):
             kinds = {
                 "mask": "booleans (use bias= to add numbers to the scores)",
                 "bias": "floating-point numbers",
@@ -536,7 +529,7 @@ def _check_names(blocks: Blocks, names: Names) -> None:
             ("value", names.key_heads),
         ):
             if needed not in dims_of(blocks[which]):
-                lacks(which, needed, blocks[which])
+                raise_missing_axis(which, needed, blocks[which])
         for which, other in (
             ("query", names.key_heads),
             ("key", names.heads),
@@ -551,7 +544,10 @@ def _check_names(blocks: Blocks, names: Names) -> None:
 
 
 def _check_key_positions(blocks: Blocks, names: Names) -> None:
-    """Raise if a bias or a mask gives the key positions a name that no other array has: it would add a batch axis."""
+    """Raise if a bias or a mask gives the key positions a name that no other array has.
+
+    Such a name would add a batch axis.
+    """
     others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
     for which in ("bias", "mask"):
         dims = dims_of(blocks[which]) if which in blocks else ()
@@ -569,13 +565,13 @@ def _label(which: str, block: AnyArray, names: Names) -> _Operand:
     dims = dims_of(block)
     numbers = iter(range(-dims.count(None), 0))
     labels = tuple(next(numbers) if dim is None else names.role(which, dim) for dim in dims)
-    return _Operand(block._data if isinstance(block, NamedArray) else block, labels)
+    return _Operand(data_of(block), labels)
 
 
 def _check_placement(
     region: Region, names: Names, scores: Iterable[Label], carried: Labels
 ) -> None:
-    """Check shardings: only query and key positions, or query and key heads, may share a mesh axis."""
+    """Check that only the two kinds of positions, or of heads, share a mesh axis."""
     batch = [label for label in scores if not isinstance(label, int)]
     one_head = [] if names.heads is None or names.heads in batch else [names.heads]
     for positions in (names.query, names.own_key):
@@ -586,7 +582,10 @@ def _check_placement(
 
 
 def _check_sizes(blocks: Blocks, operands: Mapping[str, _Operand], region: Region | None) -> None:
-    """Raise if a label has two sizes, and drop positional axes of size 1 that are larger in another operand."""
+    """Raise if a label has two sizes.
+
+    Positional axes of size 1 that are larger in another operand are dropped.
+    """
     known: dict[Label, tuple[str, int]] = {}
     for which, operand in operands.items():
         for dim, label, n in zip(
@@ -617,7 +616,10 @@ def _check_sizes(blocks: Blocks, operands: Mapping[str, _Operand], region: Regio
 def _key_layouts(
     blocks: Blocks, names: Names, key_place: MeshAxes, place: Callable[[Hashable], MeshAxes]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the masks and biases with the device's own blocks of keys, and those with all keys although keys are sharded."""
+    """Return the operands with this device's block of keys, and the operands with all keys.
+
+    The latter are masks and biases with unmapped keys, although the keys of `key` are sharded.
+    """
     moving, whole = {"key_segments"} & set(blocks), set()
     for which in ("bias", "mask"):
         if which not in blocks or names.key not in dims_of(blocks[which]):
@@ -645,7 +647,7 @@ def _split_heads(
     key_place: MeshAxes,
     blocks: Blocks,
 ) -> None:
-    """Split the heads of queries and scores into key heads and groups of consecutive heads that share one."""
+    """Split the heads of queries and scores into key heads and groups that share one."""
     query, key = operands["query"], operands["key"]
     here = query.data.shape[query.labels.index(names.heads)]
     key_here = key.data.shape[key.labels.index(KEY_HEADS)]
@@ -726,7 +728,10 @@ def _heads_of_uneven_block(
     key_place: MeshAxes,
     key_heads: int,
 ) -> jax.Array:
-    """Select the key heads if some blocks have padding, which uses the last real head; sharded key heads are moved."""
+    """Select the key heads if some blocks have padding.
+
+    Padding uses the last real head. Sharded key heads are permuted.
+    """
     devices = math.prod(map(lax.axis_size, place))
     # A block that ends within a group has one key head for each of the queries.
     stride = group if here % group == 0 else here if group % here == 0 else 1

@@ -1,4 +1,7 @@
-"""Attention on the blocks of one device, and around the ring of all devices (`attention` describes the communication)."""
+"""Attention on the blocks of one device, and around the ring of all devices.
+
+The docstring of `attention` describes the communication.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ __all__ = [
 
 
 class Role(enum.Enum):
-    """Labels of dimensions with a role in attention; other labels are names, or integers from the right for positional axes."""
+    """Labels of dimensions with a role in attention.
+
+    Other labels are names, or integers from the right for positional axes.
+    """
 
     QUERY = "query positions"
     KEY = "key positions"
@@ -55,7 +61,7 @@ S = TypeVar("S")
 QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
 
 
-# --- blocks ---------------------------------------------------------------------------------------------------------
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 def _letter(label: Label, known: dict[Label, str]) -> str:
@@ -77,9 +83,9 @@ def _einsum(
             for labels in (a_labels, b_labels, out)
         )
         return jnp.einsum(f"{left},{right}->{result}", a, b, preferred_element_type=dtype)
-    is_turned, dimensions, order = plan
+    is_swapped, dimensions, order = plan
     product = lax.dot_general(
-        *((b, a) if is_turned else (a, b)), dimensions, preferred_element_type=dtype
+        *((b, a) if is_swapped else (a, b)), dimensions, preferred_element_type=dtype
     )
     return product if order is None else lax.transpose(product, order)
 
@@ -88,7 +94,7 @@ def _einsum(
 def _plan(
     a: Labels, a_shape: tuple[int, ...], b: Labels, b_shape: tuple[int, ...], out: Labels
 ) -> tuple[bool, lax.DotDimensionNumbers, tuple[int, ...] | None] | None:
-    """Plan a contraction as one `dot_general`, equal to `jnp.einsum`, which takes ten times as long to trace.
+    """Plan a contraction as one `dot_general`; `jnp.einsum` takes ten times as long to trace.
 
     Returns:
       `True` if the operands are exchanged, the dimension numbers, and the transposition of the
@@ -108,8 +114,8 @@ def _plan(
     def without_pairs(labels: Labels) -> list[Label]:
         return [label for label in labels if label not in batch and label not in summed]
 
-    is_turned = (*batch, *without_pairs(a), *without_pairs(b)) != out
-    first, second = (b, a) if is_turned else (a, b)
+    is_swapped = (*batch, *without_pairs(a), *without_pairs(b)) != out
+    first, second = (b, a) if is_swapped else (a, b)
     found = [*batch, *without_pairs(first), *without_pairs(second)]
     order = tuple(map(found.index, out))
 
@@ -117,14 +123,14 @@ def _plan(
         return tuple(map(first.index, labels)), tuple(map(second.index, labels))
 
     return (
-        is_turned,
+        is_swapped,
         (dims_in_both(summed), dims_in_both(batch)),
         None if order == tuple(range(len(order))) else order,
     )
 
 
 def _expand(data: jax.Array, labels: Labels, to: Labels) -> jax.Array:
-    """Transpose and expand `data` to the dimensions `to`, of size 1 for the dimensions that it lacks."""
+    """Transpose and expand `data` to the dimensions `to`; missing ones have size 1."""
     order = sorted(range(len(labels)), key=lambda i: to.index(labels[i]))
     data = lax.transpose(data, order)
     return lax.expand_dims(data, [i for i, label in enumerate(to) if label not in labels])
@@ -132,11 +138,12 @@ def _expand(data: jax.Array, labels: Labels, to: Labels) -> jax.Array:
 
 @jax.custom_jvp
 def _softmax(scores: jax.Array) -> jax.Array:
-    """Compute the softmax over the last axis, with zeros for rows in which all scores are minus infinity.
+    """Compute the softmax over the last axis.
 
-    XLA fuses everything before the division into one loop, as it does without empty rows. The
-    maximum starts at the least finite number, so that no later selection is needed. The divisor is
-    at least one, because the largest score contributes one.
+    Rows in which all scores are minus infinity are zeros. XLA fuses everything before the division
+    into one loop, as it does without empty rows. The maximum starts at the least finite number, so
+    that no later selection is needed. The divisor is at least one, because the largest score
+    contributes one.
     """
     least = np.asarray(jnp.finfo(scores.dtype).min, scores.dtype)
     last = scores.ndim - 1
@@ -160,9 +167,10 @@ def _softmax_jvp(
 
 
 def _terms(scores: jax.Array, largest: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the exponentials relative to the largest score of each row, their sum, and the largest score (finite).
+    """Return the exponentials relative to the largest score of each row, and their sum.
 
-    The largest score cancels in every quotient, so it is a constant in derivatives.
+    The third result is the largest score, made finite. The largest score cancels in every quotient,
+    so it is a constant in derivatives.
     """
     finite = _finite(lax.stop_gradient(largest))
     terms = lax.exp(lax.sub(scores, _column(finite)))
@@ -190,7 +198,7 @@ def _number(value: float, like: jax.Array) -> np.ndarray:
 
 
 def _largest(scores: jax.Array) -> jax.Array:
-    """Return the largest score of each row, as a constant; minus infinity for rows without scores."""
+    """Return the largest score of each row, as a constant; minus infinity without scores."""
     return lax.reduce_max(lax.stop_gradient(scores), (scores.ndim - 1,))
 
 
@@ -217,7 +225,7 @@ def _position(number: int | jax.Array) -> Number:
 
 
 def _reach(window: tuple[int, int]) -> tuple[np.int32, np.int32]:
-    """Return the reach of a query to the left and to the right, limited so that sums fit in 32 bits."""
+    """Return the reach of a query to both sides, limited so that sums fit in 32 bits."""
     left, right = (np.int32(min(reach, 1 << 30)) for reach in window)
     return left, right
 
@@ -316,25 +324,25 @@ class BlockAttention:
         def forward(
             floats: Arrays, others: Arrays
         ) -> tuple[jax.Array, tuple[Arrays, Arrays, jax.Array, jax.Array]]:
-            result, normaliser = self._ring(floats | others)
-            return result, (floats, others, result, normaliser)
+            result, normalizer = self._ring(floats | others)
+            return result, (floats, others, result, normalizer)
 
         def backward(
             saved: tuple[Arrays, Arrays, jax.Array, jax.Array], cotangent: jax.Array
         ) -> tuple[Arrays, None]:
-            floats, others, result, normaliser = saved
+            floats, others, result, normalizer = saved
             return (
-                self._ring_backwards(floats | others, tuple(floats), result, normaliser, cotangent),
+                self._ring_backwards(floats | others, tuple(floats), result, normalizer, cotangent),
                 None,
             )
 
         attend.defvjp(forward, backward)
         return attend(floats, others)
 
-    # --- scores of one block ---
+    # --- scores of one block ----------------------------------------------------------------------
 
     def _key_offset(self, step: int | jax.Array) -> Number:
-        """Return the position of the first key in the block that this device has after `step` steps of the ring."""
+        """Return the position of the first key in this device's block after `step` ring steps."""
         if not self.key_place:
             return np.int32(0)
         if not self.ring:
@@ -364,7 +372,7 @@ class BlockAttention:
         return lax.mul(_position(comm.block_index(self.query_place)), np.int32(self.sizes[QUERY]))
 
     def _positions(self, first: Number, label: Role, shape: tuple[int, int]) -> jax.Array:
-        """Return the positions from `first` on, along the axis of queries or keys of an array of this shape."""
+        """Return the positions from `first` on, along the axis of queries or of keys."""
         positions = lax.broadcasted_iota(np.int32, shape, 0 if label is QUERY else 1)
         if isinstance(first, jax.Array):
             positions = lax.add(positions, first)
@@ -373,7 +381,10 @@ class BlockAttention:
         return positions
 
     def _allowed(self, arrays: Arrays, first_key: Number) -> jax.Array | None:
-        """Return a mask of the keys that each query may attend to, which broadcasts to the scores; `None` for all keys."""
+        """Return a mask of the keys that each query may attend to, or `None` for all keys.
+
+        It broadcasts to the scores.
+        """
         shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
         if self.keys is not None or self.is_causal or self.window is not None:
@@ -458,7 +469,7 @@ class BlockAttention:
         """Apply `operate` to the result and to numbers per row of scores."""
         return operate(result, lax.broadcast_in_dim(rows, result.shape, range(rows.ndim)))
 
-    # --- keys that are not moved ---
+    # --- keys that are not moved ------------------------------------------------------------------
 
     def _directly(self, arrays: Arrays) -> jax.Array:
         scores = self._scores(arrays, self._key_offset(0))
@@ -477,7 +488,7 @@ class BlockAttention:
     def _psum_both(self, result: jax.Array, total: jax.Array) -> tuple[jax.Array, jax.Array]:
         return comm.psum(result, self.rest), comm.psum(total, self.rest)
 
-    # --- the ring ---
+    # --- the ring ---------------------------------------------------------------------------------
 
     def _split(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """Split the arrays into arrays that go around the ring and arrays that remain."""
@@ -493,7 +504,10 @@ class BlockAttention:
     def _unless_masked(
         self, arrays: Arrays, first_key: Number, compute: Callable[[S], S], state: S
     ) -> S:
-        """Return `compute(state)`, or `state` if causality, the window or the segments mask the complete block."""
+        """Return `compute(state)`, or `state` if the complete block is masked.
+
+        Causality, the window or the segments can mask it.
+        """
         packed = "key_segments" in arrays
         if (
             not (self.is_causal or self.window is not None or packed)
@@ -580,10 +594,13 @@ class BlockAttention:
         arrays: Arrays,
         wanted: tuple[str, ...],
         result: jax.Array,
-        normaliser: jax.Array,
+        normalizer: jax.Array,
         cotangent: jax.Array,
     ) -> Arrays:
-        """Compute the gradients of `wanted`; gradients of moving arrays travel one step behind them and return to their device."""
+        """Compute the gradients of `wanted`.
+
+        The gradients of moving arrays follow them by one step, and return to their device.
+        """
         moving, staying = self._split(arrays)
         labels = self.labels
         cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
@@ -591,16 +608,18 @@ class BlockAttention:
         mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
         if self.carried_axes:
             mean = comm.psum(mean, self.carried_axes)
-        mean, normaliser = (_column(cast_data(rows, self.variance)) for rows in (mean, normaliser))
+        mean, normalizer = (_column(cast_data(rows, self.variance)) for rows in (mean, normalizer))
 
-        def visit(held: Arrays, moving: Arrays, number: int | jax.Array) -> tuple[Arrays, Arrays]:
-            """Return the gradients of arrays that remain, and this device's contributions to the gradients of the block."""
+        def visit(
+            of_staying: Arrays, moving: Arrays, number: int | jax.Array
+        ) -> tuple[Arrays, Arrays]:
+            """Return the gradients of staying arrays, and what this device adds for the block."""
             first_key = self._key_offset(number)
 
             def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-                held, _ = state
+                of_staying, _ = state
                 here = moving | staying
-                weights = lax.exp(lax.sub(self._scores(here, first_key), normaliser))
+                weights = lax.exp(lax.sub(self._scores(here, first_key), normalizer))
                 of_value = _einsum(
                     weights.astype(self.dtype),
                     self.scores,
@@ -622,12 +641,9 @@ class BlockAttention:
                 of_key = _einsum(
                     scaled, self.scores, here["query"], labels["query"], labels["key"], self.wide
                 )
-                held, added = (
-                    {"query": lax.add(held["query"], of_query)},
-                    {
-                        "key": of_key,
-                        "value": of_value,
-                    },
+                of_staying, added = (
+                    {"query": lax.add(of_staying["query"], of_query)},
+                    {"key": of_key, "value": of_value},
                 )
                 if "bias" in here:
                     of_bias = self._of_bias(of_scores)
@@ -635,34 +651,40 @@ class BlockAttention:
                         added["bias"] = of_bias
                     elif "bias" in self.whole:  # every block is visited once
                         dim = labels["bias"].index(KEY)
-                        held["bias"] = lax.dynamic_update_slice_in_dim(
+                        of_staying["bias"] = lax.dynamic_update_slice_in_dim(
                             state[0]["bias"], of_bias, first_key, dim
                         )
                     else:
-                        held["bias"] = state[0]["bias"] + of_bias
-                return held, added
+                        of_staying["bias"] = state[0]["bias"] + of_bias
+                return of_staying, added
 
             nothing = self._zeros_like(moving, wanted)
-            held, added = self._unless_masked(moving | staying, first_key, compute, (held, nothing))
-            return held, added
+            of_staying, added = self._unless_masked(
+                moving | staying, first_key, compute, (of_staying, nothing)
+            )
+            return of_staying, added
 
         def step(
             carry: tuple[Arrays, Arrays, Arrays], number: int | jax.Array
         ) -> tuple[tuple[Arrays, Arrays, Arrays], None]:
-            moving, held, travelling = carry
-            following = self._pass_on(moving)
-            held, added = visit(held, moving, number)
-            return (following, held, self._pass_on(jax.tree.map(lax.add, travelling, added))), None
+            moving, of_staying, of_moving = carry
+            next_moving = self._pass_on(moving)
+            of_staying, added = visit(of_staying, moving, number)
+            return (
+                next_moving,
+                of_staying,
+                self._pass_on(jax.tree.map(lax.add, of_moving, added)),
+            ), None
 
-        held = self._zeros_like(staying, wanted)
-        following = self._pass_on(moving)
-        held, at_home = visit(held, moving, 0)
-        carry = (following, held, self._zeros_like(moving, wanted))
+        of_staying = self._zeros_like(staying, wanted)
+        next_moving = self._pass_on(moving)
+        of_staying, added_first = visit(of_staying, moving, 0)
+        carry = (next_moving, of_staying, self._zeros_like(moving, wanted))
         carry, _ = lax.scan(step, carry, lax.add(lax.iota(np.int32, self.steps - 2), np.int32(1)))
-        moving, held, travelling = carry
-        held, added = visit(held, moving, self.steps - 1)
-        travelling = self._pass_on(jax.tree.map(lax.add, travelling, added))
-        gradients = held | jax.tree.map(lax.add, travelling, at_home)
+        moving, of_staying, of_moving = carry
+        of_staying, added = visit(of_staying, moving, self.steps - 1)
+        of_moving = self._pass_on(jax.tree.map(lax.add, of_moving, added))
+        gradients = of_staying | jax.tree.map(lax.add, of_moving, added_first)
         return {which: gradients[which].astype(arrays[which].dtype) for which in wanted}
 
     def _zeros_like(self, arrays: Arrays, wanted: Iterable[str]) -> Arrays:

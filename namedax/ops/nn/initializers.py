@@ -1,4 +1,4 @@
-"""Initializers for parameters with named axes: `jax.nn.initializers`, with `named_shape` and axis names.
+"""Initializers for parameters with named axes: `jax.nn.initializers` with `named_shape`.
 
 An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`.
 It returns the values of JAX's initializer for the array with the named axes in front, in the given
@@ -131,7 +131,7 @@ class NamedInitializer:
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 
     def _positional(self, names: list[Hashable], rank: int) -> Callable[..., jax.Array]:
-        """Build JAX's initializer for an array with the axes `names` followed by `rank` positional axes."""
+        """Build JAX's initializer for an array with `names`, then `rank` positional axes."""
         function = getattr(jax.nn.initializers, self.name)
         if self.name in _DIRECT:
             return function

@@ -1,10 +1,10 @@
-"""Cross-entropy over named axes, also over sharded classes such as the vocabulary of a language model, in `nx.nn`.
+"""Cross-entropy over named axes, also over sharded classes.
 
-No device ever has the logits of all classes; each computes with its own. The communication is one
-number per token for the maximum, and two for sums: of the exponentials, and of the logit of the
-label, which one device contributes. (If the loss is then averaged, the latter is one number in
-total.) The gradient is `softmax - target` on every device for its own classes, and needs no further
-communication.
+An example of sharded classes is the vocabulary of a language model. No device ever has the logits
+of all classes; each computes with its own. The communication is one number per token for the
+maximum, and two for sums: of the exponentials, and of the logit of the label, which one device
+contributes. (If the loss is then averaged, the latter is one number in total.) The gradient is
+`softmax - target` on every device for its own classes, and needs no further communication.
 
 Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
 Parallelism", 2019, section 3.
@@ -27,7 +27,6 @@ from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
 from namedax.core.records import Record
-from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -38,9 +37,10 @@ from namedax.errors import (
 )
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import align_ranks, to_local
+from namedax.operands.broadcasting import align_ranks
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
+from namedax.operands.pytree import array_of, as_block, data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
@@ -102,7 +102,8 @@ def softmax_cross_entropy(
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(jnp.array([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), ["token", "vocab"])
     >>> labels = nx.named(jnp.array([0, 2]), ["token"])
-    >>> [round(float(x), 3) for x in nx.positional(nx.nn.softmax_cross_entropy(logits, labels, "vocab"), ["token"])]
+    >>> loss = nx.nn.softmax_cross_entropy(logits, labels, "vocab")
+    >>> [round(float(x), 3) for x in nx.positional(loss, ["token"])]
     [0.24, 1.099]
     """
     axis = axis_key(_OP, axis)
@@ -132,24 +133,17 @@ def _number(name: str, value: object, allowed: Callable[[float], bool], rule: st
 
 
 def _by_name(
-    op: str,
-    axes: tuple[Hashable],
-    z: float,
-    smoothing: float,
-    logits: ArrayLike,
-    labels: ArrayLike,
-    mask: ArrayLike | None = None,
+    op: str, axes: tuple[Hashable], z: float, smoothing: float, *operands: ArrayLike
 ) -> AnyArray:
-    region = ambient()
     (axis,) = axes
-    logits, labels = (_array(to_local(array, _OP, region)) for array in (logits, labels))
+    logits, labels, *rest = [as_block(array, _OP) for array in operands]
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(
             f"{_OP}: the labels must be integers (indices of classes), got {type_text(labels)}. For"
             " a distribution over classes write -nx.sum(target * nx.nn.log_softmax(logits,"
             f" {format_value(axis)}), {format_value(axis)})."
         )
-    mask = None if mask is None else _checked_mask(_OP, _array(to_local(mask, _OP, region)))
+    mask = _checked_mask(_OP, rest[0]) if rest else None
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
             f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order."
@@ -205,19 +199,15 @@ def _checked_mask(op: str, mask: AnyArray) -> AnyArray:
 
 
 def _with_axis(labels: AnyArray, axis: int) -> AnyArray:
-    """Insert a positional axis of size 1 into `labels` in place of the classes, which are the positional axis `axis` (negative)."""
+    """Insert a positional axis of size 1 into `labels`, in place of the classes at `axis` < 0."""
     dims = dims_of(labels)
     places = [i for i, dim in enumerate(dims) if dim is None]
     behind = -axis - 1
     if len(places) < behind:
         return labels  # it broadcasts there without a new axis
     at = len(dims) if behind == 0 else places[len(places) - behind]
-    data = lax.expand_dims(labels._data if isinstance(labels, NamedArray) else labels, (at,))
-    return (
-        make_in_region(data, (*dims[:at], None, *dims[at:]))
-        if isinstance(labels, NamedArray)
-        else data
-    )
+    data = lax.expand_dims(data_of(labels), (at,))
+    return array_of(data, (*dims[:at], None, *dims[at:]))
 
 
 def _masked(data: jax.Array, mask: jax.Array | None) -> jax.Array:
@@ -254,7 +244,10 @@ class _CrossEntropy(Record):
         mask: jax.Array | None,
         real: jax.Array | None = None,
     ) -> jax.Array:
-        """Compute the loss of every token, with size 1 along `dim`; `real` masks padding classes, or is `None` without padding."""
+        """Compute the loss of every token, with size 1 along `dim`.
+
+        `real` masks padding classes; `None` (default) without padding.
+        """
         data = data.astype(common_type(data.dtype, jnp.float32))
         if mask is not None:
             data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
@@ -327,7 +320,10 @@ class _CrossEntropy(Record):
         return comm.psum(data, self.mesh_axes)
 
     def _pick(self, data: jax.Array, place: jax.Array, wrong: jax.Array) -> jax.Array:
-        """Read the logit of the class at `place`, or 0 for -1; its derivative is a comparison, which needs no memory."""
+        """Read the logit of the class at `place`, or 0 for -1.
+
+        The derivative is a comparison, which needs no memory.
+        """
         dim = self.dim
         others = tuple(i for i in range(data.ndim) if i != dim)
         numbers = lax.GatherDimensionNumbers((), (dim,), (dim,), others, others)
@@ -365,7 +361,9 @@ def binary_cross_entropy(
     pos_weight: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
+    """Compute the cross-entropy of the sigmoid of `logits` with labels from 0 to 1, per element.
+
+    It is in nats.
 
     Args:
       logits: an array, named or not.
@@ -388,7 +386,8 @@ def binary_cross_entropy(
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(jnp.array([0.0, 2.0]), ["k"])
-    >>> nx.positional(nx.nn.binary_cross_entropy(logits, nx.named(jnp.array([1, 0]), ["k"])), ["k"]).round(3)
+    >>> labels = nx.named(jnp.array([1, 0]), ["k"])
+    >>> nx.positional(nx.nn.binary_cross_entropy(logits, labels), ["k"]).round(3)
     Array([0.693, 2.127], dtype=float32)
     """
     op = "binary_cross_entropy"

@@ -1,4 +1,4 @@
-"""Masks and biases of attention over named axes, which define the keys that each query sees, in `nx.nn`.
+"""Masks and biases of attention over named axes: the keys that each query may attend to.
 
 All are computed from the indices along two axes, which every device has for its own block. So there
 is no communication, and a mask with sharded axes is never complete on one device.
@@ -34,7 +34,7 @@ _Shape = Mapping[Hashable, int | None]
 def _indices(
     op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]
 ) -> list[NamedArray]:
-    """Return the indices along the axes, in the order of `axis`; the order of a dict does not define roles.
+    """Return the indices along the axes, in the order of `axis`.
 
     Raises:
       ArgumentError: `axis` does not have each name of `named_shape` exactly once, or not as many as
@@ -86,7 +86,8 @@ def causal_mask(
       ArgumentError: `axis` does not name both axes.
 
     >>> import namedax as nx
-    >>> nx.positional(nx.nn.causal_mask({"query": 2, "key": 3}, offset=1), ["query", "key"]).tolist()
+    >>> mask = nx.nn.causal_mask({"query": 2, "key": 3}, offset=1)
+    >>> nx.positional(mask, ["query", "key"]).tolist()
     [[True, True, False], [True, True, True]]
     """
     query, key = _indices("causal_mask", named_shape, axis, ("queries", "keys"))
@@ -103,7 +104,9 @@ def prefix_mask(
     axis: Sequence[Hashable] = ("query", "key"),
     offset: ArrayLike = 0,
 ) -> AnyArray:
-    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
+    """Build the mask for sequences with a given prefix.
+
+    A query sees the prefix and all keys up to its own position.
 
     Args:
       named_shape: as in `causal_mask`.
@@ -137,7 +140,9 @@ def alibi_bias(
     offset: ArrayLike = 0,
     dtype: DType | None = None,
 ) -> AnyArray:
-    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
+    """Build the bias of attention with linear biases (ALiBi).
+
+    The scores decrease with the distance of key and query.
 
     Args:
       named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the

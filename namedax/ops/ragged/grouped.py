@@ -1,9 +1,9 @@
-"""Contraction by group: every token is contracted with the weights of its own group, as in experts without capacity.
+"""Contraction of every token with the weights of its own group.
 
-On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each contiguous
-stretch with the weights of its group. No weights are repeated per token, no token is dropped, and
-there are no slots. A device counts its own tokens of each group, so that a block of sharded tokens
-may begin anywhere within a group.
+Experts without capacity are an example. On a device the tokens are sorted by group, and
+`jax.lax.ragged_dot` contracts each contiguous stretch with the weights of its group. No weights are
+repeated per token, no token is dropped, and there are no slots. A device counts its own tokens of
+each group, so that a block of sharded tokens may begin anywhere within a group.
 
 The communication depends on the sharding of the groups; see `grouped_dot`. `token_moves` sends
 tokens to the devices that have their weights.
@@ -46,12 +46,12 @@ from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
-    "can_be_ragged",
     "contract_by_group",
     "grouped_dot",
-    "has_ragged_exchange",
-    "in_their_places",
-    "ragged",
+    "multiply_elsewhere",
+    "supports_exchange",
+    "supports_ragged_all_to_all",
+    "undo_order",
 ]
 
 
@@ -115,7 +115,10 @@ def grouped_dot(
 def contract_by_group(
     x: ArrayLike, w: ArrayLike, axis: AxisSpec, groups: ArrayLike, group: Hashable, is_sorted: bool
 ) -> AnyArray:
-    """Apply `grouped_dot`; `is_sorted` marks groups that are in order and in range along their one axis, which saves the sort."""
+    """Apply `grouped_dot`.
+
+    `is_sorted` is true for groups in order and in range along their one axis, which saves the sort.
+    """
     region = ambient()
     blocks: list[NamedArray] = [
         as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups)
@@ -127,7 +130,10 @@ def contract_by_group(
 
 
 class _Names(Record):
-    """The roles of the axes; `tokens` are the axes of `x` alone that are not contracted, `out` the axes of `w` alone."""
+    """The roles of the axes.
+
+    `tokens` are the axes of `x` alone that are not contracted, `out` the axes of `w` alone.
+    """
 
     batch: tuple[Hashable, ...]
     tokens: tuple[Hashable, ...]
@@ -190,7 +196,7 @@ class _Names(Record):
 
 
 class _Contraction:
-    """One call on blocks: `x[batch, tokens, k]`, `w[batch, groups, k, out]` and `ids[batch, tokens]`."""
+    """One call on `x[batch, tokens, k]`, `w[batch, groups, k, out]` and `ids[batch, tokens]`."""
 
     def __init__(
         self, x: NamedArray, w: NamedArray, groups: NamedArray, names: _Names, is_sorted: bool
@@ -207,12 +213,12 @@ class _Contraction:
             is_sorted and not self.of_groups and len(n.tokens) == 1 and n.tokens == dims_of(groups)
         )
         everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
-        common = frozenset(everywhere).union(*(varying(_data(a)) for a in (x, w, groups)))
+        common = frozenset(everywhere).union(*(varying(a._data) for a in (x, w, groups)))
         x_data, w_data = (
             self.real(cast(x, common), dims_of(x)),
             self.real(cast(w, common), dims_of(w)),
         )
-        ids = cast_data(_data(groups), common)
+        ids = cast_data(groups._data, common)
         dtype = jnp.result_type(x_data, w_data)
         self.dims = dims_of(x)
         rows = [x_data.shape[dims_of(x).index(name)] for name in (*n.batch, *n.tokens)]
@@ -239,7 +245,10 @@ class _Contraction:
         self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.none).astype(jnp.int32)
 
     def place(self, names: tuple[Hashable, ...]) -> MeshAxes:
-        """Return the mesh axes over which these axes are sharded; padding of tokens acts as tokens with zero cotangents."""
+        """Return the mesh axes over which these axes are sharded.
+
+        Padding of tokens acts as tokens with zero cotangents.
+        """
         region = self.region
         return (
             () if region is None else tuple(axis for name in names for axis in region.place(name))
@@ -264,7 +273,7 @@ class _Contraction:
             whole = comm.all_gather(self.w, 1, self.of_groups, "varying")
             result = self.multiply(self.x, whole, self.ids, False)
         else:
-            result = self._where_the_weights_are(shared)
+            result = self._exchange_tokens(shared)
         result = (
             comm.psum(result, (*own, *self.of_contracted)) if own or self.of_contracted else result
         )
@@ -276,25 +285,35 @@ class _Contraction:
         return make_result(_ordered(data, have, order), tuple(order))
 
     def _weights_are_less(self, shared: MeshAxes) -> bool:
-        """Return True if gathering the weights sends less than gathering the tokens and scattering their results."""
+        """Return True if it sends less to gather the weights than the tokens.
+
+        The results of gathered tokens are reduce-scattered.
+        """
         width, out = self.w.shape[2:]
         return self.w.size <= self.x.shape[0] * self.x.shape[1] * (width + out)
 
-    def _where_the_weights_are(self, shared: MeshAxes) -> jax.Array:
+    def _exchange_tokens(self, shared: MeshAxes) -> jax.Array:
         """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
-        if shared == self.of_groups and self.x.shape[0] == 1 and can_be_ragged(self.region, shared):
+        if (
+            shared == self.of_groups
+            and self.x.shape[0] == 1
+            and supports_exchange(self.region, shared)
+        ):
 
             def multiply(rows: jax.Array, ids: jax.Array) -> jax.Array:
                 return self.multiply(rows[None], self.w, ids[None], False)[0]
 
-            return ragged(self.x[0], self.ids[0], here, shared, multiply)[None]
+            return multiply_elsewhere(self.x[0], self.ids[0], here, shared, multiply)[None]
         x, ids = (comm.all_gather(data, 1, shared, "varying") for data in (self.x, self.ids))
         result = self.multiply(x, self.w, self._among_own(ids), False)
         return comm.psum_scatter(result, 1, shared)
 
     def _among_own(self, ids: jax.Array) -> jax.Array:
-        """Convert numbers of groups to numbers among this device's groups; other groups become this device's number of groups."""
+        """Convert numbers of groups to numbers among this device's groups.
+
+        Other groups become this device's number of groups.
+        """
         if not self.of_groups:
             return ids
         here = self.w.shape[1]
@@ -340,17 +359,20 @@ def multiply_groups(x: jax.Array, w: jax.Array, ids: jax.Array, is_sorted: bool)
     # and afterwards.
     x = jnp.where(is_real, x, jnp.zeros((), x.dtype))
     result = jnp.where(is_real, _ragged_dot(x, w, jnp.diff(bounds)), jnp.zeros((), x.dtype))
-    return result if is_sorted else in_their_places(result, order)
+    return result if is_sorted else undo_order(result, order)
 
 
-# --- with derivatives, and vectorized --------------------------------------------------------------------------------------------
+# --- with derivatives, and vectorized -------------------------------------------------------------
 
 _FORWARDS = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
 _OUTER = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
 
 
 def _with_batches(numbers: lax.RaggedDotDimensionNumbers) -> Callable[..., Any]:
-    """Build the contraction with a batching rule that adds groups; JAX's own supports neither two batches nor some operands."""
+    """Build the contraction with a batching rule that adds groups.
+
+    JAX's own rule supports neither two batches nor some operands.
+    """
 
     @jax.custom_batching.custom_vmap
     def run(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
@@ -393,7 +415,7 @@ def _ragged_dot(x: jax.Array, w: jax.Array, sizes: jax.Array) -> jax.Array:
 
 @jax.custom_vjp
 def _outer(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
-    """Sum the outer products of `x[t]` and `y[t]` over the tokens of each group: `[groups, k, out]`."""
+    """Sum the outer products of `x[t]` and `y[t]` by group: `[groups, k, out]`."""
     return _run_outer(x, y, sizes)
 
 
@@ -423,15 +445,10 @@ _ragged_dot.defvjp(_save(_ragged_dot), _of_dot)
 _outer.defvjp(_save(_outer), _of_outer)
 
 
-def _data(array: NamedArray) -> jax.Array:
-    return array._data if isinstance(array, NamedArray) else array
-
-
 def _ordered(data: jax.Array, dims: Dims, order: Sequence[Hashable]) -> jax.Array:
     return lax.transpose(data, [dims.index(name) for name in order])
 
 
-#: The functions of `nx.nn`.
 FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"grouped_dot": grouped_dot}
 
 
@@ -441,27 +458,30 @@ FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"grouped_dot": grouped_dot}
 # support the collective; elsewhere tokens are gathered, and results reduce-scattered (`grouped`).
 
 
-def has_ragged_exchange(platform: str) -> bool:
+def supports_ragged_all_to_all(platform: str) -> bool:
     """Return True if devices of a platform support `ragged_all_to_all`."""
     return platform in ("gpu", "tpu")
 
 
-def can_be_ragged(region: Region | None, axes: MeshAxes) -> bool:
-    """Return True if tokens can be exchanged along these mesh axes: a single axis, of devices with the collective."""
+def supports_exchange(region: Region | None, axes: MeshAxes) -> bool:
+    """Return True if tokens can be exchanged along these mesh axes.
+
+    It needs a single mesh axis, of devices with the collective.
+    """
     mesh = None if region is None else region.mesh
     if not isinstance(mesh, Mesh) or len(axes) != 1 or isinstance(axes[0], LoopAxis):
         return False
-    return has_ragged_exchange(mesh.devices.flat[0].platform)
+    return supports_ragged_all_to_all(mesh.devices.flat[0].platform)
 
 
-def ragged(
+def multiply_elsewhere(
     rows: jax.Array,
     ids: jax.Array,
     here: int,
     axes: MeshAxes,
     multiply: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
-    """Compute `multiply(rows, ids)` on the devices that have the groups, with the same number of groups on each.
+    """Compute `multiply(rows, ids)` on the devices that have the groups, `here` on each.
 
     Args:
       rows: the tokens of this device, `[tokens, k]`.
@@ -488,10 +508,10 @@ def ragged(
     back = route.back(results, rows.shape[0])
     tokens = jnp.arange(rows.shape[0], dtype=jnp.int32)
     back = jnp.where((tokens < jnp.sum(sent))[:, None], back, jnp.zeros((), back.dtype))
-    return in_their_places(back, order)
+    return undo_order(back, order)
 
 
-def in_their_places(rows: jax.Array, order: jax.Array) -> jax.Array:
+def undo_order(rows: jax.Array, order: jax.Array) -> jax.Array:
     """Reverse the permutation of rows that were taken in `order`."""
     numbers = cast_data(jnp.arange(order.size, dtype=order.dtype), varying(order))
     place = (
@@ -505,7 +525,10 @@ Transfers = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 
 class _Route:
-    """The offsets and sizes of the transfers between devices; each direction is the transpose of the other."""
+    """The offsets and sizes of the transfers between devices.
+
+    Each direction is the transpose of the other.
+    """
 
     def __init__(self, table: jax.Array, axes: MeshAxes, zero: jax.Array):
         self.axes = axes
@@ -518,14 +541,14 @@ class _Route:
 
     def send(self, rows: jax.Array, size: int) -> jax.Array:
         """Send rows to the devices of their groups, in a buffer of `size`."""
-        return _both_ways(rows, size, self.there, self.home, self.axes)
+        return _transfer(rows, size, self.there, self.home, self.axes)
 
     def back(self, rows: jax.Array, size: int) -> jax.Array:
         """Send rows back to their original devices."""
-        return _both_ways(rows, size, self.home, self.there, self.axes)
+        return _transfer(rows, size, self.home, self.there, self.axes)
 
 
-def _both_ways(
+def _transfer(
     rows: jax.Array, size: int, way: Transfers, other: Transfers, axes: MeshAxes
 ) -> jax.Array:
     @jax.custom_vjp
@@ -543,7 +566,7 @@ def _both_ways(
         saved: tuple[Transfers, Transfers], cotangent: jax.Array
     ) -> tuple[jax.Array, None, None]:
         way, other = saved
-        return _both_ways(cotangent, count, other, way, axes), None, None
+        return _transfer(cotangent, count, other, way, axes), None, None
 
     move.defvjp(forward, backward)
     return move(rows, way, other)

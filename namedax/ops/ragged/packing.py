@@ -1,4 +1,4 @@
-"""Conversions between rows of different lengths and other forms: lists, padded arrays, and single tokens of rows.
+"""Conversions of rows of different lengths: from and to lists, padded arrays and tokens.
 
 Each conversion is one read along one axis: of tokens (by the first token of a row, and a position),
 or of a padded array. If rows and tokens are sharded over one mesh axis, all devices request the
@@ -30,18 +30,19 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
+from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.ragged.rows import (
-    at_rows,
-    clash,
+    concrete_value,
     ends_of,
     every,
-    known,
+    nan_if_cut,
+    replicate_rows,
+    row_to_read,
     segments_of,
-    spoiled,
-    whole,
+    share_mesh_axis,
 )
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
@@ -69,7 +70,7 @@ class Rows(Protocol):
         """Return the number of rows."""
 
 
-# --- lists ---------------------------------------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------
 
 
 def from_rows(
@@ -129,7 +130,7 @@ def from_rows(
 
 def to_rows(op: str, r: Rows) -> list[np.ndarray]:
     """Return the rows as NumPy arrays."""
-    values, segments = known(r.values), known(r.segments)
+    values, segments = concrete_value(r.values), concrete_value(r.segments)
     if values is None or segments is None:
         raise ArgumentError(
             f"{op}: the values of {format_value(r)} are not known during tracing. Call it outside"
@@ -143,7 +144,7 @@ def to_rows(op: str, r: Rows) -> list[np.ndarray]:
     return [values[segments == row] for row in range(r.count)]
 
 
-# --- padded arrays -------------------------------------------------------------------------------------------------------------
+# --- padded arrays --------------------------------------------------------------------------------
 
 
 def _require(op: str, array: ArrayLike, names: Sequence[Hashable], what: str) -> NamedArray:
@@ -151,7 +152,7 @@ def _require(op: str, array: ArrayLike, names: Sequence[Hashable], what: str) ->
     dims = dims_of(array)
     missing = [name for name in names if name not in dims]
     if missing or not isinstance(array, NamedArray):
-        candidates = [dim for dim in dims if dim is not None]
+        candidates = names_of(dims)
         raise_not_found(op, missing[0], f"{what} {type_text(array)}", candidates)
     return array
 
@@ -184,7 +185,7 @@ def from_padded(
         # tokens first, in their order
         order = SORTING["argsort"](~is_token, (column,), stable=True)
     counts = _require(op, as_array(lengths), (rows,), "the lengths")
-    numbers = known(counts)
+    numbers = concrete_value(counts)
     if numbers is not None and (numbers > columns).any():
         raise AxisSizeError(
             f"{op}: a row {format_value(rows)} has length {numbers.max()}, but axis {column!r} has"
@@ -200,14 +201,14 @@ def from_padded(
             else max(int(numbers.sum(counts.dims.index(rows)).max()), 1)
         )
     size = as_integer(op, "size", size, 1)
-    reader = every(tokens) if clash(rows, tokens) else tokens
-    segments = at_rows(segments_of(op, counts, rows, reader, size))
-    starts = ends_of(counts, rows) - whole(counts, rows)
+    reader = every(tokens) if share_mesh_axis(rows, tokens) else tokens
+    segments = row_to_read(segments_of(op, counts, rows, reader, size))
+    starts = ends_of(counts, rows) - replicate_rows(counts, rows)
     place: Any = global_index(op, reader, size) - take(starts, segments, every(rows), mode="clip")
     place = _minimum(_maximum(place, 0), columns - 1)
     if order is not None:
         flat = every((rows, column))
-        order = merge_axes(whole(order, rows), [every(rows), column], flat)
+        order = merge_axes(replicate_rows(order, rows), [every(rows), column], flat)
         place = take(order, segments * columns + place, flat, mode="clip")
     values = array[{rows: segments, column: place}]
     return rename(values, {reader: tokens}) if reader != tokens else values, counts
@@ -222,7 +223,7 @@ def padded(
             f"{op}: column={column!r} must be the name of a new axis of {format_value(r)}."
         )
     if size is None:
-        numbers = known(r.lengths)
+        numbers = concrete_value(r.lengths)
         if numbers is None:
             raise ArgumentError(
                 f"{op}: the length of the longest row is not known during tracing. Pass size=."
@@ -248,7 +249,7 @@ def pick(op: str, r: Rows, position: ArrayLike, fill_value: ArrayLike | None) ->
     def at(lengths: NamedArray) -> tuple[AnyArray, AnyArray]:
         here = place
         if r.rows in dims_of(place) and r.rows not in dims_of(lengths):
-            here = whole(place, r.rows)
+            here = replicate_rows(place, r.rows)
         here = _where(here < 0, lengths + here, here)
         return here, (here >= 0) & (here < lengths)
 
@@ -263,9 +264,12 @@ def _read(
     fill_value: ArrayLike | None,
     fill: ArrayLike | None,
 ) -> AnyArray:
-    """Read tokens by their position in a row: `at(lengths)` returns the position, and a mask of existing tokens."""
-    apart = clash(r.rows, r.tokens)
-    ends, lengths = ends_of(r.lengths, r.rows), whole(r.lengths, r.rows)
+    """Read tokens by their position in a row.
+
+    `at(lengths)` returns the position, and a mask of existing tokens.
+    """
+    apart = share_mesh_axis(r.rows, r.tokens)
+    ends, lengths = ends_of(r.lengths, r.rows), replicate_rows(r.lengths, r.rows)
     starts = ends - lengths
     if not apart:
         starts, lengths = (rename(x, {every(r.rows): r.rows}) for x in (starts, lengths))
@@ -275,7 +279,7 @@ def _read(
     read = take(r.values, number, (r.tokens,), mode=mode, fill_value=fill_value)
     if fill is not None:
         read = _where(is_there, read, jnp.asarray(fill, r.values.dtype))
-    read = spoiled(read, r.is_cut)
+    read = nan_if_cut(read, r.is_cut)
     return rename(read, {every(r.rows): r.rows}) if apart else read
 
 
@@ -288,18 +292,19 @@ def take_rows(
         raise ArgumentTypeError(f"{op}: the index must contain integers, got {type_text(numbers)}.")
     if len(dims_of(numbers)) != 1:
         raise PositionalAxisError(
-            f"{op}: the index, {type_text(numbers)}, must have exactly one axis, positional or named."
+            f"{op}: the index, {type_text(numbers)}, must have exactly one axis, positional or"
+            " named."
         )
     (rows,) = dims_of(numbers)
     rows = r.rows if rows is None else rows
     if not isinstance(numbers, NamedArray):
         numbers = named(numbers, [rows])
-    wanted = whole(numbers.astype(jnp.int32), rows)
+    wanted = replicate_rows(numbers.astype(jnp.int32), rows)
     count = r.count
     wanted = _where(wanted < 0, wanted + count, wanted)
     is_row = (wanted >= 0) & (wanted < count)
     row = rename(_where(is_row, wanted, 0), {every(rows): every("taken")})
-    ends, old = ends_of(r.lengths, r.rows), whole(r.lengths, r.rows)
+    ends, old = ends_of(r.lengths, r.rows), replicate_rows(r.lengths, r.rows)
     starts = take(ends - old, row, every(r.rows), mode="clip")
     lengths = _where(
         rename(is_row, {every(rows): every("taken")}), take(old, row, every(r.rows), mode="clip"), 0
@@ -318,7 +323,7 @@ def _tokens_of(
     op: str, r: Rows, starts: AnyArray, lengths: AnyArray, rows: Hashable, size: int
 ) -> AnyArray:
     """Return tokens for a buffer of `size`, from rows that begin at `starts`."""
-    numbers = known(lengths)
+    numbers = concrete_value(lengths)
     if (
         numbers is not None
         and numbers.astype(np.int64).sum(dims_of(lengths).index(rows)).max() > size
@@ -328,7 +333,7 @@ def _tokens_of(
             f"{op}: the rows have {total} tokens in total, but size={size}. Give a longer buffer"
             " (size=), or fewer rows."
         )
-    segments = at_rows(segments_of(op, lengths, rows, r.tokens, size))
+    segments = row_to_read(segments_of(op, lengths, rows, r.tokens, size))
     ends = ends_of(lengths, rows)
     shift = starts - (rename(ends, {every(rows): rows}) - lengths)
     number = global_index(op, r.tokens, size) + take(shift, segments, rows, mode="clip")
@@ -336,7 +341,7 @@ def _tokens_of(
 
 
 def index_of_tokens(r: Rows) -> NamedArray:
-    """Return the number of every token, and the number of the last real token for all unused ones."""
+    """Return the number of every token; unused ones have the number of the last real token."""
     size = r.segments.named_shape[r.tokens]
     last = ends_of(r.lengths, r.rows)[every(r.rows), -1] - 1
     return _minimum(global_index("Ragged", r.tokens, size), _maximum(last, 0))

@@ -1,4 +1,4 @@
-"""The relation of tokens and rows: the row of each token, reductions by row, and values of rows repeated for tokens.
+"""The relation of tokens and rows: validate rows, find the row of each token, reduce by row.
 
 Rows may be sharded over the mesh axis of the tokens, and two names of one mesh axis cannot be in
 one array. So all data that tokens read from their rows uses the separate name `every(rows)`, which
@@ -29,6 +29,7 @@ from namedax.errors import (
     format_value,
     raise_not_found,
 )
+from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
@@ -39,20 +40,20 @@ from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.searching import searchsorted
 
 __all__ = [
-    "at_rows",
     "checked_lengths",
     "checked_rows",
-    "clash",
+    "concrete_value",
     "ends_of",
     "every",
-    "filled",
-    "known",
+    "fill_end",
+    "nan_if_cut",
+    "no_overflow",
     "reduce_rows",
+    "replicate_rows",
+    "row_to_read",
     "segments_of",
-    "spoiled",
+    "share_mesh_axis",
     "spread",
-    "uncut",
-    "whole",
 ]
 
 
@@ -76,12 +77,12 @@ def every(name: Hashable) -> Hashable:
     return Every(name)
 
 
-def whole(x: Array, rows: Hashable) -> Array:
+def replicate_rows(x: Array, rows: Hashable) -> Array:
     """Replicate the rows of `x` on every device; for mapped rows, by one all-gather."""
     return rename(x, {rows: every(rows)})
 
 
-def known(x: ArrayLike) -> np.ndarray | None:
+def concrete_value(x: ArrayLike) -> np.ndarray | None:
     """Return the values of an array, if they are known during tracing."""
     data = x.data if isinstance(x, NamedArray) else jnp.asarray(x)
     if isinstance(data, jax.core.Tracer) or not data.is_fully_addressable:
@@ -91,15 +92,16 @@ def known(x: ArrayLike) -> np.ndarray | None:
 
 def ends_of(lengths: AnyArray, rows: Hashable) -> NamedArray:
     """Return the end of every row, for `every(rows)`."""
-    return CUMULATIVE["cumsum"](whole(lengths, rows), every(rows))
+    return CUMULATIVE["cumsum"](replicate_rows(lengths, rows), every(rows))
 
 
 def segments_of(
     op: str, lengths: AnyArray, rows: Hashable, tokens: Hashable, size: int
 ) -> NamedArray:
-    """Return the row number of every token; a token after all rows has `~row` for the row of the last token.
+    """Return the row number of every token.
 
-    Row-major: tokens of a row are contiguous, and rows are in order.
+    A token after all rows has `~row` for the row of the last token. Row-major: tokens of a row are
+    contiguous, and rows are in order.
     """
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
@@ -110,14 +112,14 @@ def segments_of(
     return _where(index < total, row, ~row)
 
 
-def at_rows(segments: NamedArray) -> NamedArray:
-    """Return the row that every token reads: its own, or the last token's row for tokens after all rows."""
+def row_to_read(segments: NamedArray) -> NamedArray:
+    """Return the row that every token reads: its own, or the last one after all rows."""
     return _where(segments < 0, ~segments, segments)
 
 
 def spread(x: NamedArray, segments: NamedArray, rows: Hashable) -> AnyArray:
     """Repeat the element of `x` for a row for each of its tokens."""
-    return take(whole(x, rows), at_rows(segments), every(rows), mode="clip")
+    return take(replicate_rows(x, rows), row_to_read(segments), every(rows), mode="clip")
 
 
 def reduce_rows(
@@ -128,22 +130,28 @@ def reduce_rows(
     tokens: Hashable,
     count: int,
 ) -> NamedArray:
-    """Reduce segments to the axis `rows`, or to `every` row; tokens without a row are excluded and have zero gradients."""
+    """Reduce segments to the axis `rows`, or to `every` row.
+
+    Tokens without a row are excluded and have zero gradients.
+    """
     numbers = _where(segments < 0, count, segments)  # in order
     return SEGMENTS[f"segment_{kind}"](
         values, numbers, count, axis=tokens, out_axis=rows, indices_are_sorted=True
     )
 
 
-def spoiled(x: Array, is_cut: AnyArray) -> Array:
-    """Replace `x` by NaN if rows were truncated, in values and gradients, because results are then wrong; keep integers."""
-    numbers = known(is_cut)
+def nan_if_cut(x: Array, is_cut: AnyArray) -> Array:
+    """Replace `x` by NaN if rows were truncated; keep integers.
+
+    The results are wrong then, and their gradients are NaN too.
+    """
+    numbers = concrete_value(is_cut)
     if not jnp.issubdtype(x.dtype, jnp.inexact) or (numbers is not None and not numbers.any()):
         return x
     return x * _where(is_cut, jnp.asarray(jnp.nan, x.dtype), jnp.ones((), x.dtype))
 
 
-def clash(first: Hashable, second: Hashable) -> bool:
+def share_mesh_axis(first: Hashable, second: Hashable) -> bool:
     """Return True if two names are sharded over one mesh axis here."""
     region = ambient()
     return region is not None and bool(
@@ -167,13 +175,9 @@ def checked_rows(
         )
     dims, own = dims_of(values), dims_of(lengths)
     if not isinstance(values, NamedArray) or tokens not in dims:
-        raise_not_found(
-            op, tokens, f"the values {type_text(values)}", [d for d in dims if d is not None]
-        )
+        raise_not_found(op, tokens, f"the values {type_text(values)}", names_of(dims))
     if not isinstance(lengths, NamedArray) or rows not in own:
-        raise_not_found(
-            op, rows, f"the lengths {type_text(lengths)}", [d for d in own if d is not None]
-        )
+        raise_not_found(op, rows, f"the lengths {type_text(lengths)}", names_of(own))
     if rows in dims or tokens in own:
         array, name = (values, rows) if rows in dims else (lengths, tokens)
         raise AxisNameError(
@@ -186,9 +190,7 @@ def checked_rows(
         )
     for name in own:
         if name != rows and name not in dims:
-            raise_not_found(
-                op, name, f"the values {type_text(values)}", [d for d in dims if d is not None]
-            )
+            raise_not_found(op, name, f"the values {type_text(values)}", names_of(dims))
     if not jnp.issubdtype(lengths.dtype, jnp.integer):
         raise ArgumentTypeError(f"{op}: the lengths must be integers, got {type_text(lengths)}.")
     if not lengths.named_shape[rows]:
@@ -208,7 +210,7 @@ def checked_lengths(
     op: str, lengths: NamedArray, tokens: Hashable, rows: Hashable, size: int
 ) -> tuple[NamedArray, bool]:
     """Return the lengths as 32-bit integers, and `True` if they are known to fill the buffer."""
-    numbers, lengths = known(lengths), lengths.astype(jnp.int32)
+    numbers, lengths = concrete_value(lengths), lengths.astype(jnp.int32)
     if numbers is None:
         return _maximum(lengths, 0), False
     if (numbers < 0).any():
@@ -224,7 +226,7 @@ def checked_lengths(
     return lengths, bool((totals == size).all())
 
 
-def filled(
+def fill_end(
     values: NamedArray,
     lengths: NamedArray,
     segments: NamedArray,
@@ -232,20 +234,23 @@ def filled(
     rows: Hashable,
     size: int,
 ) -> tuple[NamedArray, NamedArray, AnyArray]:
-    """Copy the last real token to the end of the buffer; return values, lengths limited to the buffer, and an overflow flag."""
+    """Copy the last real token to the end of the buffer.
+
+    Return the values, lengths limited to the buffer, and an overflow flag.
+    """
     ends = ends_of(lengths, rows)
     total = ends[every(rows), -1]
     last = jax.lax.stop_gradient(take(values, _maximum(_minimum(total, size) - 1, 0), (tokens,)))
     one = jnp.ones((), values.dtype)
     values = _where(segments < 0, _where(total > 0, last, one), values)
-    if known(lengths) is None:
-        starts = rename(ends - whole(lengths, rows), {every(rows): rows})
+    if concrete_value(lengths) is None:
+        starts = rename(ends - replicate_rows(lengths, rows), {every(rows): rows})
         lengths = _minimum(lengths, _maximum(size - starts, 0))
-        values = spoiled(values, total > size)
+        values = nan_if_cut(values, total > size)
     return values, lengths, total > size
 
 
-def uncut(lengths: NamedArray, rows: Hashable) -> AnyArray:
+def no_overflow(lengths: NamedArray, rows: Hashable) -> AnyArray:
     """Return `False` for every batch: no rows are truncated."""
     return zeros(
         (), bool, named_shape={name: n for name, n in lengths.named_shape.items() if name != rows}

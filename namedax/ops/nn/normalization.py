@@ -1,4 +1,4 @@
-"""Normalization over named axes: `layer_norm`, `rms_norm`, `standardize`, `batch_norm`, `moments` and `dropout`, in `nx.nn`.
+"""Layer, RMS and batch normalization over named axes, their moments, and dropout.
 
 `axis` is a positional axis, an axis name, or a tuple of both, and selects the axes of the
 statistics. So the norms differ mainly in these axes: `layer_norm(x, "embed")` and `batch_norm(x,
@@ -81,13 +81,13 @@ class Moments(NamedTuple):
     var: ArrayLike
 
 
-# --- statistics over the axes of a plan -----------------------------------------------------------------------------
+# --- statistics over the axes of a plan -----------------------------------------------------------
 
 
 def _site(
     op: str, x: ArrayLike, axis: AxisSpec, where: ArrayLike | None
 ) -> tuple[ReductionPlan, DType]:
-    """Return the plan for the statistics, with the values in a wide dtype, and the dtype of the result."""
+    """Return the plan for the statistics, with values in a wide dtype, and the result's dtype."""
     site = reduction_site(op, x, axis, False, where, supports_padding=True).of_real()
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
@@ -143,7 +143,10 @@ def _two_passes(site: ReductionPlan) -> Statistics:
 
 
 def _one_pass(site: ReductionPlan) -> Statistics:
-    """Build the computation of mean, variance (as a difference of two means) and count with one all-reduce."""
+    """Build the computation of mean, variance and count with one all-reduce.
+
+    The variance is the difference of two means.
+    """
     site = site.bare()
 
     def statistics(data: jax.Array, mask: jax.Array | None) -> Triple:
@@ -154,8 +157,8 @@ def _one_pass(site: ReductionPlan) -> Statistics:
     return statistics
 
 
-def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> Triple:
-    """Normalize the data of the plan to mean 0 and variance 1, and return it with its original mean and variance."""
+def _normalize(site: ReductionPlan, statistics: Statistics, epsilon: float) -> Triple:
+    """Normalize the data of the plan to mean 0 and variance 1; return its mean and variance too."""
     values, where, site = site.data, site.where, site.bare()
 
     def parts(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, ...]:
@@ -164,11 +167,11 @@ def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> T
         return (data - mean) * factor, mean, var, factor, count
 
     @jax.custom_jvp
-    def normalise(data: jax.Array, mask: jax.Array | None) -> Triple:
+    def normalize(data: jax.Array, mask: jax.Array | None) -> Triple:
         result, mean, var, *_ = parts(data, mask)
         return result, mean, var
 
-    @normalise.defjvp
+    @normalize.defjvp
     def _jvp(primals: Masked, tangents: tuple[jax.Array, ...]) -> tuple[Triple, Triple]:
         result, mean, var, factor, count = parts(*primals)
         tangent, mask = tangents[0], primals[1]
@@ -182,10 +185,10 @@ def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> T
         of_result = factor * (tangent - of_mean - result * of_product)
         return (result, mean, var), (of_result, both[0], 2 * both[1] / factor)
 
-    return normalise(values, where)
+    return normalize(values, where)
 
 
-def _normalise_square(site: ReductionPlan, epsilon: float) -> jax.Array:
+def _normalize_square(site: ReductionPlan, epsilon: float) -> jax.Array:
     """Divide the data of the plan by the root of its mean square."""
     values, where, site = site.data, site.where, site.bare()
 
@@ -195,16 +198,16 @@ def _normalise_square(site: ReductionPlan, epsilon: float) -> jax.Array:
         return lax.mul(data, factor), factor, count
 
     @jax.custom_jvp
-    def normalise(data: jax.Array, mask: jax.Array | None) -> jax.Array:
+    def normalize(data: jax.Array, mask: jax.Array | None) -> jax.Array:
         return parts(data, mask)[0]
 
-    @normalise.defjvp
+    @normalize.defjvp
     def _jvp(primals: Masked, tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         result, factor, count = parts(*primals)
         (of_product,) = _sums(site, primals[1], lax.div(lax.mul(tangents[0], result), count))
         return result, lax.mul(factor, lax.sub(tangents[0], lax.mul(result, of_product)))
 
-    return normalise(values, where)
+    return normalize(values, where)
 
 
 _multiply, _add = at_once(jnp.multiply), at_once(jnp.add)
@@ -262,9 +265,10 @@ def _norm(
 
 
 def _check_names(op: str, x: ArrayLike, **arrays: ArrayLike | None) -> None:
-    """Raise if a parameter shares no axis with `x`, or has a name close to a missing one: the name is probably a mistake.
+    """Raise if a parameter shares no axis with `x`, or has a name close to a missing one.
 
-    Another name alone is valid: parameters may have further axes, such as an ensemble axis.
+    Such a name is probably a mistake. Another name alone is valid: parameters may have further
+    axes, such as an ensemble axis.
     """
     own = names_of(dims_of(x))
     for what, array in arrays.items():
@@ -289,7 +293,7 @@ def _epsilon(op: str, epsilon: object) -> float:
     raise ArgumentTypeError(f"{op}: epsilon={format_value(epsilon)} must be a static number.")
 
 
-# --- the norms ------------------------------------------------------------------------------------------------------
+# --- the norms ------------------------------------------------------------------------------------
 
 
 @operation(explicit=Explicit.KEPT)
@@ -331,13 +335,13 @@ def layer_norm(
            [0., 2.]], dtype=float32)
     """
     epsilon = _epsilon("layer_norm", epsilon)
-    return _run("layer_norm", _normalised, x, axis, scale, bias, where, _two_passes, epsilon)
+    return _run("layer_norm", _normalized, x, axis, scale, bias, where, _two_passes, epsilon)
 
 
-def _normalised(
+def _normalized(
     site: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float
 ) -> jax.Array:
-    return _normalise(site, passes(site), epsilon)[0]
+    return _normalize(site, passes(site), epsilon)[0]
 
 
 @operation(explicit=Explicit.KEPT)
@@ -362,7 +366,7 @@ def rms_norm(
     Array([ 2., -2.,  2.], dtype=float32)
     """
     epsilon = _epsilon("rms_norm", epsilon)
-    return _run("rms_norm", _normalise_square, x, axis, scale, None, where, epsilon)
+    return _run("rms_norm", _normalize_square, x, axis, scale, None, where, epsilon)
 
 
 @checks_signature
@@ -409,7 +413,7 @@ def standardize(
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
-    return _run("standardize", _normalised, x, axis, None, None, where, passes, float(epsilon))
+    return _run("standardize", _normalized, x, axis, None, None, where, passes, float(epsilon))
 
 
 def _standardize_by(
@@ -528,14 +532,16 @@ def batch_norm(
         return _affine(op, values, scale, bias, dtype), Moments(mean, var)
     with explain_type_errors:
         site, dtype = _site(op, x, axis, where)
-        data, *found = _normalise(site, _two_passes(site), epsilon)
+        data, *found = _normalize(site, _two_passes(site), epsilon)
         values = _affine(op, site.finish_whole(data), scale, bias, dtype)
         return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
-    """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
+    """Compute mean and variance over `axis`, in float32 (or float64).
+
+    Arguments are the same as for `layer_norm`.
 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
@@ -567,12 +573,18 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
 
 @checks_signature
 def update_moments(average: Moments, new: Moments, momentum: ArrayLike = 0.9) -> Moments:
-    """Update a moving average of moments: `momentum * average + (1 - momentum) * new`, without gradients.
+    """Update a moving average of moments, without gradients.
+
+    Args:
+      average: the average so far.
+      new: the moments of this step, as `batch_norm` returns them.
+      momentum: the weight of `average`, by default 0.9; `new` has the weight `1 - momentum`.
 
     >>> import namedax as nx
     >>> from namedax.nn import Moments, update_moments
-    >>> update_moments(Moments(1.0, 2.0), Moments(2.0, 4.0), 0.5)
-    Moments(mean=Array(1.5, dtype=float32, weak_type=True), var=Array(3., dtype=float32, weak_type=True))
+    >>> average = update_moments(Moments(1.0, 2.0), Moments(2.0, 4.0), 0.5)
+    >>> float(average.mean), float(average.var)
+    (1.5, 3.0)
     """
 
     def one(old: ArrayLike, new: ArrayLike) -> AnyArray:
@@ -586,7 +598,7 @@ def update_moments(average: Moments, new: Moments, momentum: ArrayLike = 0.9) ->
     return Moments(*(one(old, current) for old, current in zip(average, new, strict=True)))
 
 
-# --- dropout --------------------------------------------------------------------------------------------------------
+# --- dropout --------------------------------------------------------------------------------------
 
 
 @operation("shared", explicit=Explicit.AS_JAX, scope=True)
@@ -598,7 +610,9 @@ def dropout(
     shared: AxisSpec = (),
     deterministic: bool = False,
 ) -> LikeArguments:
-    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate`.
+
+    Source: Srivastava et al. 2014, "Dropout".
 
     Args:
       x: an array, named or not.
@@ -686,12 +700,15 @@ def _drawn(
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "batch_norm": batch_norm,
-    "dropout": dropout,
-    "layer_norm": layer_norm,
-    "moments": moments,
-    "rms_norm": rms_norm,
-    "standardize": standardize,
-    "update_moments": update_moments,
-    "Moments": Moments,
+    f.__name__: f
+    for f in (
+        batch_norm,
+        dropout,
+        layer_norm,
+        moments,
+        rms_norm,
+        standardize,
+        update_moments,
+        Moments,
+    )
 }
