@@ -1,9 +1,9 @@
 """A mixture of experts: send every token to its experts, and sum the weighted results.
 
 `namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of
-their experts, by indices and without a mask of tokens by experts. The slots travel to the devices
+their experts, by indices and without a mask of tokens by experts. The slots are sent to the devices
 that have the experts (`namedax.ops.experts.slots`). There the experts' function is applied to an
-array of slots with the axes `{axis, slot}` and the features, and the results travel back.
+array of slots with the axes `{axis, slot}` and the features, and the results are sent back.
 
 **Communication** follows from the mesh axes of the experts:
 
@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -321,21 +322,19 @@ class _Mixture:
                 isinstance(leaf, NamedArray)
                 and leaf.named_shape.get(axis, self.experts) != self.experts
             ):
-                raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a"
-                    f" parameter, {type_text(leaf)}, but the routing has {self.experts} experts."
-                    " Make the router's axis as long as the experts' axis, or pass the experts'"
-                    " axis name as axis=."
-                )
+                self._raise_other_count(leaf.named_shape[axis], f"a parameter, {type_text(leaf)}")
         if self.region is not None:
             known = self.region.sizes.get(axis, self.experts)
             if known != self.experts:
-                raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function,"
-                    f" but the routing has {self.experts} experts. Make the router's axis as long"
-                    " as the experts' axis, or pass the experts' axis name as axis=."
-                )
+                self._raise_other_count(known, "this mapped function")
             self.region.block_size(axis, self.experts, _OP, supports_padding=True)
+
+    def _raise_other_count(self, count: int, where: str) -> NoReturn:
+        raise AxisSizeError(
+            f"{_OP}: axis {format_value(self.names.axis)} has size {count} in {where}, but the"
+            f" routing has {self.experts} experts. Make the router's axis as long as the experts'"
+            " axis, or pass the experts' axis name as axis=."
+        )
 
     def _check_placements(self, routing: Routing) -> None:
         names, region = self.names, self.region

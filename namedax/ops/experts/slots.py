@@ -28,15 +28,15 @@ class Slots(Record):
     """The assignment of the choices of tokens to slots.
 
     Attributes:
-      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots
+      slot: the slot of every choice of every token, `[choices, tokens]`; the number of all slots
         marks a choice without a slot.
-      holds: the choice in each slot, counted over `[choices, tokens]`; the number of all choices
+      choice: the choice in each slot, counted over `[choices, tokens]`; the number of all choices
         marks an empty slot.
       shape: the number of experts, and the number of slots of each.
     """
 
-    place: jax.Array
-    holds: jax.Array
+    slot: jax.Array
+    choice: jax.Array
     shape: tuple[int, int]
 
     @classmethod
@@ -54,20 +54,20 @@ class Slots(Record):
         Empty slots are zeros.
         """
         tokens = rows.shape[0]
-        token, _ = divided(self.holds, max(tokens, 1))
-        token = jnp.where(self.holds < self.place.size, token, tokens)
+        token, _ = divided(self.choice, max(tokens, 1))
+        token = jnp.where(self.choice < self.slot.size, token, tokens)
         return _read(rows, token).reshape(*self.shape, rows.shape[1])
 
     def fill_choices(self, values: jax.Array) -> jax.Array:
         """Return numbers of the choices, `[choices, tokens]`, in their slots."""
-        return _read(values.reshape(-1, 1), self.holds).reshape(*self.shape, 1)
+        return _read(values.reshape(-1, 1), self.choice).reshape(*self.shape, 1)
 
     def read(self, results: jax.Array) -> jax.Array:
         """Read the slots of every choice, `[choices, tokens, features]`.
 
         Choices without a slot are zeros.
         """
-        return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.place)
+        return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.slot)
 
     def add_up(self, results: jax.Array, weight: jax.Array) -> jax.Array:
         """Return the weighted sum over the choices, `[tokens, features]`.
@@ -140,9 +140,7 @@ def rank_in_groups(index: jax.Array, experts: int, placement: Sequence[MeshAxes]
     """
     index = jnp.where((index >= 0) & (index < experts), index, experts)
     choices, groups, *sizes = index.shape
-    placement = [
-        plain(axes) for axes in placement
-    ]  # padding chooses no expert, so it can be counted along
+    placement = [plain(axes) for axes in placement]  # padding chooses no expert
     sharded = [i for i, axes in enumerate(placement) if axes]
     by_group = jnp.moveaxis(index, 1, 0)
     if not sharded:
@@ -216,9 +214,8 @@ class Exchange(Record):
 
         It is `count` for the other experts.
         """
-        within, rest = divided(
-            index, self.inner
-        )  # the values for numbers out of range are irrelevant: they are not `here`
+        # The values for numbers out of range are irrelevant: they are not `here`.
+        within, rest = divided(index, self.inner)
         digits = {}
         for i, (axis, n) in reversed(list(enumerate(self.sizes))):
             digits[axis], rest = divided(rest, n) if i else (rest, rest)

@@ -197,9 +197,8 @@ def dot_product_attention(
         return _without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if (region := ambient()) is not None:
-        names.renamed(
-            region.noted
-        )  # the name of the key positions may occur only in bias and mask, which may be missing
+        # The name of the key positions may occur only in bias and mask, which may be missing.
+        names.renamed(region.noted)
     if implementation is not None or return_residual:
         raise ArgumentError(
             f"{OPERATION}: implementation= and return_residual= are only for the positional form."
@@ -216,17 +215,11 @@ def dot_product_attention(
         "key_lengths": key_value_seq_lengths,
     }
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
-    given = (
-        "query",
-        "key",
-        "value",
-        *(name for name, array in optional.items() if array is not None),
-    )
-    operands = (query, key, value, *(array for array in optional.values() if array is not None))
+    operands = {"query": query, "key": key, "value": value}
+    operands |= {name: array for name, array in optional.items() if array is not None}
+    given = (tuple(operands), scale, is_causal, window)
     with explain_type_errors:
-        return kernels.run(
-            OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands
-        )
+        return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
 
 def _attend_by_name(
@@ -398,9 +391,8 @@ def _attend(
         variance=common,
         moving=moving,
         whole=whole,
-        scale=(
-            1 / math.sqrt(max(size, 1)) if scale is None else scale
-        ),  # without features, scores are 0
+        # Without features, scores are 0.
+        scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,
         is_causal=is_causal,
         window=window,
         dtype=dtype,
@@ -443,13 +435,9 @@ def _cast_together(
     """
     used = frozenset(a for block in blocks.values() for a in varying(data_of(block)))
     common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
-    more = {
-        "query": frozenset(feature_axes),
-        "key": frozenset(feature_axes),
-        "value": frozenset(carried_axes),
-    }
+    more = {"query": feature_axes, "key": feature_axes, "value": carried_axes}
     for which, block in blocks.items():
-        operands[which].data = cast(block, common | more.get(which, frozenset()))
+        operands[which].data = cast(block, common.union(more.get(which, ())))
     return common
 
 

@@ -106,10 +106,8 @@ def _plan(
         label not in out for label in set(a) ^ set(b)
     ):
         return None
-    summed, batch = (
-        [label for label in a if label not in out],
-        [label for label in out if label in a and label in b],
-    )
+    summed = [label for label in a if label not in out]
+    batch = [label for label in out if label in a and label in b]
 
     def without_pairs(labels: Labels) -> list[Label]:
         return [label for label in labels if label not in batch and label not in summed]
@@ -180,6 +178,11 @@ def _terms(scores: jax.Array, largest: jax.Array) -> tuple[jax.Array, jax.Array,
 def _column(rows: jax.Array) -> jax.Array:
     """Expand numbers per row to a shape that broadcasts to the scores."""
     return lax.expand_dims(rows, (rows.ndim,))
+
+
+def _like_result(rows: jax.Array, result: jax.Array) -> jax.Array:
+    """Broadcast numbers per row of scores to the shape of the result."""
+    return lax.broadcast_in_dim(rows, result.shape, range(rows.ndim))
 
 
 def _finite(largest: jax.Array) -> jax.Array:
@@ -387,11 +390,14 @@ class BlockAttention:
         """
         shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
+
+        def expand(which: str) -> jax.Array:
+            data = self._of_keys(which, arrays, first_key)
+            return _expand(data, self.labels[which], self.scores)
+
         if self.keys is not None or self.is_causal or self.window is not None:
-            queries, keys = (
-                self._positions(first_query, QUERY, shape),
-                self._positions(first_key, KEY, shape),
-            )
+            queries = self._positions(first_query, QUERY, shape)
+            keys = self._positions(first_key, KEY, shape)
             if self.keys is not None:
                 conditions.append(lax.lt(keys, np.int32(self.keys)))
             if self.is_causal:
@@ -408,18 +414,12 @@ class BlockAttention:
         ):
             if which in arrays:
                 one = (self.sizes[QUERY], 1) if label is QUERY else (1, self.sizes[KEY])
-                lengths = _expand(arrays[which], self.labels[which], self.scores)
-                conditions.append(self._positions(first, label, one) < lengths)
+                conditions.append(self._positions(first, label, one) < expand(which))
         if "key_segments" in arrays:
-            mine, theirs = (
-                _expand(arrays[w], self.labels[w], self.scores)
-                for w in ("query_segments", "key_segments")
-            )
+            mine, theirs = map(expand, ("query_segments", "key_segments"))
             conditions.append((mine == theirs) & (theirs >= 0))
         if "mask" in arrays:
-            conditions.append(
-                _expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores)
-            )
+            conditions.append(expand("mask"))
         return functools.reduce(_both, conditions) if conditions else None
 
     def _of_keys(self, which: str, arrays: Arrays, first_key: Number) -> jax.Array:
@@ -440,10 +440,8 @@ class BlockAttention:
         if "bias" in arrays:
             bias = self._of_keys("bias", arrays, first_key)
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
-        allowed, shape = (
-            self._allowed(arrays, first_key),
-            tuple(self.sizes[label] for label in self.scores),
-        )
+        allowed = self._allowed(arrays, first_key)
+        shape = tuple(self.sizes[label] for label in self.scores)
         scores = _broadcast(scores, shape)
         if allowed is not None:
             scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
@@ -451,23 +449,8 @@ class BlockAttention:
 
     def _weigh(self, weights: jax.Array, value: jax.Array) -> jax.Array:
         """Compute the weighted sum of values."""
-        return _einsum(
-            weights.astype(self.dtype),
-            self.scores,
-            value,
-            self.labels["value"],
-            self.result,
-            self.wide,
-        )
-
-    def _with_rows(
-        self,
-        operate: Callable[[jax.Array, jax.Array], jax.Array],
-        result: jax.Array,
-        rows: jax.Array,
-    ) -> jax.Array:
-        """Apply `operate` to the result and to numbers per row of scores."""
-        return operate(result, lax.broadcast_in_dim(rows, result.shape, range(rows.ndim)))
+        weights, labels = weights.astype(self.dtype), self.labels["value"]
+        return _einsum(weights, self.scores, value, labels, self.result, self.wide)
 
     # --- keys that are not moved ------------------------------------------------------------------
 
@@ -483,7 +466,7 @@ class BlockAttention:
         return self._quotient(result, _not_zero(total))
 
     def _quotient(self, result: jax.Array, total: jax.Array) -> jax.Array:
-        return self._with_rows(lax.div, result, total).astype(self.dtype)
+        return lax.div(result, _like_result(total, result)).astype(self.dtype)
 
     def _psum_both(self, result: jax.Array, total: jax.Array) -> tuple[jax.Array, jax.Array]:
         return comm.psum(result, self.rest), comm.psum(total, self.rest)
@@ -492,10 +475,8 @@ class BlockAttention:
 
     def _split(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """Split the arrays into arrays that go around the ring and arrays that remain."""
-        moves = {"key", "value", *self.moving}
-        return {w: a for w, a in arrays.items() if w in moves}, {
-            w: a for w, a in arrays.items() if w not in moves
-        }
+        moving = {w: a for w, a in arrays.items() if w in ("key", "value", *self.moving)}
+        return moving, {w: a for w, a in arrays.items() if w not in moving}
 
     def _pass_on(self, tree: PyTree) -> PyTree:
         pairs = [(i, (i + 1) % self.steps) for i in range(self.steps)]
@@ -514,9 +495,8 @@ class BlockAttention:
             or self.feature_axes
             or self.carried_axes
         ):
-            return compute(
-                state
-            )  # no device may skip a block: the others would wait in a collective
+            # No device may skip a block: the others would wait in a collective.
+            return compute(state)
         first_query = self._query_offset()
         last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
         conditions = []
@@ -555,7 +535,8 @@ class BlockAttention:
                 terms, here, finite = _terms(scores, new)
                 shrink = lax.exp(lax.sub(largest, finite))
                 result = lax.add(
-                    self._with_rows(lax.mul, result, shrink), self._weigh(terms, moving["value"])
+                    lax.mul(result, _like_result(shrink, result)),
+                    self._weigh(terms, moving["value"]),
                 )
                 return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
 
@@ -582,7 +563,7 @@ class BlockAttention:
             finite = _finite(comm.pmax(largest, self.rest))
             shrink = lax.exp(lax.sub(largest, finite))
             result, total = self._psum_both(
-                self._with_rows(lax.mul, result, shrink), lax.mul(total, shrink)
+                lax.mul(result, _like_result(shrink, result)), lax.mul(total, shrink)
             )
         else:
             finite = _finite(largest)
@@ -602,7 +583,7 @@ class BlockAttention:
         The gradients of moving arrays follow them by one step, and return to their device.
         """
         moving, staying = self._split(arrays)
-        labels = self.labels
+        labels, scores, wide = self.labels, self.scores, self.wide
         cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
         product = lax.mul(cotangent.astype(self.wide), result.astype(self.wide))
         mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
@@ -617,34 +598,20 @@ class BlockAttention:
             first_key = self._key_offset(number)
 
             def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-                of_staying, _ = state
-                here = moving | staying
+                before, here = state[0], moving | staying
                 weights = lax.exp(lax.sub(self._scores(here, first_key), normalizer))
-                of_value = _einsum(
-                    weights.astype(self.dtype),
-                    self.scores,
-                    cotangent,
-                    self.result,
-                    labels["value"],
-                    self.wide,
-                )
-                of_weights = _einsum(
-                    cotangent, self.result, here["value"], labels["value"], self.scores, self.wide
-                )
+                narrow, value = weights.astype(self.dtype), labels["value"]
+                of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
+                of_weights = _einsum(cotangent, self.result, here["value"], value, scores, wide)
                 if self.carried_axes:
                     of_weights = comm.psum(of_weights, self.carried_axes)
                 of_scores = lax.mul(weights, lax.sub(of_weights, mean))
                 scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide)).astype(self.dtype)
-                of_query = _einsum(
-                    scaled, self.scores, here["key"], labels["key"], labels["query"], self.wide
-                )
-                of_key = _einsum(
-                    scaled, self.scores, here["query"], labels["query"], labels["key"], self.wide
-                )
-                of_staying, added = (
-                    {"query": lax.add(of_staying["query"], of_query)},
-                    {"key": of_key, "value": of_value},
-                )
+                query, key = labels["query"], labels["key"]
+                of_query = _einsum(scaled, scores, here["key"], key, query, wide)
+                of_key = _einsum(scaled, scores, here["query"], query, key, wide)
+                of_staying = {"query": lax.add(before["query"], of_query)}
+                added = {"key": of_key, "value": of_value}
                 if "bias" in here:
                     of_bias = self._of_bias(of_scores)
                     if "bias" in self.moving:
@@ -652,17 +619,15 @@ class BlockAttention:
                     elif "bias" in self.whole:  # every block is visited once
                         dim = labels["bias"].index(KEY)
                         of_staying["bias"] = lax.dynamic_update_slice_in_dim(
-                            state[0]["bias"], of_bias, first_key, dim
+                            before["bias"], of_bias, first_key, dim
                         )
                     else:
-                        of_staying["bias"] = state[0]["bias"] + of_bias
+                        of_staying["bias"] = before["bias"] + of_bias
                 return of_staying, added
 
             nothing = self._zeros_like(moving, wanted)
-            of_staying, added = self._unless_masked(
-                moving | staying, first_key, compute, (of_staying, nothing)
-            )
-            return of_staying, added
+            state = (of_staying, nothing)
+            return self._unless_masked(moving | staying, first_key, compute, state)
 
         def step(
             carry: tuple[Arrays, Arrays, Arrays], number: int | jax.Array
@@ -670,11 +635,8 @@ class BlockAttention:
             moving, of_staying, of_moving = carry
             next_moving = self._pass_on(moving)
             of_staying, added = visit(of_staying, moving, number)
-            return (
-                next_moving,
-                of_staying,
-                self._pass_on(jax.tree.map(lax.add, of_moving, added)),
-            ), None
+            of_moving = self._pass_on(jax.tree.map(lax.add, of_moving, added))
+            return (next_moving, of_staying, of_moving), None
 
         of_staying = self._zeros_like(staying, wanted)
         next_moving = self._pass_on(moving)

@@ -262,15 +262,11 @@ class _CrossEntropy(Record):
         )
         if self.mesh_axes:
             device, own = comm.block_index(self.mesh_axes), data.shape[self.dim]
-            place, first = (
-                lax.sub(label, lax.mul(device.astype(label.dtype), number(own))),
-                lax.eq(device, device.dtype.type(0)),
-            )
+            place = lax.sub(label, lax.mul(device.astype(label.dtype), number(own)))
+            first = lax.eq(device, device.dtype.type(0))
             here = lax.bitwise_and(lax.ge(place, number(0)), lax.lt(place, number(own)))
-            label, taken = (
-                lax.select(here, place, lax.full_like(place, -1)),
-                lax.select(here, shift, lax.full_like(shift, 0)),
-            )
+            label = lax.select(here, place, lax.full_like(place, -1))
+            taken = lax.select(here, shift, lax.full_like(shift, 0))
             # A label that is not a class belongs to no device; the first device sets its loss.
             answers = lax.bitwise_and(wrong, first)
         else:

@@ -77,8 +77,8 @@ __all__ = [
 class Moments(NamedTuple):
     """Mean and variance, as `batch_norm` takes and returns them."""
 
-    mean: ArrayLike
-    var: ArrayLike
+    mean: Any
+    var: Any
 
 
 # --- statistics over the axes of a plan -----------------------------------------------------------
@@ -437,21 +437,16 @@ def _standardize_by(
     if mean is None:
         mean = average(x)
     if variance is None and algorithm == "stable":
-        variance = average(
-            apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean)
-        )
+        squares = apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean)
+        variance = average(squares)
     elif variance is None:
         squares = average(apply_elementwise("standardize", jnp.square, x))
         variance = apply_elementwise(
             "standardize", lambda s, m: jnp.maximum(s - jnp.square(m), 0), squares, mean
         )
 
-    def compute(
-        x: jax.Array,
-        mean: jax.typing.ArrayLike,
-        variance: jax.typing.ArrayLike,
-        epsilon: jax.typing.ArrayLike,
-    ) -> jax.Array:
+    def compute(x: jax.Array, *others: jax.typing.ArrayLike) -> jax.Array:
+        mean, variance, epsilon = others
         return ((x - mean) * lax.rsqrt(jnp.asarray(variance + epsilon, wide))).astype(dtype)
 
     return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
@@ -518,17 +513,9 @@ def batch_norm(
     if mean is not None and var is not None:
         reduction_site(op, x, axis, supports_padding=True)  # raises for a missing axis
         dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
-        values = _standardize_by(
-            apply_elementwise(
-                op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x
-            ),
-            axis,
-            mean,
-            var,
-            epsilon,
-            None,
-            "stable",
-        )
+        wide = common_type(dtype, jnp.float32)
+        x = apply_elementwise(op, lambda x: jnp.asarray(x).astype(wide), x)
+        values = _standardize_by(x, axis, mean, var, epsilon, None, "stable")
         return _affine(op, values, scale, bias, dtype), Moments(mean, var)
     with explain_type_errors:
         site, dtype = _site(op, x, axis, where)
@@ -572,7 +559,7 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
 
 
 @checks_signature
-def update_moments(average: Moments, new: Moments, momentum: ArrayLike = 0.9) -> Moments:
+def update_moments(average: Moments, new: Moments, momentum: float | jax.Array = 0.9) -> Moments:
     """Update a moving average of moments, without gradients.
 
     Args:
@@ -587,15 +574,11 @@ def update_moments(average: Moments, new: Moments, momentum: ArrayLike = 0.9) ->
     (1.5, 3.0)
     """
 
-    def one(old: ArrayLike, new: ArrayLike) -> AnyArray:
-        return apply_elementwise(
-            "update_moments",
-            lambda old, new: lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new)),
-            old,
-            new,
-        )
+    def blend(old: jax.Array, new: jax.typing.ArrayLike) -> jax.Array:
+        return lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new))
 
-    return Moments(*(one(old, current) for old, current in zip(average, new, strict=True)))
+    pairs = zip(average, new, strict=True)
+    return Moments(*(apply_elementwise("update_moments", blend, *pair) for pair in pairs))
 
 
 # --- dropout --------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ Experts without capacity are an example. On a device the tokens are sorted by gr
 repeated per token, no token is dropped, and there are no slots. A device counts its own tokens of
 each group, so that a block of sharded tokens may begin anywhere within a group.
 
-The communication depends on the sharding of the groups; see `grouped_dot`. `token_moves` sends
-tokens to the devices that have their weights.
+The communication depends on the sharding of the groups; see `grouped_dot`.
+`multiply_elsewhere` sends tokens to the devices that have their weights.
 """
 
 from __future__ import annotations
@@ -214,10 +214,8 @@ class _Contraction:
         )
         everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
         common = frozenset(everywhere).union(*(varying(a._data) for a in (x, w, groups)))
-        x_data, w_data = (
-            self.real(cast(x, common), dims_of(x)),
-            self.real(cast(w, common), dims_of(w)),
-        )
+        x_data = self.real(cast(x, common), dims_of(x))
+        w_data = self.real(cast(w, common), dims_of(w))
         ids = cast_data(groups._data, common)
         dtype = jnp.result_type(x_data, w_data)
         self.dims = dims_of(x)
@@ -378,9 +376,8 @@ def _with_batches(numbers: lax.RaggedDotDimensionNumbers) -> Callable[..., Any]:
     def run(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
         if AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
             return lax.ragged_dot_general(x, y, sizes, numbers)
-        spec = PartitionSpec(
-            *[None] * (3 if numbers is _OUTER else 2)
-        )  # JAX does not infer the sharding of the result
+        # JAX does not infer the sharding of the result.
+        spec = PartitionSpec(*[None] * (3 if numbers is _OUTER else 2))
         x, y, sizes = map(replicated, (x, y, sizes))
         return lax.ragged_dot_general(x, y, sizes, numbers, out_sharding=spec)
 
