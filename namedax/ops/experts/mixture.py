@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -208,22 +207,12 @@ class _Names(Record):
             if name not in own:
                 raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes to route.")
             if name not in routed:
-                raise_not_found(
-                    _OP,
-                    name,
-                    f"routing.index, {type_text(routing.index)}",
-                    routed,
-                    "Every token chooses its experts.",
-                )
+                index = f"routing.index, {type_text(routing.index)}"
+                raise_not_found(_OP, name, index, routed, "Every token chooses its experts.")
         for name in routed:
             if name not in own:
-                raise_not_found(
-                    _OP,
-                    name,
-                    type_text(x),
-                    own,
-                    "The routing has this axis. Broadcast x, or reduce the logits.",
-                )
+                remedy = "The routing has this axis. Broadcast x, or reduce the logits."
+                raise_not_found(_OP, name, type_text(x), own, remedy)
         for what, name in (("axis", axis), ("slot", slot)):
             if not is_name(name) or name in own or name == routing.choice:
                 raise AxisNameError(
@@ -238,7 +227,7 @@ class _Names(Record):
             )
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
-        return cls(groups, tokens, features, tuple(own), axis, slot)
+        return cls(groups, tokens, features, own, axis, slot)
 
 
 class _Mixture:
@@ -318,23 +307,20 @@ class _Mixture:
                 )
         axis = self.names.axis
         for leaf in self.leaves:
-            if (
-                isinstance(leaf, NamedArray)
-                and leaf.named_shape.get(axis, self.experts) != self.experts
-            ):
-                self._raise_other_count(leaf.named_shape[axis], f"a parameter, {type_text(leaf)}")
+            if isinstance(leaf, NamedArray):
+                count = leaf.named_shape.get(axis, self.experts)
+                self._check_count(count, f"a parameter, {type_text(leaf)}")
         if self.region is not None:
-            known = self.region.sizes.get(axis, self.experts)
-            if known != self.experts:
-                self._raise_other_count(known, "this mapped function")
+            self._check_count(self.region.sizes.get(axis, self.experts), "this mapped function")
             self.region.block_size(axis, self.experts, _OP, supports_padding=True)
 
-    def _raise_other_count(self, count: int, where: str) -> NoReturn:
-        raise AxisSizeError(
-            f"{_OP}: axis {format_value(self.names.axis)} has size {count} in {where}, but the"
-            f" routing has {self.experts} experts. Make the router's axis as long as the experts'"
-            " axis, or pass the experts' axis name as axis=."
-        )
+    def _check_count(self, count: int, where: str) -> None:
+        if count != self.experts:
+            raise AxisSizeError(
+                f"{_OP}: axis {format_value(self.names.axis)} has size {count} in {where}, but the"
+                f" routing has {self.experts} experts. Make the router's axis as long as the"
+                " experts' axis, or pass the experts' axis name as axis=."
+            )
 
     def _check_placements(self, routing: Routing) -> None:
         names, region = self.names, self.region
@@ -362,15 +348,8 @@ class _Mixture:
             return region  # XLA's partitioner would treat it only as a hint
         sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
         resources = {**region.resources, slot: placement}
-        return Region(
-            sizes,
-            resources,
-            region.mesh,
-            region.mode,
-            (_OP, region),
-            region.overlap,
-            region.left_out,
-        )
+        options = (region.mode, (_OP, region), region.overlap, region.left_out)
+        return Region(sizes, resources, region.mesh, *options)
 
     def _apply(
         self, data: jax.Array, leaves: Sequence[object], placement: MeshAxes

@@ -9,6 +9,7 @@ with the tokens, in one all-to-all per round. It returns the tokens' gradients i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -156,62 +157,45 @@ class Rounds(Record):
 
     def _backward(self, operands: Operands, cotangent: jax.Array) -> Gradients:
         rows, weight, number, rank, rounds, consts, datas = operands
-        floats = [
-            i
-            for i, value in enumerate([*consts, *datas])
-            if jnp.issubdtype(value.dtype, jnp.inexact)
-        ]
+        values, count = [*consts, *datas], len(consts)
+        floats = [i for i, x in enumerate(values) if jnp.issubdtype(x.dtype, jnp.inexact)]
         has_row_gradient = jnp.issubdtype(rows.dtype, jnp.inexact)
 
         def step(index: jax.Array) -> tuple[jax.Array, list[jax.Array], list[jax.Array]]:
             slots = self._slots(number, rank, index)
             filled = [slots.fill(rows), slots.fill(cotangent), slots.fill_choices(weight)]
-            received, wanted, counts = _together(self.exchange.send, filled)
+            received, cotangents, weights = _together(self.exchange.send, filled)
 
-            def run(received: jax.Array, *values: jax.Array) -> jax.Array:
-                every = [*consts, *datas]
-                for i, value in zip(floats, values, strict=True):
+            def run(received: jax.Array, *inputs: jax.Array) -> jax.Array:
+                every = list(values)
+                for i, value in zip(floats, inputs, strict=True):
                     every[i] = value
-                return self._run(every[: len(consts)], received, every[len(consts) :])
+                return self._run(every[:count], received, every[count:])
 
-            every = [*consts, *datas]
+            inputs = [values[i] for i in floats]
             if has_row_gradient:
-                results, pull = jax.vjp(run, received, *(every[i] for i in floats))
+                results, pull = jax.vjp(run, received, *inputs)
             else:
-                results, pull = jax.vjp(
-                    lambda *values: run(received, *values), *(every[i] for i in floats)
-                )
-            pulled = list(
-                pull(cast_data((wanted * counts).astype(results.dtype), varying(results)))
+                results, pull = jax.vjp(functools.partial(run, received), *inputs)
+            of_results = (cotangents * weights).astype(results.dtype)
+            pulled = list(pull(cast_data(of_results, varying(results))))
+            of_weight = jnp.sum(_widened(results) * cotangents, 2, keepdims=True).astype(
+                weight.dtype
             )
-            of_weight = jnp.sum(_widened(results) * wanted, 2, keepdims=True).astype(weight.dtype)
             returned = [of_weight, *([pulled.pop(0)] if has_row_gradient else [])]
-            of_weight, *of_rows = (
-                slots.read(value) for value in _together(self.exchange.back, returned)
-            )
-            return (
-                of_weight[..., 0],
-                [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows],
-                pulled,
-            )
+            of_weight, *of_rows = map(slots.read, _together(self.exchange.back, returned))
+            of_rows = [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows]
+            return of_weight[..., 0], of_rows, pulled
 
         of_weight, of_rows, rest = self._loop(
             rounds, step, lambda total, kind: total.astype(kind.dtype)
         )
-        gradients: list[jax.Array | None] = [None] * (len(consts) + len(datas))
+        gradients: list[jax.Array | None] = [None] * len(values)
         for i, value in zip(floats, rest, strict=True):
             gradients[i] = value
         of_row = cast_data(of_rows[0], varying(rows)) if has_row_gradient else None
         of_weight = cast_data(of_weight, varying(weight))
-        return (
-            of_row,
-            of_weight,
-            None,
-            None,
-            None,
-            gradients[: len(consts)],
-            gradients[len(consts) :],
-        )
+        return of_row, of_weight, None, None, None, gradients[:count], gradients[count:]
 
 
 def _widened(data: jax.Array) -> jax.Array:

@@ -221,13 +221,8 @@ def over_names(op: str, over: AxisSpec, array: ArrayLike, axis: Hashable) -> tup
     for name in names:
         if name not in dims or name is None or name == axis:
             candidates = [d for d in dims if d is not None and d != axis]
-            raise_not_found(
-                op,
-                name,
-                type_text(array),
-                candidates,
-                f"over= names the axes of the tokens; {axis!r} is the router's axis.",
-            )
+            remedy = f"over= names the axes of the tokens; {axis!r} is the router's axis."
+            raise_not_found(op, name, type_text(array), candidates, remedy)
     return names
 
 

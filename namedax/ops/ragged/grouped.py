@@ -233,9 +233,8 @@ class _Contraction:
         self.w = in_order.reshape(batch, here, width, math.prod(self.out_shape)).astype(dtype)
         own = [name for name in (*n.batch, *n.tokens) if name in dims_of(groups)]
         ids = _ordered(ids, dims_of(groups), own)
-        ids = lax.expand_dims(
-            ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own]
-        )
+        missing = [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own]
+        ids = lax.expand_dims(ids, missing)
         ids = wide_index(jnp.broadcast_to(ids, rows).reshape(batch, tokens))
         # A number after all groups (including padding), so at least the number of groups on all
         # devices.
@@ -272,9 +271,8 @@ class _Contraction:
             result = self.multiply(self.x, whole, self.ids, False)
         else:
             result = self._exchange_tokens(shared)
-        result = (
-            comm.psum(result, (*own, *self.of_contracted)) if own or self.of_contracted else result
-        )
+        if own or self.of_contracted:
+            result = comm.psum(result, (*own, *self.of_contracted))
         n = self.names
         have = (*n.batch, *n.tokens, *n.out)
         data = result.reshape(*self.row_shape, *self.out_shape)
@@ -293,11 +291,8 @@ class _Contraction:
     def _exchange_tokens(self, shared: MeshAxes) -> jax.Array:
         """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
-        if (
-            shared == self.of_groups
-            and self.x.shape[0] == 1
-            and supports_exchange(self.region, shared)
-        ):
+        is_single = shared == self.of_groups and self.x.shape[0] == 1
+        if is_single and supports_exchange(self.region, shared):
 
             def multiply(rows: jax.Array, ids: jax.Array) -> jax.Array:
                 return self.multiply(rows[None], self.w, ids[None], False)[0]
