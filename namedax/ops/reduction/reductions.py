@@ -336,7 +336,7 @@ def std(
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED, cached=True)
 def prod(
     x: Any,
     axis: AxisSpec = None,

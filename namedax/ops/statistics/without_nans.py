@@ -65,7 +65,7 @@ def nansum(
     )
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
 def nanprod(
     x: Any,
     axis: Any = None,
