@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -109,7 +110,7 @@ def dot_product_attention(
     local_window_size: int | tuple[int, int] | None = None,
     segments: ArrayLike | None = None,
     key_segments: ArrayLike | None = None,
-    implementation: str | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
     return_residual: bool = False,
 ) -> AnyArray:
     """Average values over the key positions, weighted by the softmax of the scores.

@@ -357,13 +357,11 @@ def binary_cross_entropy(
     pos_weight: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Compute the cross-entropy of the sigmoid of `logits` with labels from 0 to 1, per element.
-
-    It is in nats.
+    """Compute the elementwise cross-entropy of the sigmoid of `logits` with `labels`, in nats.
 
     Args:
       logits: an array, named or not.
-      labels: probabilities, booleans or integers; they broadcast by name.
+      labels: probabilities, booleans or integers from 0 to 1; they broadcast by name.
       pos_weight: the weight of the positive class relative to the negative one, a number or an
         array that broadcasts; by default 1.
       where: a boolean array that broadcasts, by default `None`. Elements where it is false have
