@@ -6,7 +6,7 @@ from namedax.namespaces import other_spellings
 from namedax.namespaces.reduction_forms import LOGSUMEXP
 from namedax.namespaces.registry.tables import Functions
 from namedax.ops.experts import mixture, routing
-from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
+from namedax.ops.nn import attention, losses, masks, normalization
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
 from namedax.ops.shape import creation
@@ -17,12 +17,11 @@ __all__ = ["NN"]
 NN: Functions = {
     **ACTIVATIONS,
     **attention.FUNCTIONS,
-    **binary_cross_entropy.FUNCTIONS,
     **grouped.FUNCTIONS,
     **mixture.FUNCTIONS,
     **losses.FUNCTIONS,
     **masks.FUNCTIONS,
-    **normalisation.FUNCTIONS,
+    **normalization.FUNCTIONS,
     **pooling.FUNCTIONS,
     **routing.FUNCTIONS,
     **LOGSUMEXP,
