@@ -135,11 +135,11 @@ class Namespace:
                 face.__module__ = (
                     self.name
                 )  # where it is found by its name, so that it can be pickled
-            return (
-                or_of_jax(theirs, face)
-                if name in _COLLECTIVES
-                else refusing(face, self._place(name))
-            )
+            if name not in _COLLECTIVES:
+                return refusing(face, self._place(name))
+            collective = or_of_jax(theirs, face)
+            collective.__module__ = self.name
+            return collective
         if (
             name in self.untouched
             or not callable(theirs)

@@ -22,7 +22,6 @@ from namedax.core.foreign_arrays import refuse_foreign
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, format_value
-from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import kernels, pytree
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
 from namedax.operands.broadcasting import make_result, to_local
@@ -207,7 +206,15 @@ def _iter(self: NamedArray) -> Iterator[LikeArguments]:
 
 
 _REDUCTIONS: tuple[Callable[..., Any], ...] = (
-    *(reductions.sum, reductions.mean, var, std, reductions.prod, extrema.max, extrema.min),
+    *(
+        reductions.sum,
+        reductions.mean,
+        reductions.var,
+        reductions.std,
+        reductions.prod,
+        extrema.max,
+        extrema.min,
+    ),
     *(reductions.any, reductions.all, extrema.argmax, extrema.argmin, ptp),
 )
 # Methods that act on positional axes as those of `jax.Array` do.

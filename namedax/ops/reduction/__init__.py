@@ -1,7 +1,7 @@
 """Reductions and cumulative operations over axes: sums, extrema, cumulative operations, segments.
 
 Read `site` first: it plans a reduction on the block and over the mesh. `reductions` (sums, means,
-products, any and all) and `extrema` (maximum, minimum, and their indices) combine a local reduction
+variances, products, any and all, logsumexp) and `extrema` (maximum, minimum, and their indices) combine a local reduction
 with a collective.
 
 `cumulative` accumulates along an axis, `segments` reduces by number, and `comparison` gives one

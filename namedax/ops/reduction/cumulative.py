@@ -8,29 +8,33 @@ the same size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, has_infinity, weak_as
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
+from namedax.core.types import DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key
+from namedax.operands.axes import axis_key, is_axis_name
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.one_axis import along
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, only_real, real_blocks, real_entries
+from namedax.resources.row_moves import FILL
 
 __all__ = [
     "FUNCTIONS",
@@ -289,8 +293,18 @@ def nancumprod(
 
 
 def _run_cumulative(
-    op: str, kind: str, x: Any, axis: Any, dtype: Any, include_initial: bool
-) -> Any:
+    op: str,
+    kind: str,
+    x: ArrayLike,
+    axis: AxisSpec,
+    dtype: DType | None,
+    include_initial: bool,
+    out_axis: Hashable | None,
+    identity: int,
+) -> LikeArguments:
+    if include_initial and axis is not None and is_axis_name(axis):
+        result = _run(op, kind, _cumulative_scan, x, axis, False, dtype, False)
+        return _prepended(result, axis, identity, out_axis)
     if axis is None:
         if dims_of(x).count(None) != 1:
             raise PositionalAxisError(
@@ -306,24 +320,87 @@ def _run_cumulative(
     return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
 
 
+def _prepended(x: AnyArray, axis: Hashable, value: int, out_axis: Hashable | None) -> LikeArguments:
+    """Prepend one element along a named axis, which may get another name."""
+    site = along("pad", x, axis, supports_padding=True)
+
+    def whole(data: jax.Array) -> jax.Array:
+        widths = [(int(dim == site.dim), 0) for dim in range(data.ndim)]
+        return jnp.pad(data, widths, constant_values=value)
+
+    rows = np.pad(np.arange(site.size), (1, 0), constant_values=FILL)
+    return site.remap(out_axis, rows, value, whole)
+
+
 def _cumulative_scan(
-    op: str, data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool
-) -> Any:
+    op: str, data: jax.Array, dim: int, reverse: bool, dtype: DType | None, include_initial: bool
+) -> jax.Array:
     return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
 
 
+@operation(scope=True)
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """Compute the cumulative sum with an initial element on positional axes only; see `namespaces.extended_signatures` for names."""
-    return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> LikeArguments:
+    """Compute the cumulative sum along one axis, as in the array API; narrow integers become `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; may be omitted (`None`, the default) if there is exactly one
+        positional axis.
+      dtype: the dtype of the result; by default `None`.
+      include_initial: if `True`, the result begins with 0 and is longer by one; by default `False`.
+      out_axis: the name of the longer axis, by default `None`, the same name; required in a mapped
+        function in which `axis` has a size.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: that of `cumsum`; with `include_initial` along a sharded axis, that of `pad` too.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has a different size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.cumulative_sum(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    [0.0, 1.0, 3.0, 6.0]
+    """
+    return _run_cumulative(
+        "cumulative_sum", "cumsum", x, axis, dtype, include_initial, out_axis, identity=0
+    )
 
 
+@operation(scope=True)
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """Compute the cumulative product, as `cumulative_sum`."""
-    return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> LikeArguments:
+    """Compute the cumulative product along one axis, as in the array API; it begins with 1.
+
+    Arguments and communication as for `cumulative_sum`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.cumulative_prod(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    [1.0, 1.0, 2.0, 6.0]
+    """
+    return _run_cumulative(
+        "cumulative_prod", "cumprod", x, axis, dtype, include_initial, out_axis, identity=1
+    )
 
 
 # --- as in jax.lax --------------------------------------------------------------------------------------------------

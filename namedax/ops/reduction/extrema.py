@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core import cpu_workarounds
-from namedax.core.annotations import AnyArray, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.element_types import extreme, weak_as
 from namedax.core.region import ambient
@@ -267,6 +267,41 @@ def min(
     2.0
     """
     return _run_extremum("min", False, x, axis, keepdims, initial, where)
+
+
+@operation(requires_axis=REDUCED)
+def minmax(
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: ArrayLike | None = None,
+) -> tuple[AnyArray, AnyArray]:
+    """Return the minimum and the maximum over positional and named axes; `jnp.minmax` of JAX 0.12.
+
+    Args:
+      a: an array, named or not.
+      axis: the axes, as for `max`; by default `None`, all positional axes.
+      keepdims: as for `max`; by default `False`.
+      initial: one scalar for both, or a pair, by default `None`; required with `where`.
+      where: as for `max`; by default `None`.
+
+    Communication: over sharded axes, that of `min` and of `max`.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> (nx.min(x, "k"), nx.max(x, "k"))
+    (Array(1., dtype=float32), Array(3., dtype=float32))
+    """
+    low, high = initial if isinstance(initial, tuple) else (initial, initial)
+    return (
+        _run_extremum("min", False, a, axis, keepdims, low, where),
+        _run_extremum("max", True, a, axis, keepdims, high, where),
+    )
 
 
 def _run_arg(op: str, largest: bool, x: Any, axis: AxisSpec, keepdims: bool) -> Any:

@@ -212,7 +212,7 @@ def run_reduction(
     axis: Axis,
     keepdims: bool,
     where: Any,
-    *static: Hashable,
+    *static: object,
     initial: Any = None,
 ) -> Any:
     """Run one reduction.
