@@ -15,7 +15,7 @@ from namedax.core.display import type_text
 from namedax.core.region import ambient
 from namedax.errors import ArgumentTypeError
 from namedax.namespaces.mirror import public
-from namedax.namespaces.registry.tables import Functions, only, public_functions, without
+from namedax.namespaces.registry import Functions, only, public_functions, without
 from namedax.operands.axes import holds_names
 from namedax.ops.collectives import gathering, permuting, reducing
 from namedax.ops.contraction import pdot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from namedax.namespaces.registry.tables import Functions
+from namedax.namespaces.registry import Functions
 from namedax.ops.experts import mixture, routing
 from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax

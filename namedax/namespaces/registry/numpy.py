@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from namedax.namespaces.registry.tables import Functions, only, public_functions, without
+from namedax.namespaces.registry import Functions, only, public_functions, without
 from namedax.ops.contraction import products
 from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE

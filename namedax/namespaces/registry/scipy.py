@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.namespaces.registry.tables import Functions, only
+from namedax.namespaces.registry import Functions, only
 from namedax.operands.operation import REDUCED, operation
 from namedax.ops.nn.activations import log_softmax, softmax
 from namedax.ops.reduction.reductions import logsumexp

@@ -1,4 +1,4 @@
-"""Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax, cummin, cumlogsumexp.
+"""Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax and so on.
 
 Along a sharded axis every device scans its own block. One all-gather collects the totals of the
 blocks (one element per device and row), never the axis. Every device combines the totals of the
@@ -46,7 +46,9 @@ __all__ = [
 ]
 
 
-def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False) -> ReductionPlan:
+def site_of_one_axis(
+    op: str, x: ArrayLike, axis: AxisSpec, supports_padding: bool = False
+) -> ReductionPlan:
     """Plan an operation along one axis; `supports_padding` as for any reduction.
 
     Raises:
@@ -61,8 +63,8 @@ def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False)
     return site
 
 
-def flatten_positional(op: str, x: Any) -> Any:
-    """Merge the positional axes of `x` into one at the end, as for `axis=None` in `jnp`; named axes remain."""
+def flatten_positional(op: str, x: ArrayLike) -> AnyArray:
+    """Merge the positional axes of `x` into one at the end, as for `axis=None` in `jnp`."""
     x = to_local(x, op, ambient())
     if not isinstance(x, NamedArray):
         return jnp.ravel(x)
@@ -72,12 +74,10 @@ def flatten_positional(op: str, x: Any) -> Any:
     return make_result(as_one(data, len(names), len(places)), (*(x.dims[i] for i in names), None))
 
 
-# --- the scan over blocks -------------------------------------------------------------------------------------------
-
 Scan = Callable[..., Any]
 
 
-def _identity(op: str, dtype: Any) -> Any:
+def _identity(op: str, dtype: DType) -> np.ndarray:
     if op in ("cumsum", "cumprod"):
         return np.asarray(op == "cumprod", dtype)
     if op == "cumlogsumexp" and jnp.issubdtype(dtype, jnp.complexfloating):
@@ -85,8 +85,12 @@ def _identity(op: str, dtype: Any) -> Any:
     return extreme(dtype, op != "cummin")
 
 
-def _cumlogsumexp(data: Any, axis: int, reverse: bool = False) -> Any:
-    """Apply `lax.cumlogsumexp`, also to dtypes without infinity, for which its initial -inf is NaN; reject integers."""
+def _cumlogsumexp(data: jax.Array, axis: int, reverse: bool = False) -> jax.Array:
+    """Apply `lax.cumlogsumexp`, also to dtypes without infinity, where its initial -inf is NaN.
+
+    Raises:
+      ArgumentTypeError: the data are integers.
+    """
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         raise ArgumentTypeError(
             f"cumlogsumexp: the elements are {data.dtype}, not floats. Convert them first:"
@@ -106,7 +110,9 @@ _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: bool) -> Any:
+def _continue_over_blocks(
+    kind: str, local: jax.Array, site: ReductionPlan, reverse: bool
+) -> jax.Array:
     """Combine the scans of the blocks, `local`, into the scan of the complete axis."""
     scan, combine = _SCANS[kind]
     (dim,) = site.axes
@@ -137,7 +143,7 @@ def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: b
 
 def _scan_with_padding(
     local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool
-) -> Any:
+) -> jax.Array:
     """Scan an axis with padding in its last blocks; `local` scans one dimension of a block.
 
     Padding follows the real elements. A scan from the beginning therefore never includes it in a
@@ -147,10 +153,9 @@ def _scan_with_padding(
     """
     ((dim, place),) = site.uneven
     block = site.data.shape[dim]
-    nothing = _identity(kind, site.data.dtype)
-    if kind == "cumlogsumexp" and jnp.issubdtype(
-        nothing.dtype, jnp.inexact
-    ):  # two identities combined would have no derivative
+    nothing: np.ndarray | np.generic = _identity(kind, site.data.dtype)
+    if kind == "cumlogsumexp" and jnp.issubdtype(nothing.dtype, jnp.inexact):
+        # Two identities combined would have no derivative.
         nothing = jnp.finfo(nothing.dtype).min
     data = masked(cast_data(site.data, site.mesh_axes), dim, place, nothing)
     if not reverse:
@@ -164,12 +169,14 @@ def _scan_with_padding(
     return only_real(data, lax.squeeze(alone, [site.data.ndim]), dim, place)
 
 
-def _turned(data: Any, dim: int, start: Any) -> Any:
+def _turned(data: jax.Array, dim: int, start: jax.Array | int) -> jax.Array:
     """Rotate `data` along a dimension, so that it begins at `start`."""
     return lax.dynamic_slice_in_dim(lax.concatenate([data, data], dim), start, data.shape[dim], dim)
 
 
-def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
+def _run(
+    op: str, kind: str, local: Scan, x: ArrayLike, axis: AxisSpec, reverse: bool, *static: object
+) -> AnyArray:
     """Apply `local(op, data, dim, reverse, *static)` to every block, then scan over the blocks."""
     try:
         hash((reverse, static))
@@ -180,8 +187,14 @@ def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *sta
 
 
 def _scan(
-    op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any
-) -> Any:
+    op: str,
+    axis: AxisSpec,
+    kind: str,
+    local: Scan,
+    reverse: bool,
+    static: tuple[Any, ...],
+    x: ArrayLike,
+) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(
@@ -203,30 +216,33 @@ def _scan(
     return site.finish_whole(data)
 
 
-def _numpy_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
+def _numpy_scan(
+    op: str, data: jax.Array, dim: int, reverse: bool, dtype: DType | None
+) -> jax.Array:
     function = getattr(jnp, op)
     if not reverse:
         return function(data, axis=dim, dtype=dtype)
     return jnp.flip(function(jnp.flip(data, dim), axis=dim, dtype=dtype), dim)
 
 
-def _lax_scan(op: str, data: Any, dim: int, reverse: bool) -> Any:
+def _lax_scan(op: str, data: jax.Array, dim: int, reverse: bool) -> jax.Array:
     return _SCANS[op.removeprefix("lax.")][0](data, axis=dim, reverse=reverse)
 
 
-def _run_numpy(op: str, kind: str, x: Any, axis: Any, dtype: Any, reverse: bool) -> Any:
+def _run_numpy(
+    op: str, kind: str, x: ArrayLike, axis: AxisSpec, dtype: DType | None, reverse: bool
+) -> AnyArray:
     return _run(op, kind, _numpy_scan, x, axis, reverse, dtype)
 
 
-def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
+def _run_lax(kind: str, x: ArrayLike, axis: AxisSpec, reverse: bool) -> AnyArray:
     return _run(f"lax.{kind}", kind, _lax_scan, x, axis, reverse)
 
 
-# --- as in jax.numpy ------------------------------------------------------------------------------------------------
-
-
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
-def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
+def cumsum(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
+) -> LikeArguments:
     """Compute the cumulative sum along one axis.
 
     Args:
@@ -256,7 +272,9 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
-def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
+def cumprod(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
+) -> LikeArguments:
     """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -268,12 +286,15 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumsum(
-    x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
-    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
+    """Compute the cumulative sum along one axis with NaN as zero.
+
+    Arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.nancumsum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> x = nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"])
+    >>> nx.positional(nx.nancumsum(x, "pos"), ["pos"])
     Array([1., 1., 4.], dtype=float32)
     """
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
@@ -281,12 +302,15 @@ def nancumsum(
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumprod(
-    x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
-    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
+    """Compute the cumulative product along one axis with NaN as one.
+
+    Arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.nancumprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> x = nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"])
+    >>> nx.positional(nx.nancumprod(x, "pos"), ["pos"])
     Array([2., 2., 6.], dtype=float32)
     """
     return _run_numpy("nancumprod", "cumprod", x, axis, dtype, reverse)
@@ -403,11 +427,8 @@ def cumulative_prod(
     )
 
 
-# --- as in jax.lax --------------------------------------------------------------------------------------------------
-
-
 @operation(explicit=Explicit.KEPT)
-def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
+def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative maximum along one axis, as `lax.cummax`.
 
     Args:
@@ -436,7 +457,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
 
 
 @operation(explicit=Explicit.KEPT)
-def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
+def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -447,25 +468,26 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
 
 
 @operation(explicit=Explicit.KEPT)
-def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`.
+def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
+    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> round(float(nx.max(nx.cumlogsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["pos"]), "pos"), "pos")), 3)
+    >>> x = nx.named(jnp.array([1000.0, 1000.0]), ["pos"])
+    >>> round(float(nx.max(nx.cumlogsumexp(x, "pos"), "pos")), 3)
     1000.693
     """
     return _run_lax("cumlogsumexp", operand, axis, reverse)
 
 
 @operation(name="cumsum")
-def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`."""
+def _lax_cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
+    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`."""
     return _run_lax("cumsum", operand, axis, reverse)
 
 
 @operation(name="cumprod")
-def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`."""
+def _lax_cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
+    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`."""
     return _run_lax("cumprod", operand, axis, reverse)
 
 

@@ -1,4 +1,4 @@
-"""Reductions over axes, named or positional: the local reduction, then one collective for sharded axes.
+"""Reductions over named and positional axes: a local reduction, and a collective if sharded.
 
 `axis` is an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a
 dict). `None` selects all positional axes, as in JAX, so that named axes are batch axes; `...`
@@ -15,7 +15,7 @@ ties with one more all-reduce.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -53,12 +53,12 @@ _where, _isfinite, _exp, _log, _abs, _sign, _real, _conj, _sqrt = (
 )
 
 
-# --- sums -----------------------------------------------------------------------------------------------------------
-
-
 def _sum(
-    site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None
-) -> Any:
+    site: ReductionPlan,
+    dtype: DType | None = None,
+    promote_integers: bool = True,
+    initial: jax.Array | None = None,
+) -> jax.Array:
     if not site.mesh_axes:
         return jnp.sum(
             site.data,
@@ -82,9 +82,12 @@ def _sum(
 
 
 def _prod(
-    site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None
-) -> Any:
-    options = {"dtype": dtype, "promote_integers": promote_integers}
+    site: ReductionPlan,
+    dtype: DType | None = None,
+    promote_integers: bool = True,
+    initial: jax.Array | None = None,
+) -> jax.Array:
+    options: dict[str, Any] = {"dtype": dtype, "promote_integers": promote_integers}
     if not site.mesh_axes:
         return jnp.prod(
             site.data,
@@ -99,14 +102,14 @@ def _prod(
     return total if initial is None else total * jnp.asarray(initial, total.dtype)
 
 
-def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
+def _mean_dtypes(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
     """Return the dtypes in which `jnp.mean` and `jnp.var` compute, and the dtype of the mean."""
     result = inexact_type(data.dtype)
     result = result if dtype is None else jnp.empty(0, dtype).dtype
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
-def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
+def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: DType | None) -> None:
     """Raise for the dtypes that `jnp` rejects, with its message, for every sharding."""
     if dtype is not None:
         jax.eval_shape(
@@ -114,23 +117,23 @@ def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
         )
 
 
-def _divided(total: Any, count: Any) -> Any:
-    """Return the quotient in the dtype of both, as in `jnp`: for requested integers, without its fraction."""
+def _divided(total: jax.Array, count: jax.Array) -> jax.Array:
+    """Return the quotient in the dtype of both, as in `jnp`; integers are divided as integers."""
     return lax.div(total, jnp.broadcast_to(count, total.shape))
 
 
-def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, Any]:
+def _mean_and_count(site: ReductionPlan, wide: DType, result: DType) -> tuple[Any, Any]:
     """Return the mean, and the number of elements in it, with one all-reduce for both.
 
     The operand of the sum always has the same form, without the axes, because XLA merges equal
     all-reduces. So the mean and the mean within a variance cost one all-reduce.
     """
 
-    def kept(data: Any) -> Any:
+    def kept(data: jax.Array) -> jax.Array:
         return jnp.expand_dims(data, site.axes) if site.keepdims else data
 
     local = jnp.sum(site.data, site.axes, dtype=wide, where=site.where)
-    if not site.is_counted:
+    if site.where is None or not site.is_counted:
         count = jnp.asarray(site.count, wide)
         if not jnp.issubdtype(wide, jnp.inexact):
             return kept(_divided(comm.psum(local, site.mesh_axes), count)), count
@@ -143,38 +146,40 @@ def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, A
     return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
 
 
-def _mean(site: ReductionPlan, dtype: Any = None) -> Any:
+def _mean(site: ReductionPlan, dtype: DType | None = None) -> jax.Array:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
     _as_taken(jnp.mean, site, dtype)
     return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
 
 
-def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
-    """Compute the variance by one all-reduce for the mean and one for the squares; the gradient adds none.
+def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
+    """Compute the variance by one all-reduce for the mean and one for the squares.
 
-    The derivative needs no derivative of the mean, since the deviations sum to zero. Automatic
-    differentiation would send these zeros.
+    The gradient adds none. The derivative needs no derivative of the mean, since the deviations sum
+    to zero. Automatic differentiation would send these zeros.
     """
     wide, result = _mean_dtypes(site.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
         result = jnp.zeros((), result).real.dtype
     kept = site.bare().replace(keepdims=True)
 
-    def parts(data: Any, mask: Any) -> tuple[Any, Any]:
+    def parts(data: jax.Array, mask: jax.Array | None) -> tuple[Any, Any]:
         mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
         return data - mean, count.real - lax.convert_element_type(ddof, count.real.dtype)
 
-    def mean_product(a: Any, b: Any, mask: Any, divisor: Any) -> Any:
+    def mean_product(
+        a: jax.Array, b: jax.Array, mask: jax.Array | None, divisor: jax.Array
+    ) -> jax.Array:
         product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
         return _sum(kept.replace(data=product, where=mask)) / divisor
 
-    def of_some(value: Any, divisor: Any, otherwise: float) -> Any:
+    def of_some(value: jax.Array, divisor: jax.Array, otherwise: float) -> jax.Array:
         # As in jnp: with too few elements the variance is NaN, a constant.
         return jnp.where(divisor > 0, value, jnp.asarray(otherwise, value.dtype))
 
     @jax.custom_jvp
-    def variance(data: Any, mask: Any) -> Any:
+    def variance(data: jax.Array, mask: jax.Array | None) -> jax.Array:
         centred, divisor = parts(data, mask)
         return of_some(mean_product(centred, centred, mask, divisor), divisor, jnp.nan)
 
@@ -197,40 +202,49 @@ def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
-def _var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
+def _var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     if not site.mesh_axes:
+        # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.var(
-            site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where
+            site.data,
+            site.axes,
+            dtype=dtype,
+            ddof=ddof,  # type: ignore[arg-type]
+            keepdims=site.keepdims,
+            where=site.where,
         )
     _as_taken(jnp.var, site, dtype)
     return _sharded_var(site, dtype, ddof)
 
 
-def _std(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
+def _std(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     if not site.mesh_axes:
+        # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.std(
-            site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where
+            site.data,
+            site.axes,
+            dtype=dtype,
+            ddof=ddof,  # type: ignore[arg-type]
+            keepdims=site.keepdims,
+            where=site.where,
         )
     _as_taken(jnp.std, site, dtype)
     return jnp.sqrt(_sharded_var(site, dtype, ddof))
 
 
-# --- any, all and counts --------------------------------------------------------------------------------------------
-
-
-def _any(site: ReductionPlan) -> Any:
+def _any(site: ReductionPlan) -> jax.Array:
     return comm.pmax(
         jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
     )
 
 
-def _all(site: ReductionPlan) -> Any:
+def _all(site: ReductionPlan) -> jax.Array:
     return comm.pmin(
         jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
     )
 
 
-def _count_nonzero(site: ReductionPlan) -> Any:
+def _count_nonzero(site: ReductionPlan) -> jax.Array:
     data = (
         site.data
         if site.where is None
@@ -239,22 +253,19 @@ def _count_nonzero(site: ReductionPlan) -> Any:
     return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
 
-# --- log-sum-exp ----------------------------------------------------------------------------------------------------
-
-
-def sharded_maximum(site: ReductionPlan, data: Any) -> Any:
-    """Take the maximum of `data`, which replaces the plan's data, over the axes of the plan (kept), without a gradient."""
+def sharded_maximum(site: ReductionPlan, data: jax.Array) -> jax.Array:
+    """Take the maximum of `data` over the axes of the plan (kept), without a gradient."""
     return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
 
 
-def local_maximum(data: Any, axes: Any) -> Any:
+def local_maximum(data: jax.Array, axes: Sequence[int]) -> jax.Array:
     """Take the maximum of floats over `axes` (kept); for no elements it is the least value."""
     return jnp.max(
         data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True)
     )
 
 
-def _logsumexp(site: ReductionPlan) -> Any:
+def _logsumexp(site: ReductionPlan) -> jax.Array:
     data = as_inexact(site.data)
     # JAX's own function initializes its maximum with -inf, which is NaN in a dtype without
     # infinity.
@@ -276,13 +287,13 @@ def _logsumexp(site: ReductionPlan) -> Any:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def sum(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> AnyArray:
     """Sum over positional and named axes.
@@ -317,7 +328,12 @@ def sum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def mean(
-    x: Any, axis: AxisSpec = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Average over positional and named axes; arguments as for `sum`.
 
@@ -445,13 +461,13 @@ def _mean_square(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
 def prod(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> AnyArray:
     """Multiply over positional and named axes; arguments as for `sum`.
@@ -469,7 +485,9 @@ def prod(
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def any(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> AnyArray:
+def any(
+    x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None
+) -> AnyArray:
     """Return True if any element is true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -480,7 +498,9 @@ def any(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = N
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def all(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> AnyArray:
+def all(
+    x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None
+) -> AnyArray:
     """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -491,7 +511,7 @@ def all(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = N
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def count_nonzero(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Count the nonzero elements over positional and named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -630,9 +650,6 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
 REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]
 
 
-# --- the reductions of jax.lax ----------------------------------------------------------------------
-
-
 _GATHERED_BITS = (
     "one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather)"
 )
@@ -656,7 +673,9 @@ def _lax_reduction(
         return by_axis_name(array, entries_of(axes))
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"""Apply `jax.lax.{name}` over positional or named axes, with the dtype preserved.
+    reduce.__doc__ = f"""Apply `jax.lax.{name}` over positional or named axes.
+
+    The dtype is preserved.
 
     Communication: over sharded axes, {_COMMUNICATION.get(name, "one all-reduce of the result")}.
 
