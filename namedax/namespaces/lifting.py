@@ -183,7 +183,7 @@ _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "
 
 
 class _Contraction(Lifted):
-    """A lifted contraction over positional axes, which rejects two arrays without positional axes."""
+    """A lifted contraction over positional axes, which rejects two arrays without such axes."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         operands = [*args, *(kwargs[key] for key in ("a", "b") if key in kwargs)][:2]
@@ -240,17 +240,17 @@ def _lift(
         " arguments; see JAX for these.\n\n"
         + (
             f"`{'`, `'.join(found)}` also {take} axis names, or tuples of names and positions. All"
-            " other names are batch axes.\n\nCommunication: an axis that is given by name is gathered"
-            " if it is sharded (one all-gather);\nif the result has it, it is sharded again."
+            " other names are batch axes.\n\nCommunication: a sharded axis that is given by name is"
+            " gathered (one all-gather);\nif the result has it, it is sharded again."
             if found
             else ("Named axes of array arguments are batch axes of the result. No communication.")
         )
     )
     if renames:
         lifted.__doc__ += (
-            "\n\n`out_axis` has the new names of transformed axes in the result: a name for a single"
-            " axis, or a mapping\n`{axis: new}`; default: their own names. It is required in a mapped"
-            " function in which the name has a different size."
+            "\n\n`out_axis` has the new names of transformed axes in the result: a name for a"
+            " single axis, or a mapping\n`{axis: new}`; default: their own names. It is required in"
+            " a mapped function in which the name has a different size."
         )
     if f"{namespace}.{name}" in _NAMESAKES:
         lifted.__doc__ = lifted.__doc__.replace(
