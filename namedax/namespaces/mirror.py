@@ -293,11 +293,11 @@ def _annotation(theirs: inspect.Parameter, own: inspect.Parameter | None) -> Any
 _REMEDY = {
     "out": "Arrays are immutable, and JAX has no such argument either: take the result.",
     "device": (
-        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)"
+        "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)"
         " places it."
     ),
     "out_sharding": (
-        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)"
+        "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)"
         " places it."
     ),
 }

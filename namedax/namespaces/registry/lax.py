@@ -58,10 +58,10 @@ def _of_devices(name: str, is_collective: bool, remedy: str) -> Callable[..., An
 
 # What to use with named arrays instead of collectives over devices, and of other such functions.
 _INSTEAD_OF_COLLECTIVES = {
-    **dict.fromkeys(("psend", "precv"), "Entries travel by nx.lax.ppermute."),
+    **dict.fromkeys(("psend", "precv"), "Use nx.lax.ppermute to send elements."),
     "ragged_all_to_all": (
-        "Entries that go where numbers say travel by nx.take, nx.segment_sum or"
-        " nx.nn.mixture_of_experts."
+        "Use nx.take, nx.segment_sum or nx.nn.mixture_of_experts to send elements to computed"
+        " destinations."
     ),
     # JAX 0.12 has `psum_scatter_start`.
     **{
@@ -71,14 +71,10 @@ _INSTEAD_OF_COLLECTIVES = {
 }
 _INSTEAD = {
     "with_sharding_constraint": (
-        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)."
+        "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)."
     ),
-    "rng_uniform": (
-        "Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...)."
-    ),
-    "rng_bit_generator": (
-        "Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...)."
-    ),
+    "rng_uniform": ("nx.random has samplers by name: nx.random.uniform(key, named_shape=...)."),
+    "rng_bit_generator": ("nx.random has samplers by name: nx.random.bits(key, named_shape=...)."),
 }
 
 LAX: Functions = {

@@ -37,7 +37,6 @@ from namedax.resources.padding_masks import masked, only_real, real_blocks, real
 from namedax.resources.row_moves import FILL
 
 __all__ = [
-    "FUNCTIONS",
     "LAX_FUNCTIONS",
     "cumprod",
     "cumsum",
@@ -499,13 +498,4 @@ for _name, _function in (("cumsum", _lax_cumsum), ("cumprod", _lax_cumprod)):
 #: The functions of `jax.lax`; its cumsum and cumprod differ from the functions of `jax.numpy`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (_lax_cumsum, _lax_cumprod, cummax, cummin, cumlogsumexp)
-}
-#: The functions of `jax.numpy`, and the functions of `jax.lax` without a namesake there.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        *(cumsum, cumprod, nancumsum, nancumprod),
-        *(cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp),
-    )
-    if hasattr(jnp, f.__name__) or hasattr(lax, f.__name__)
 }

@@ -13,20 +13,21 @@ from jax import lax
 
 from namedax.core import cpu_workarounds
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import extreme, weak_as
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
 from namedax.operands.axes import refuse_order_of_storage
-from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import REDUCED, Explicit, operation
+from namedax.ops.reduction.cumulative import flatten_positional
 from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm
 
-__all__ = ["WITH_INDEX", "argmax", "argmin", "max", "min"]
+__all__ = ["argmax", "argmin", "max", "max_with_index", "min", "min_with_index", "minmax"]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -351,21 +352,9 @@ def _run_arg(op: str, largest: bool, x: ArrayLike, axis: AxisSpec, keepdims: boo
         return run_reduction(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
     if rank != 1:
-        x = (
-            _flatten_positional(to_local(x, op, ambient()))
-            if isinstance(x, NamedArray)
-            else jnp.ravel(x)
-        )
+        x = flatten_positional(op, x)
     result = run_reduction(op, _arg_extremum, x, 0, False, None, largest)
     return _append_positional(result, rank) if keepdims else result
-
-
-def _flatten_positional(x: NamedArray) -> NamedArray:
-    names = [i for i, dim in enumerate(x._dims) if dim is not None]
-    places = [i for i, dim in enumerate(x._dims) if dim is None]
-    data = lax.transpose(x._data, names + places)
-    dims = tuple(x._dims[i] for i in names)
-    return make_in_region(as_one(data, len(names), len(places)), (*dims, None))
 
 
 def _append_positional(x: AnyArray, count: int) -> AnyArray:
@@ -461,8 +450,3 @@ def min_with_index(x: ArrayLike, axis: AxisSpec) -> WithIndex:
     (2.0, 0)
     """
     return _run_with_index("min_with_index", False, x, axis)
-
-
-WITH_INDEX: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (max_with_index, min_with_index)
-}

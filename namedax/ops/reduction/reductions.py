@@ -647,7 +647,6 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
         argmin,
     )
 }
-REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]
 
 
 _GATHERED_BITS = (

@@ -37,7 +37,7 @@ from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import read
 from namedax.ops.indexing.take_along_axis import take_along_axis
-from namedax.ops.reduction.cumulative import FUNCTIONS as _SCANS
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
 from namedax.ops.shape.rearrange import merge_axes
@@ -49,7 +49,7 @@ from namedax.ops.window.neighbours import shift
 __all__ = ["nonzero", "unique", "where"]
 
 _where, _isnan = _ELEMENTWISE["where"], _ELEMENTWISE["isnan"]
-_sum, _cumsum = REDUCTIONS["sum"], _SCANS["cumsum"]
+_sum = REDUCTIONS["sum"]
 
 
 class _Found:
@@ -174,9 +174,9 @@ def nonzero(
 def _slots(mask: Any, axes: Sequence[Hashable], places: int) -> tuple[Any, Any]:
     """Return the result index of every selected element, with `places` for the others, and the number of selected elements."""
     ones = mask.astype(jnp.arange(1).dtype)
-    rank, count = _cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
+    rank, count = cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
     for name in reversed(axes[:-1]):
-        rank = rank + _cumsum(count, name) - count
+        rank = rank + cumsum(count, name) - count
         count = _sum(count, name)
     return _where(mask, rank, places), count
 
@@ -308,7 +308,7 @@ def _unique(
     if equal_nan and jnp.issubdtype(x.dtype, jnp.inexact):
         first = first & ~(_isnan(ordered) & _isnan(before) & (index_along(op, ordered, axis) > 0))
     ones = first.astype(jnp.arange(1).dtype)
-    slot, count = _cumsum(ones, axis) - 1, _sum(ones, axis)
+    slot, count = cumsum(ones, axis) - 1, _sum(ones, axis)
     found = _Found(out_axis)
 
     def at_places(values: Any, fill: Any) -> Any:
