@@ -49,6 +49,7 @@ from namedax.errors import (
     UnevenAxisError,
     show_name,
 )
+from namedax.operands.broadcasting import to_local
 from namedax.operands.kernels import type_key
 from namedax.operands.nmap import Lifted, Unchecked, belongs_to_jax
 from namedax.ops.shape.rename import rename
@@ -124,6 +125,9 @@ def run_mapped(
     call = _Call(
         op, function, leaves, tree, [i for i, leaf in enumerate(leaves) if _is_array(leaf)]
     )
+    if in_body:  # an array that the body closes over gets the type that it has in the body
+        for i in call.places:
+            call.leaves[i] = to_local(call.leaves[i], op, region)
     if not explicit_fallback.needs_fallback(rule, axes, call.operands):
         return (
             None

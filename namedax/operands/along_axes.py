@@ -26,7 +26,13 @@ from namedax.core.name_scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.core.variance import cast
-from namedax.errors import AxisNameError, PositionalAxisError, format_value, raise_not_found
+from namedax.errors import (
+    AxisNameError,
+    AxisSizeError,
+    PositionalAxisError,
+    format_value,
+    raise_not_found,
+)
 from namedax.operands.axes import check_axes, is_axis_name, new_names
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.new_axis import new_axis_placement
@@ -251,7 +257,7 @@ def _from_front(
                     if renamed is None
                     else f"Give it another name in the result: out_axis={{{name!r}: 'other'}}."
                 )
-                raise AxisNameError(
+                raise AxisSizeError(
                     f"{op}: the result has size {data.shape[place]} along {name!r}, which has size"
                     f" {size} in this mapped function; a name has one size. {remedy}"
                 )

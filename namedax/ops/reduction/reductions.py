@@ -459,7 +459,7 @@ def _mean_square(
     return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED, cached=True)
 def prod(
     x: ArrayLike,
     axis: AxisSpec = None,

@@ -72,7 +72,7 @@ def nansum(
     )
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
 def nanprod(
     x: Any,
     axis: Any = None,
