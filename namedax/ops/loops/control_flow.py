@@ -34,6 +34,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.along_axes import Entries
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
@@ -48,6 +49,7 @@ __all__ = [
     "fold",
     "fori_loop",
     "from_device",
+    "optimization_barrier",
     "pair_of",
     "scan",
     "scan_along",
@@ -496,3 +498,25 @@ def while_loop(
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
+
+
+# --- barriers -------------------------------------------------------------------------------------
+
+
+def optimization_barrier(operand: PyTree) -> PyTree:
+    """Return the operands, all of which are computed before any use of the results.
+
+    See `jax.lax.optimization_barrier`; no value changes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, y = nx.lax.optimization_barrier((nx.named(jnp.arange(3.0), ["k"]), 2.0))
+    >>> x.dims
+    ('k',)
+    """
+    region = ambient()
+    leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    blocks = [to_local(leaf, "optimization_barrier", region) for leaf in leaves]
+    datas = lax.optimization_barrier([data_of(block) for block in blocks])
+    return jax.tree.unflatten(
+        tree, [make_result(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)]
+    )

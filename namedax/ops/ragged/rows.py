@@ -33,7 +33,7 @@ from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
-from namedax.ops.reduction.cumulative import FUNCTIONS as CUMULATIVE
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.segments import FUNCTIONS as SEGMENTS
 from namedax.ops.shape.creation import zeros
 from namedax.ops.shape.rename import rename
@@ -92,7 +92,7 @@ def concrete_value(x: ArrayLike) -> np.ndarray | None:
 
 def ends_of(lengths: AnyArray, rows: Hashable) -> NamedArray:
     """Return the end of every row, for `every(rows)`."""
-    return CUMULATIVE["cumsum"](replicate_rows(lengths, rows), every(rows))
+    return cumsum(replicate_rows(lengths, rows), every(rows))
 
 
 def segments_of(
