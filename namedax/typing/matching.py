@@ -181,8 +181,8 @@ def unreadable(what: str, error: BaseException) -> ArrayTypeError:
     """Return the error for an annotation that cannot be evaluated."""
     return ArrayTypeError(
         f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define"
-        " the name so that it exists at run time (not under TYPE_CHECKING), or remove the"
-        " annotation."
+        " the name so that it exists at run time (not under TYPE_CHECKING), pass names of an"
+        " enclosing function, as in @checked(localns=locals()), or remove the annotation."
     )
 
 
