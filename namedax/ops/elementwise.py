@@ -12,7 +12,7 @@ import itertools
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.closure_capture import type_of_programs
@@ -59,7 +60,7 @@ BINARY = (
 ).split()
 
 
-def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> Any:
+def apply_elementwise(op: str, function: Callable[..., Any], *operands: ArrayLike) -> AnyArray:
     """Apply `function` to operands that align by name; it is elementwise, and broadcasts like functions of `jnp`."""
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
@@ -73,7 +74,7 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
     """Build the form of `apply_elementwise` for one function that kernels call; made once for each function."""
     compute = at_once(function)
 
-    def call(op: str, *operands: Any) -> Any:
+    def call(op: str, *operands: ArrayLike) -> AnyArray:
         return apply_elementwise(op, compute, *operands)
 
     call.__module__ = module
@@ -136,7 +137,7 @@ def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
     if own is None:
         return function
 
-    def compute(*datas: Any) -> Any:
+    def compute(*datas: jax.Array) -> jax.Array:
         floats = _floats_of_one_type(datas)
         if floats is None or (is_checked and _are_checked()):
             return function(*datas)
@@ -159,7 +160,7 @@ def _of_blocks(
     region: Region,
     key: tuple[Any, ...],
     operands: tuple[Any, ...],
-) -> Any:
+) -> jax.Array | None:
     """Apply `own` to numbers and to blocks of equal dims, shape and dtype in a trace without gradients; else return `None`.
 
     A trace without gradients only builds a jaxpr.
@@ -193,7 +194,7 @@ def _of_blocks(
 _EXACT = 1 << 24
 
 
-def _number(number: float, variance: frozenset[str], region: Region) -> Any:
+def _number(number: float, variance: frozenset[str], region: Region) -> np.float32 | jax.Array:
     """Convert a number to a float, rounded as in `jnp`, and cast it to varying over mesh axes, once per trace."""
     as_float = np.float32(number)
     if not variance:
@@ -244,7 +245,7 @@ def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Wrap an elementwise function of JAX for named arrays; arguments other than arrays and numbers pass through."""
     call = elementwise_call(function)
 
-    def operate(x: Any) -> Any:
+    def operate(x: ArrayLike) -> AnyArray:
         return kernels.run_elementwise(name, call, (), x)
 
     operate.__name__ = name  # for messages
@@ -264,14 +265,14 @@ def _of_several(
 ) -> Callable[..., Any]:
     """Build the form that takes several operands, and operands and options by keyword."""
 
-    def operate(*operands: Any) -> Any:
+    def operate(*operands: ArrayLike) -> AnyArray:
         return kernels.run_elementwise(name, call, (), *operands)
 
     operate.__name__ = name
     of_operands = elementwise_operation(operate)
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
-    def lifted(*args: Any, **kwargs: Any) -> Any:
+    def lifted(*args: ArrayLike, **kwargs: Any) -> AnyArray:
         try:
             if kwargs or len(args) > first_static:
                 return _by_keyword(function, name, args, kwargs)
@@ -316,7 +317,7 @@ _signature_of = functools.cache(inspect.signature)
 
 def _by_keyword(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+) -> AnyArray:
     first_static, *static = _STATIC.get(name, (sys.maxsize,))
     signature = _signature_of(function)
     signature.bind(*args, **kwargs)  # raises for arguments that are repeated or unknown
@@ -338,9 +339,9 @@ def _call_by_keyword(
     count: int,
     names: tuple[str, ...],
     fixed: tuple[tuple[str, Any], ...],
-    *operands: Any,
-) -> Any:
-    def of_data(*datas: Any) -> Any:
+    *operands: ArrayLike,
+) -> AnyArray:
+    def of_data(*datas: jax.Array) -> jax.Array:
         return function(
             *datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed)
         )
@@ -356,7 +357,7 @@ def _doc(function: Callable[..., Any], name: str) -> str:
     )
 
 
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+def where(condition: ArrayLike, x: Any = None, y: Any = None) -> AnyArray:
     """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Named arrays do not support the form with one argument, because the shape of its result depends
@@ -369,7 +370,11 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     """
     if x is None or y is None:
         refuse_names("where", condition)
-        if any(isinstance(array, NamedArray) for array in (condition, x, y)):
+        if (
+            isinstance(condition, NamedArray)
+            or isinstance(x, NamedArray)
+            or isinstance(y, NamedArray)
+        ):
             raise NamedAxesLeftError(
                 "where: named arrays require condition, x and y. The result shape of the"
                 " one-argument form depends on data."
@@ -382,14 +387,14 @@ _where = elementwise_call(jnp.where)
 
 
 @functools.partial(elementwise_operation, explicit=Explicit.ALIGNED)
-def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
+def _where_by_name(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> AnyArray:
     return kernels.run_elementwise("where", _where, (), condition, x, y)
 
 
 def _absent(name: str) -> Callable[..., Any]:
     """Build a substitute for a function that JAX has removed; it raises only when it is called."""
 
-    def absent(*args: Any, **kwargs: Any) -> Any:
+    def absent(*args: object, **kwargs: object) -> NoReturn:
         raise UnsupportedArgumentError(
             f"{name}: JAX {jax.__version__} has no jnp.{name}. namedax only wraps functions that"
             " JAX has."

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond
@@ -28,7 +29,7 @@ __all__ = ["FUNCTIONS", "gather_entries", "pgather"]
 
 
 @operation(explicit=Explicit.AS_JAX, scope=True)
-def pgather(x: Any, idx: Any, axes: Any) -> Any:
+def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 
     Args:
@@ -70,7 +71,9 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
     return gather_entries("pgather", x, idx, axes)
 
 
-def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
+def gather_entries(
+    op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: bool = False
+) -> AnyArray:
     """Apply `pgather` to blocks; `whole` marks an `idx` that is complete along gathered axes and equal on all devices."""
     if comm.is_keys(x):
         return _gather_keys(op, x, idx, axes, whole)
@@ -138,8 +141,8 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
 
 
 def _locate(
-    index: Any, blocks: Sequence[int], places: Sequence[MeshAxes], variance: frozenset[str]
-) -> tuple[Any, Any, Any]:
+    index: jax.Array, blocks: Sequence[int], places: Sequence[MeshAxes], variance: frozenset[str]
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """Convert row-major global indices to local ones, with masks for "in this block" and "in the array"."""
     sizes = [
         place.size if isinstance(place, Uneven) else n * math.prod(map(lax.axis_size, place))
@@ -166,12 +169,12 @@ def _locate(
 
 
 def _put_together(
-    values: Any,
-    here: Any,
-    valid: Any,
+    values: jax.Array,
+    here: jax.Array,
+    valid: jax.Array,
     places: Sequence[MeshAxes],
     scattered: Mapping[int, MeshAxes],
-) -> tuple[Any, Any]:
+) -> tuple[jax.Array, jax.Array]:
     """Sum the partial reads: one reduce-scatter for gathered axes that the result keeps, one all-reduce for the others."""
     dtype = values.dtype
     values = comm.only_where(_over(here, values), values)
@@ -183,11 +186,11 @@ def _put_together(
     return comm.psum(values, summed).astype(dtype), valid
 
 
-def _over(mask: Any, values: Any) -> Any:
+def _over(mask: jax.Array, values: jax.Array) -> jax.Array:
     return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
 
 
-def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
+def _gather_keys(op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: bool) -> AnyArray:
     """Run `gather_entries` on the words of random keys, which compare and add; words form one more positional axis."""
     dims = dims_of(x)
     keys = x._data if isinstance(x, NamedArray) else x

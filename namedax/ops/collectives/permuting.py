@@ -14,17 +14,19 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -108,7 +110,7 @@ class _Site(Record):
         return int(axis) % rank
 
 
-def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
+def _site(op: str, x: ArrayLike, names: tuple[Hashable, ...]) -> _Site:
     region = ambient()
     x = to_local(x, op, region)
     dims = dims_of(x)
@@ -152,13 +154,13 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     )
 
 
-def _move_dims(data: Any, front: Sequence[int]) -> Any:
+def _move_dims(data: jax.Array, front: Sequence[int]) -> jax.Array:
     """Transpose `data` so that the dimensions `front` precede the others."""
     order = [*front, *(i for i in range(data.ndim) if i not in front)]
     return data if order == sorted(order) else lax.transpose(data, order)
 
 
-def _devices_to_front(data: Any, site: _Site) -> Any:
+def _devices_to_front(data: jax.Array, site: _Site) -> jax.Array:
     """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
     for i, _ in site.uneven:
         if site.present[i]:
@@ -177,7 +179,9 @@ def _devices_to_front(data: Any, site: _Site) -> Any:
     )
 
 
-def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
+def _split_off(
+    op: str, site: _Site, data: jax.Array, place: int, tiled: bool, what: str
+) -> jax.Array:
     """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
     size, total = data.shape[place], site.total
     if size % total if tiled else size != total:
@@ -201,8 +205,8 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum_scatter(
-    x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
-) -> Any:
+    x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
+) -> PyTree:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
@@ -229,7 +233,7 @@ def psum_scatter(
     """
     names = _names("psum_scatter", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("psum_scatter", leaf, names)
         k = len(names)
         axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
@@ -255,8 +259,8 @@ def psum_scatter(
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_to_all(
-    x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
-) -> Any:
+    x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
+) -> PyTree:
     """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
@@ -287,7 +291,7 @@ def all_to_all(
     """
     names = _names("all_to_all", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         op, k = "all_to_all", len(names)
         site = _site(op, leaf, names)
         split = site.position(op, split_axis, "split_axis", site.rank)
@@ -336,8 +340,8 @@ def all_to_all(
 
 
 def _permute(
-    op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
-) -> Any:
+    op: str, x: ArrayLike, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
+) -> AnyArray:
     site = _site(op, x, names)
     sources = source_of(site.total)
     data, k = site.data, len(names)
@@ -366,7 +370,7 @@ def _permute(
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
+def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
     """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
 
     Args:
@@ -434,7 +438,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
@@ -470,7 +474,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -494,7 +498,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """
     names = _names("pbroadcast", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("pbroadcast", leaf, names)
         if not 0 <= source < site.total:
             raise AxisSizeError(
@@ -515,7 +519,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
                 mine = here if mine is None else mine & here
         if mine is not None:
 
-            def of_one(data: Any) -> Any:
+            def of_one(data: jax.Array) -> jax.Array:
                 data = comm.only_where(mine, data)
                 return to_type(
                     comm.psum(

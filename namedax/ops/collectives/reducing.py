@@ -8,19 +8,21 @@ of the axis; `pmean`, `pmax` and `pmin` return it.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, vmapped_by
+from namedax.core.types import DType, PyTree
 from namedax.core.variance import with_varying_form
 from namedax.errors import (
     AxisNameError,
@@ -129,7 +131,7 @@ def axis_index(axis_name: AxisName) -> NamedArray:
     return result
 
 
-def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> NamedArray:
+def global_index(op: str, name: Hashable, size: int, dtype: DType = jnp.int32) -> NamedArray:
     """Build `arange(size)` along `name`, with each device computing its own block."""
     region = ambient()
     block = size if region is None else region.block_size(name, size, op, supports_padding=True)
@@ -144,14 +146,14 @@ def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> 
 
 
 def _split_names(
-    x: Any, names: tuple[Hashable, ...]
+    x: ArrayLike, names: tuple[Hashable, ...]
 ) -> tuple[tuple[Hashable, ...], tuple[Hashable, ...]]:
     dims = dims_of(x)
     return tuple(n for n in names if n in dims), tuple(n for n in names if n not in dims)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def psum(x: Any, axis_name: AxisName) -> Any:
+def psum(x: PyTree, axis_name: AxisName) -> PyTree:
     """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
     As in JAX, a value without the axis is multiplied by its size, and for a Python number the
@@ -169,7 +171,7 @@ def psum(x: Any, axis_name: AxisName) -> Any:
     """
     names = _names("psum", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: Any) -> ArrayLike:
         if getattr(leaf, "dtype", None) == jnp.bool_:
             leaf = leaf.astype(jnp.int32)
         present, absent = _split_names(leaf, names)
@@ -180,14 +182,14 @@ def psum(x: Any, axis_name: AxisName) -> Any:
     return _map(one, x)
 
 
-def _map(function: Any, x: Any) -> Any:
+def _map(function: Callable[[ArrayLike], ArrayLike], x: PyTree) -> PyTree:
     return jax.tree.map(function, x, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 
 
-def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
+def _over_present(op: str, reduction: str, x: PyTree, axis_name: AxisName) -> PyTree:
     names = _names(op, axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> ArrayLike:
         present, absent = _split_names(leaf, names)
         for name in absent:
             _size_where_lacking(op, name)
@@ -197,13 +199,13 @@ def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pmean(x: Any, axis_name: AxisName) -> Any:
+def pmean(x: PyTree, axis_name: AxisName) -> PyTree:
     """Average every leaf over a named axis or a tuple of them, and return a value without the axis unchanged. See `psum`."""
     return _over_present("pmean", "mean", x, axis_name)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pmax(x: Any, axis_name: AxisName) -> Any:
+def pmax(x: PyTree, axis_name: AxisName) -> PyTree:
     """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
 
     Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the
@@ -213,13 +215,13 @@ def pmax(x: Any, axis_name: AxisName) -> Any:
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pmin(x: Any, axis_name: AxisName) -> Any:
+def pmin(x: PyTree, axis_name: AxisName) -> PyTree:
     """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
     return _over_present("pmin", "min", x, axis_name)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> Any:
+def all_gather(x: PyTree, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> PyTree:
     """Gather a named axis, or a tuple of them, into a positional axis that is complete in every instance.
 
     Args:
@@ -249,7 +251,7 @@ def all_gather(x: Any, axis_name: AxisName, *, axis: int = 0, tiled: bool = Fals
     return _map(lambda leaf: _gather_one(leaf, names, axis, tiled), x)
 
 
-def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> Any:
+def _gather_one(x: ArrayLike, names: tuple[Hashable, ...], axis: int, tiled: bool) -> AnyArray:
     region = ambient()
     x = to_local(x, "all_gather", region)
     if not isinstance(x, NamedArray):
@@ -285,7 +287,7 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     ]
     target = len(kept) + axis
 
-    def arrange(to: str) -> Any:
+    def arrange(to: str) -> jax.Array:
         whole = data
         for i, axes in enumerate(placements):
             if axes:

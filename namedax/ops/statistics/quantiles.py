@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
@@ -49,7 +50,7 @@ __all__ = [
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
+def _at_rank(ordered: jax.Array, rank: jax.Array, mesh_axes: tuple[str, ...]) -> jax.Array:
     """Read elements of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if it is sharded."""
     if not mesh_axes:
         return jnp.take_along_axis(ordered, rank, -1)
@@ -60,7 +61,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
     return comm.psum(comm.only_where(here, values), mesh_axes)
 
 
-def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
+def _quantile(site: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -> jax.Array:
     """Compute quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -73,7 +74,7 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
     rest = [i for i in range(data.ndim) if i not in site.axes]
     order = [*rest, *sorted(site.axes)]
 
-    def flat(array: Any) -> Any:
+    def flat(array: jax.Array) -> jax.Array:
         array = lax.transpose(array, order)
         return as_one(array, len(rest), len(site.axes))
 
@@ -113,8 +114,14 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
 
 
 def _run_quantile(
-    op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool
-) -> Any:
+    op: str,
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec,
+    method: str,
+    keepdims: bool,
+    skip_nans: bool,
+) -> AnyArray:
     if isinstance(q, NamedArray):
         raise NamedAxesLeftError(
             f"{op}: q, {type_text(q)}, has named axes. Pass it as a number or a positional array."
@@ -132,8 +139,8 @@ def _run_quantile(
 
 
 def _quantiles(
-    op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any
-) -> Any:
+    op: str, axis: AxisSpec, method: str, keepdims: bool, skip_nans: bool, x: AnyArray, q: jax.Array
+) -> AnyArray:
     site = reduction_site(op, x, axis, keepdims, supports_padding=True)
     data = _quantile(site, q, method, skip_nans)
     leading = np.ndim(q)
@@ -144,8 +151,13 @@ def _quantiles(
 
 
 def quantile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> AnyArray:
     """Compute quantiles; weights are in the public form, in `namespaces.reduction_forms`.
 
     Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the
@@ -155,32 +167,47 @@ def quantile(
 
 
 def nanquantile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> AnyArray:
     """Compute quantiles of the elements that are not NaN."""
     return _run_quantile("nanquantile", x, q, axis, method, keepdims, True)
 
 
-def _percent(q: Any) -> Any:
+def _percent(q: ArrayLike) -> ArrayLike:
     return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named array raises later
 
 
 def percentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> AnyArray:
     """Compute percentiles."""
     return _run_quantile("percentile", x, _percent(q), axis, method, keepdims, False)
 
 
 def nanpercentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+) -> AnyArray:
     """Compute percentiles of the elements that are not NaN."""
     return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
 
 
 @operation(requires_axis=REDUCED)
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -191,7 +218,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 
 @operation(requires_axis=REDUCED)
-def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median of the elements that are not NaN; see `median`.
 
     >>> import jax.numpy as jnp, namedax as nx

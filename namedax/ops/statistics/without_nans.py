@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
 from namedax.core.element_types import extreme
+from namedax.core.types import DType
 from namedax.operands.axes import refuse_order_of_storage
 from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
@@ -34,19 +33,19 @@ _sum, _prod, _mean, _var, _all = (
 _where, _isnan, _sqrt = (_ELEMENTWISE[name] for name in ("where", "isnan", "sqrt"))
 
 
-def _has_nans(x: Any) -> bool:
+def _has_nans(x: AnyArray) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nansum(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
@@ -67,13 +66,13 @@ def nansum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
 def nanprod(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
@@ -92,7 +91,7 @@ def nanprod(
     )
 
 
-def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
+def without_nans(op: str, x: AnyArray, where: ArrayLike | None) -> tuple[AnyArray, AnyArray]:
     """Replace NaNs in `x` by zeros (so that no derivative involves one), and return the mask of valid elements too."""
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
@@ -107,7 +106,12 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmean(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
 
@@ -122,14 +126,14 @@ def nanmean(
 
 
 def nanvar(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
-    where: Any = None,
-) -> Any:
+    where: ArrayLike | None = None,
+) -> AnyArray:
     """Compute the variance of the elements that are not NaN; for `mean` and `correction` see `namespaces.reduction_forms`."""
     x = as_array(x)
     if _has_nans(x):
@@ -138,19 +142,26 @@ def nanvar(
 
 
 def nanstd(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
-    where: Any = None,
-) -> Any:
+    where: ArrayLike | None = None,
+) -> AnyArray:
     """Compute the standard deviation of the elements that are not NaN."""
     return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
 
 
-def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def _nan_extremum(
+    name: str,
+    x: ArrayLike,
+    axis: AxisSpec,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> AnyArray:
     x = as_array(x)
     reduce = REDUCTIONS[name]
     if not _has_nans(x):
@@ -170,7 +181,12 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmax(
-    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
 
@@ -186,7 +202,12 @@ def nanmax(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanmin(
-    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Take the minimum of the elements that are not NaN; see `nanmax`.
 
@@ -197,7 +218,7 @@ def nanmin(
     return _nan_extremum("min", x, axis, keepdims, initial, where)
 
 
-def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
+def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
     x = as_array(x)
     refuse_order_of_storage(f"nan{name}", x, axis)
     reduce = REDUCTIONS[name]
@@ -209,7 +230,7 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -220,7 +241,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
