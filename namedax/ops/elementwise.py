@@ -61,7 +61,10 @@ BINARY = (
 
 
 def apply_elementwise(op: str, function: Callable[..., Any], *operands: ArrayLike) -> AnyArray:
-    """Apply `function` to operands that align by name; it is elementwise, and broadcasts like functions of `jnp`."""
+    """Apply an elementwise function to operands that align by name.
+
+    It broadcasts like functions of `jnp`.
+    """
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
         result = function(*datas)
@@ -71,7 +74,7 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: ArrayLik
 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
-    """Build the form of `apply_elementwise` for one function that kernels call; made once for each function."""
+    """Build the form of `apply_elementwise` for one function, once, for kernels to call."""
     compute = at_once(function)
 
     def call(op: str, *operands: ArrayLike) -> AnyArray:
@@ -132,7 +135,7 @@ _FLOATS = frozenset(map(jnp.dtype, ("float16", "bfloat16", "float32", "float64")
 
 
 def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `function` to call its `jax.lax` counterpart directly on traced floats of one dtype, if there is one."""
+    """Wrap `function` to call its `jax.lax` counterpart, if any, on traced floats of one dtype."""
     own, is_checked = _OF_FLOATS.get(function), function in _CHECKED
     if own is None:
         return function
@@ -161,9 +164,9 @@ def _of_blocks(
     key: tuple[Any, ...],
     operands: tuple[Any, ...],
 ) -> jax.Array | None:
-    """Apply `own` to numbers and to blocks of equal dims, shape and dtype in a trace without gradients; else return `None`.
+    """Apply `own` to numbers and blocks of equal dims, shape and dtype, or return `None`.
 
-    A trace without gradients only builds a jaxpr.
+    This applies only in a trace without gradients, which only builds a jaxpr.
 
     In a trace that also differentiates, a kernel is cheaper, because JAX caches its derivative.
     """
@@ -195,7 +198,10 @@ _EXACT = 1 << 24
 
 
 def _number(number: float, variance: frozenset[str], region: Region) -> np.float32 | jax.Array:
-    """Convert a number to a float, rounded as in `jnp`, and cast it to varying over mesh axes, once per trace."""
+    """Convert a number to a float, rounded as in `jnp`.
+
+    It is cast to varying over mesh axes once per trace.
+    """
     as_float = np.float32(number)
     if not variance:
         return as_float
@@ -210,7 +216,10 @@ def _number(number: float, variance: frozenset[str], region: Region) -> np.float
 
 
 def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
-    """Return traced floats of one dtype, and Python floats converted to it; `None` for other operands."""
+    """Return traced floats of one dtype, with Python floats converted to it.
+
+    The result for other operands is `None`.
+    """
     types = [jax.typeof(data) for data in datas if isinstance(data, jax.core.Tracer)]
     dtype = types[0].dtype if types else None
     if dtype not in _FLOATS:
@@ -242,7 +251,10 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an elementwise function of JAX for named arrays; arguments other than arrays and numbers pass through."""
+    """Wrap an elementwise function of JAX for named arrays.
+
+    Arguments other than arrays and numbers pass through.
+    """
     call = elementwise_call(function)
 
     def operate(x: ArrayLike) -> AnyArray:
@@ -298,7 +310,10 @@ def _of_several(
 
 
 def _refuse_other_than_two(name: str, given: int) -> None:
-    """Raise if a function of two arrays failed with fewer or more; some signatures of JAX do not show their number."""
+    """Raise if a function of two arrays got fewer or more.
+
+    Some signatures of JAX do not show their number.
+    """
     if name in BINARY and name not in _STATIC and given != 2:
         along = {
             "minimum": "nx.min(x, axis)",

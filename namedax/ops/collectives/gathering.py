@@ -34,9 +34,9 @@ def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. MeshAxes that `idx` shares with `x`
-        are batch axes, except the gathered axes, which become axes of the result. Negative indices
-        count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares
+        with `x` are batch axes, except the gathered axes, which become axes of the result. Negative
+        indices count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
@@ -74,7 +74,10 @@ def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
 def gather_entries(
     op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: bool = False
 ) -> AnyArray:
-    """Apply `pgather` to blocks; `whole` marks an `idx` that is complete along gathered axes and equal on all devices."""
+    """Apply `pgather` to blocks.
+
+    `whole` marks an `idx` that is complete along gathered axes and equal on all devices.
+    """
     if comm.is_keys(x):
         return _gather_keys(op, x, idx, axes, whole)
     region = ambient()
@@ -143,7 +146,10 @@ def gather_entries(
 def _locate(
     index: jax.Array, blocks: Sequence[int], places: Sequence[MeshAxes], variance: frozenset[str]
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Convert row-major global indices to local ones, with masks for "in this block" and "in the array"."""
+    """Convert row-major global indices to local ones.
+
+    Return masks of the indices in this block and in the array, too.
+    """
     sizes = [
         place.size if isinstance(place, Uneven) else n * math.prod(map(lax.axis_size, place))
         for n, place in zip(blocks, places, strict=True)
@@ -175,7 +181,10 @@ def _put_together(
     places: Sequence[MeshAxes],
     scattered: Mapping[int, MeshAxes],
 ) -> tuple[jax.Array, jax.Array]:
-    """Sum the partial reads: one reduce-scatter for gathered axes that the result keeps, one all-reduce for the others."""
+    """Sum the partial reads.
+
+    One reduce-scatter serves gathered axes that the result keeps, one all-reduce the others.
+    """
     dtype = values.dtype
     values = comm.only_where(_over(here, values), values)
     values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
@@ -191,7 +200,10 @@ def _over(mask: jax.Array, values: jax.Array) -> jax.Array:
 
 
 def _gather_keys(op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: bool) -> AnyArray:
-    """Run `gather_entries` on the words of random keys, which compare and add; words form one more positional axis."""
+    """Run `gather_entries` on the words of random keys, which compare and add.
+
+    The words form one more positional axis.
+    """
     dims = dims_of(x)
     keys = x._data if isinstance(x, NamedArray) else x
     read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))

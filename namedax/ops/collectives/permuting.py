@@ -161,7 +161,7 @@ def _move_dims(data: jax.Array, front: Sequence[int]) -> jax.Array:
 
 
 def _devices_to_front(data: jax.Array, site: _Site) -> jax.Array:
-    """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
+    """Split complete axes of `data` by device, with one first dimension for all devices."""
     for i, _ in site.uneven:
         if site.present[i]:
             data = padded(data, i, site.blocks[i] * site.counts[i])
@@ -182,7 +182,10 @@ def _devices_to_front(data: jax.Array, site: _Site) -> jax.Array:
 def _split_off(
     op: str, site: _Site, data: jax.Array, place: int, tiled: bool, what: str
 ) -> jax.Array:
-    """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
+    """Split dimension `place` of `data` into one block per instance.
+
+    The instances become the first dimensions, one per axis.
+    """
     size, total = data.shape[place], site.total
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
@@ -261,7 +264,9 @@ def psum_scatter(
 def all_to_all(
     x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
 ) -> PyTree:
-    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
+    """Exchange a named and a positional axis.
+
+    Instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
@@ -371,7 +376,7 @@ def _permute(
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
-    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+    """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
       x: a named array, or a pytree of them.

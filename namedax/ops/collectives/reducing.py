@@ -62,7 +62,7 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
 
 @checks_signature
 def axis_size(axis: AxisName) -> int:
-    """Return the global size of a named axis of the mapped function, or the product for a tuple of names.
+    """Return the global size of a named axis, or the product of the sizes for a tuple of names.
 
     Args:
       axis: an axis name, or a tuple of names.
@@ -98,7 +98,7 @@ def _size(op: str, name: Hashable) -> int:
 
 
 def _size_where_lacking(op: str, name: Hashable) -> int:
-    """Return the global size of an axis that a value lacks because it is the same in every instance.
+    """Return the global size of an axis that a value lacks, being the same in every instance.
 
     Raises:
       AxisNotFoundError: the axis has no size here, or a `vmap` hides it and the value belongs to
@@ -114,7 +114,9 @@ def _size_where_lacking(op: str, name: Hashable) -> int:
 
 
 def axis_index(axis_name: AxisName) -> NamedArray:
-    """Return the index of every instance along a named axis: `i32[]{name}`, with the values 0 to size - 1.
+    """Return the index of every instance along a named axis.
+
+    The result is `i32[]{name}` with the values 0 to size - 1.
 
     For a tuple of names the index is row-major in the given order. No communication.
 
@@ -200,13 +202,18 @@ def _over_present(op: str, reduction: str, x: PyTree, axis_name: AxisName) -> Py
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmean(x: PyTree, axis_name: AxisName) -> PyTree:
-    """Average every leaf over a named axis or a tuple of them, and return a value without the axis unchanged. See `psum`."""
+    """Average every leaf over a named axis or a tuple of them.
+
+    A value without the axis is unchanged. See `psum`.
+    """
     return _over_present("pmean", "mean", x, axis_name)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def pmax(x: PyTree, axis_name: AxisName) -> PyTree:
-    """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
+    """Take the maximum of every leaf over a named axis or a tuple of them.
+
+    A value without the axis is unchanged.
 
     Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the
     communication see `psum`.
@@ -222,7 +229,7 @@ def pmin(x: PyTree, axis_name: AxisName) -> PyTree:
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_gather(x: PyTree, axis_name: AxisName, *, axis: int = 0, tiled: bool = False) -> PyTree:
-    """Gather a named axis, or a tuple of them, into a positional axis that is complete in every instance.
+    """Gather a named axis, or a tuple of them, into a complete positional axis.
 
     Args:
       x: a named array, or a pytree of them.

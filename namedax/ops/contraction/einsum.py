@@ -110,7 +110,10 @@ def einsum(
 
 
 def _parsed(spec: str, operands: Sequence[object]) -> EinsumSpec:
-    """Parse the specification; if that fails because axis names lack braces, raise an error that suggests the braces."""
+    """Parse the specification.
+
+    If that fails because axis names lack braces, the error suggests the braces.
+    """
     try:
         return parse_einsum(spec)
     except EinsumError:
@@ -146,7 +149,7 @@ def _einsum(
 
 
 def _from_lists(first: object, rest: Sequence[object]) -> tuple[str, tuple[object, ...]]:
-    """Convert NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, to a specification and its operands.
+    """Convert NumPy's form `einsum(x, [0, 1], y, [1, 2], [0, 2])` to a specification and operands.
 
     Raises:
       EinsumError: the arguments are neither a specification nor operands that are followed by lists
@@ -197,8 +200,7 @@ def _label(
 
     Returns:
       A tuple: the labels of every operand's dimensions, the positional labels of the result, the
-      kept names, and the new
-        names of renamed axes.
+      kept names, and the new names of renamed axes.
     """
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
@@ -359,7 +361,10 @@ def dot(
 
 
 def _naming(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
-    """Explain how to name the axis of an unnamed operand, if one axis has the size of `name` in the other operand."""
+    """Explain how to name the axis of an unnamed operand.
+
+    This applies if one axis has the size of `name` in the other operand.
+    """
     if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
         return ""
     return naming(
@@ -370,7 +375,10 @@ def _naming(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> 
 
 
 def _reading(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
-    """Return code that renames a similarly named axis, if it has the size of `name` in the other operand."""
+    """Return code that renames a similarly named axis.
+
+    This applies if it has the size of `name` in the other operand.
+    """
     sizes, wanted = (
         dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other)
     )

@@ -100,7 +100,7 @@ class _Term(Record, frozen=False):
         return term
 
     def without_broadcast(self) -> _Term:
-        """Remove the axes of `...` that have size 1; they broadcast against an operand with larger ones."""
+        """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
         ones = [
             i
             for i, label in enumerate(self.labels)
@@ -218,7 +218,7 @@ class Contraction:
                     )
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
                 raise PositionalAxisError(
-                    f"{op}: {what} {both}. MeshAxes with one label must have equal sizes."
+                    f"{op}: {what} {both}. Axes with one label must have equal sizes."
                 )
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
@@ -244,7 +244,7 @@ class Contraction:
             self.region.check_placement(self.op, names)
 
     def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
-        """Return the mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
+        """Return the mesh axes over which a sum can wait to become a reduce-scatter of the result.
 
         The result is written with these mesh axes, and only one label uses them. A partial sum over
         a mesh axis must not combine with values that are sharded over it.
@@ -306,7 +306,10 @@ class Contraction:
         return varying(term.data) - frozenset(_chain(term.places)) | goal
 
     def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> jax.Array:
-        """Reshard the data of a term to the sharding of its labels (or to `goal`), and cast it to varying over `variance`."""
+        """Reshard the data of a term to the sharding of its labels, or to `goal`.
+
+        The result is cast to varying over `variance`.
+        """
         if goal is None:
             goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
@@ -367,7 +370,7 @@ class Contraction:
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
     def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
-        """Contract two terms around a ring, if one must be gathered or the result reduce-scattered."""
+        """Contract two terms around a ring, if the contraction has a gather or a reduce-scatter."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
@@ -417,7 +420,7 @@ class Contraction:
         return None
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
-        """Return the labels of axes that do not divide over their mesh axes, before or after they are read."""
+        """Return the labels of axes that are padded before or after they are read."""
         found: dict[Label, None] = {}
         for term in terms:
             for label, place in zip(term.labels, term.places, strict=True):
@@ -428,7 +431,7 @@ class Contraction:
     def _reduced_around(
         self, a: _Term, b: _Term, ring: Callable[..., Ring], labels: Labels, reduced: MeshAxes
     ) -> _Term | None:
-        """Contract two terms and sum the result over mesh axes around a ring, replicated on every device.
+        """Contract two terms and all-reduce the result around a ring.
 
         The largest axis of the result that the number of devices divides is split into one block
         per device. There is no ring for a vector, which is too small to split. There is also none
@@ -469,7 +472,9 @@ class Contraction:
     def _gathered(
         self, term: _Term, variance: frozenset[str]
     ) -> tuple[_Term, Label, MeshAxes] | None:
-        """Find the remaining all-gather of a term, if no other resharding remains and the other operand varies there.
+        """Find the remaining all-gather of a term.
+
+        There is none if other resharding remains, or if the other operand does not vary there.
 
         Returns:
           The term, the label and the mesh axes. If several labels remain, the label with the most
@@ -590,7 +595,9 @@ class Contraction:
     def _finish_sums(
         self, data: jax.Array, places: list[MeshAxes], goal: Sequence[MeshAxes]
     ) -> jax.Array:
-        """Sum over the mesh axes that waited, with a reduce-scatter onto each dimension that is written with them.
+        """Sum over the mesh axes in `pending`.
+
+        Each dimension that is written with them gets a reduce-scatter.
 
         Records in `places` the new sharding of the dimensions.
         """
@@ -670,7 +677,7 @@ def _dot_general(
 def _dot_dimensions(
     a: Labels, b: Labels, needed: frozenset[Label]
 ) -> tuple[lax.DotDimensionNumbers, Labels, Labels]:
-    """Return dimension numbers for `dot_general`, the labels of its result, and the summed labels."""
+    """Return dimension numbers of `dot_general`, labels of its result, and summed labels."""
     both = [label for label in a if label in b]
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]

@@ -102,7 +102,10 @@ def _contract(
 def _letters(
     blocks: Sequence[AnyArray], pos_contract: _Pairs, pos_batch: _Pairs
 ) -> tuple[list[list[int]], tuple[int, ...]]:
-    """Return labels of all positional axes, as integers above 96 that messages show as letters, and of the result in order."""
+    """Return labels of all positional axes, and those of the result in order.
+
+    Labels are integers above 96, which messages show as letters.
+    """
     ranks = [dims_of(block).count(None) for block in blocks]
     for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
         if len(of_x) != len(of_y):

@@ -150,7 +150,10 @@ def _visit(
     total: jax.Array,
     use: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
-    """Send every device's block around the ring, and apply `use(total, block, source)` on each device to every block."""
+    """Send every device's block around the ring.
+
+    Each device applies `use(total, block, source)` to every block.
+    """
     n, mine = _length(ring), comm.block_index(ring.axes)
     if not ring.both:
 
@@ -197,7 +200,7 @@ def _visit(
 
 
 def ring_scatter(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Contract `x` and `y`, and sum over the mesh axes of the ring; each device keeps its block of `ring.label`.
+    """Contract `x` and `y`, and reduce-scatter the result over the ring along `ring.label`.
 
     Args:
       ring: the contraction; in the operands that have its label, that axis is complete.
@@ -223,7 +226,10 @@ def _scatter(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
         return ring.contract(*blocks)
 
     def nearer(total: jax.Array, distance: int | jax.Array, by: int) -> jax.Array:
-        """Receive a partial sum from `distance + 1` devices away; its local addend is computed during the transfer."""
+        """Receive a partial sum from `distance + 1` devices away.
+
+        Its local addend is computed during the transfer.
+        """
         arriving = _shift(total, ring.axes, n, by)
         return (arriving + part((mine + by * distance) % n)).astype(dtype)
 
@@ -263,7 +269,7 @@ def _scatter(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def ring_reduce(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
-    """Contract `x` and `y`, and sum over the mesh axes of the ring; the result is the same on all of their devices.
+    """Contract `x` and `y`, and all-reduce the result over the mesh axes of the ring.
 
     Args:
       ring: the contraction; its label is an axis of the result, which is computed in blocks of that
@@ -297,7 +303,10 @@ def _reduce(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
 
 
 def _as_invarying(data: jax.Array, axes: tuple[str, ...]) -> jax.Array:
-    """Cast `data`, which all devices along `axes` assembled from the same blocks, to invariant over these axes."""
+    """Cast `data` to invariant over `axes`.
+
+    All devices along these axes have assembled it from the same blocks.
+    """
 
     def untyped(data: jax.Array) -> jax.Array:
         return lax.squeeze(lax.expand_dims(data, (0,)), (0,))

@@ -313,7 +313,8 @@ def choice(
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
     >>> x = nx.named(jnp.arange(6).reshape(3, 2), ["batch", "k"])
-    >>> random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5}).named_shape["batch"]
+    >>> y = random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5})
+    >>> y.named_shape["batch"]
     5
     """
     op = "choice"

@@ -74,7 +74,7 @@ def global_sizes(op: str, value: object) -> Sizes:
 
 
 def place_of(name: Hashable) -> tuple[str, ...]:
-    """Return the mesh axes of the blocks of `name`; a complete draw is sliced to them, with padding."""
+    """Return the mesh axes to slice a complete draw to blocks of `name`, with padding."""
     region = ambient()
     return region.place(name) if region is not None and region.manual and name is not None else ()
 
@@ -203,7 +203,10 @@ def _all_sizes(op: str, key: object, sizes: Sizes, parameters: Mapping[str, Name
 
 
 def wrap_drawn(data: jax.Array, dims: Sequence[Hashable | None], blocked: int) -> AnyArray:
-    """Slice a draw to blocks and name it; its first `blocked` axes are blocks already, and the others are complete."""
+    """Slice a draw to blocks and name it.
+
+    Its first `blocked` axes are blocks already, and the others are complete.
+    """
     region = ambient()
     if region is not None and region.manual:
         old = [place_of(dim) if i < blocked else () for i, dim in enumerate(dims)]
@@ -237,7 +240,10 @@ def spread_parameter(
 
 
 def with_names_of(sizes: Sizes, value: object, key: object, but: Hashable | None = None) -> Sizes:
-    """Return `sizes` followed by the other names of `value`, sorted: the named axes to draw, in the order of the numbers."""
+    """Return `sizes` followed by the other names of `value`, sorted.
+
+    These are the named axes to draw, in the order of the numbers.
+    """
     own = {
         name: n
         for name, n in global_sizes("random", value).items()
@@ -271,5 +277,8 @@ def refuse_sharding(op: str, out_sharding: object) -> None:
 
 
 def sharding_argument(out_sharding: OutSharding | None) -> dict[str, Any]:
-    """Return `out_sharding` as keyword arguments if it is given, because some releases of JAX lack it."""
+    """Return `out_sharding` as keyword arguments if it is given.
+
+    Some releases of JAX lack it.
+    """
     return {} if out_sharding is None else {"out_sharding": out_sharding}

@@ -1,4 +1,4 @@
-"""Samplers of `jax.random` with `named_shape`, and its functions of keys and seeds, vectorized over names."""
+"""Samplers of `jax.random` with `named_shape`, and functions of keys and seeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _EVENT = {
 
 
 def named_version(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap a function of `jax.random` for named arrays: add `named_shape` to samplers, vectorize functions of keys or seeds."""
+    """Wrap a function of `jax.random` for named arrays.
+
+    Samplers get `named_shape`; functions of keys or seeds are vectorized over names.
+    """
     parameters = inspect.signature(function).parameters
     return (
         _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
@@ -119,7 +122,10 @@ def _bind(
 def _shape_of(
     op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """Return the positional shape of a draw: the given shape, or the common positional shape of the parameters."""
+    """Return the positional shape of a draw.
+
+    It is the given shape, or the common positional shape of the parameters.
+    """
     shape = given.get("shape", signature.parameters["shape"].default)
     if shape is not None:
         return positional_shape(op, shape)

@@ -40,7 +40,9 @@ __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "s
 
 @functools.lru_cache(maxsize=64)
 def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return the rounds of Batcher's merge exchange network for `n` inputs; in a round no input is in two pairs.
+    """Return the rounds of Batcher's merge exchange network for `n` inputs.
+
+    In a round no input is in two pairs.
 
     >>> merge_exchange(2), [len(merge_exchange(n)) for n in (1, 3, 4, 8, 16)]
     ((((0, 1),),), [0, 3, 3, 6, 10])
@@ -66,7 +68,9 @@ def sort_blocks(
     num_keys: int,
     last_first: bool = False,
 ) -> list[jax.Array]:
-    """Sort along `dim` over all blocks, ascending; with `last_first` the first device gets the largest elements.
+    """Sort along `dim` over all blocks, ascending.
+
+    With `last_first` the first device gets the largest elements.
 
     If `axes` has padding in the last blocks, it follows all elements; with `last_first` it precedes
     them.
@@ -110,7 +114,10 @@ def _padding_first(
     exchange: Sequence[tuple[int, int]] | None,
     last_first: bool,
 ) -> list[jax.Array]:
-    """Return a key that sorts padding last, or first with `last_first`, for one block or a pair; none without padding."""
+    """Return a key that sorts padding last, or first with `last_first`; none without padding.
+
+    It is for one block, or with `exchange` for a pair.
+    """
     if not isinstance(axes, Uneven):
         return []
     keys = [is_real(data.shape, dim, axes)]
@@ -135,7 +142,7 @@ def _sorted(
 
 
 def global_positions(site: ReductionPlan, dtype: DType) -> jax.Array:
-    """Return the row-major index along the axes of the plan, in the order of `site.data`, as an array of its shape."""
+    """Return the row-major index along the axes of the plan, in the shape of `site.data`."""
     region = ambient()
     index: Any = jnp.zeros((), dtype)
     for axis in sorted(site.axes):
@@ -169,7 +176,10 @@ def sort_local(
 def sort_values(
     data: jax.Array, index: jax.Array, dim: int, axes: tuple[str, ...], last_first: bool
 ) -> jax.Array:
-    """Sort the values over all blocks, with -0.0 and 0.0 as equal in their order; only a derivative sends the index."""
+    """Sort the values over all blocks, with -0.0 and 0.0 as equal in their order.
+
+    Only a derivative sends the index.
+    """
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return sort_blocks((data,), dim, axes, 1, last_first)[0]
     refuse_loops(tuple(axes), data)  # the error names the type of the data, not of the keys
@@ -196,9 +206,9 @@ def sort_values(
 
 
 class _Keys(Record):
-    """Integers in the order of floats, in which each of the zeros among `n` elements has a separate value, in order.
+    """Integers in the order of floats, with a separate value for each zero among `n` elements.
 
-    Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 *
+    The zeros follow in their order. Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 *
     n` of the freed integers represent zeros. The zero of element `i` becomes `2 * i - n` if it is
     negative, and the next integer if it is not.
     """
@@ -209,7 +219,7 @@ class _Keys(Record):
 
     @classmethod
     def of(cls, data: jax.Array, dim: int, axes: tuple[str, ...]) -> _Keys | None:
-        """Return the keys of the narrowest dtype with enough integers, or `None` if there is none."""
+        """Return the keys of the narrowest dtype with enough integers; `None` if there is none."""
         if not jnp.issubdtype(data.dtype, jnp.floating):
             return None
         n = data.shape[dim] * math.prod(lax.axis_size(axis) for axis in axes)

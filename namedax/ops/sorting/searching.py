@@ -27,7 +27,9 @@ __all__ = ["search", "searchsorted"]
 def search(
     a: jax.Array, v: jax.Array, side: str, method: str = "scan", real: jax.Array | None = None
 ) -> jax.Array:
-    """Apply `jnp.searchsorted` to positional arrays, also to blocks, among the first `real` elements of `a` (default all).
+    """Apply `jnp.searchsorted` to positional arrays, also to blocks.
+
+    The search is among the first `real` elements of `a` (default all).
 
     JAX 0.10.2 rejects its own version in a `jax.shard_map` body, because its declared type does not
     vary over the mesh.

@@ -172,7 +172,10 @@ def nonzero(
 
 
 def _slots(mask: AnyArray, axes: Sequence[Hashable], places: int) -> tuple[AnyArray, AnyArray]:
-    """Return the result index of every selected element, with `places` for the others, and the number of selected elements."""
+    """Return the result index of every selected element, and the number of selected elements.
+
+    The index of the others is `places`.
+    """
     ones = mask.astype(jnp.arange(1).dtype)
     rank, count = _cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
     for name in reversed(axes[:-1]):

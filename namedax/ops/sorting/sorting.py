@@ -1,4 +1,7 @@
-"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, and partitions; `network` sorts sharded axes."""
+"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, partitions, `top_k`.
+
+`network` sorts sharded axes.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +164,9 @@ def _argsort(
 
 @operation()
 def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
-    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
+    """Return the indices that sort along one axis by several keys, the last one as the primary key.
+
+    Ties keep their order.
 
     Args:
       keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
@@ -252,10 +257,13 @@ def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
 
 @operation()
 def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
+    """Return the indices of `partition`, as `jnp.argpartition`.
+
+    A sharded axis is gathered, as in `partition`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.argpartition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> nx.positional(nx.argpartition(x, 0, "k"), ["k"])[0]
     Array(1, dtype=int32)
     """
     return _run_partition("argpartition", jnp.argpartition, x, kth, axis)
@@ -278,7 +286,9 @@ class TopK(NamedTuple):
 
 @operation(scope=True)
 def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> TopK:
-    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+    """Return the `k` largest values along one axis in descending order, with their indices.
+
+    NaN counts as the largest.
 
     Args:
       x: an array, named or not.
@@ -344,7 +354,9 @@ def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | Non
 
 
 def _real_top_k(data: jax.Array, k: int, place: Uneven) -> tuple[jax.Array, jax.Array]:
-    """Return the `k` largest real elements of the block along the last axis, followed by padding if there are fewer.
+    """Return the `k` largest real elements of the block along the last axis.
+
+    Padding follows if there are fewer.
 
     If the block is smaller than `k`, the result is the complete block.
 
@@ -367,7 +379,10 @@ def _last_padding(place: Uneven, block: int) -> int:
 
 
 def _real_candidates(place: Uneven, k: int, block: int) -> int:
-    """Return the number of real candidates of all blocks, with up to `k` in each; they precede the others."""
+    """Return the number of real candidates of all blocks, with up to `k` in each.
+
+    They precede the others.
+    """
     return (real_blocks(place, block) - 1) * min(k, block) + min(
         k, block - _last_padding(place, block)
     )

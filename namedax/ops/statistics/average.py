@@ -125,7 +125,10 @@ def _fit_positions(
     shape: tuple[int, ...],
     named: Mapping[Hashable, int],
 ) -> AnyArray:
-    """Expand `weights` to the positional axes of `x`, which is reduced over `positions` and the axes in `named`."""
+    """Expand `weights` to the positional axes of `x`.
+
+    The reduction is over the axes `positions` and those in `named`.
+    """
     if weights.shape == shape:
         return weights
     if weights.shape != tuple(shape[i] for i in positions):

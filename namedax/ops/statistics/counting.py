@@ -46,7 +46,10 @@ def _flat_last(data: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 
 def _scatter_add(index: jax.Array, weights: jax.Array, length: int) -> jax.Array:
-    """Scatter `[..., m]` indices and weights to `[..., length]` sums; indices of `length` or more are dropped."""
+    """Scatter `[..., m]` indices and weights to `[..., length]` sums.
+
+    Indices of `length` or more are dropped.
+    """
     add: Callable[..., Any] = jax.vmap(
         lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop")
     )
@@ -58,7 +61,10 @@ def _scatter_add(index: jax.Array, weights: jax.Array, length: int) -> jax.Array
 def _combine_counts(
     op: str, partial: jax.Array, site: ReductionPlan, out_axis: Hashable | None
 ) -> AnyArray:
-    """Sum over all devices along a new last axis: one all-reduce, or one reduce-scatter if it has the same sharding."""
+    """Sum over all devices along a new last axis.
+
+    This is one all-reduce, or one reduce-scatter if the new axis has the same sharding.
+    """
     dims = (*site.dims, None)
     placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
     if placement and placement == site.mesh_axes:
@@ -213,8 +219,8 @@ def histogram(
       AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> counts, edges = nx.histogram(nx.named(jnp.array([0.0, 0.2, 0.9]), ["k"]), 2, (0, 1), axis="k")
-    >>> counts, edges
+    >>> x = nx.named(jnp.array([0.0, 0.2, 0.9]), ["k"])
+    >>> nx.histogram(x, 2, (0, 1), axis="k")
     (Array([2., 1.], dtype=float32), Array([0. , 0.5, 1. ], dtype=float32))
     """
     x = as_inexact(as_array(x))

@@ -132,7 +132,9 @@ def corrcoef(
     axis: AxisSpec = None,
     variables: Sequence[AxisName] | None = None,
 ) -> AnyArray:
-    """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
+    """Compute correlation coefficients of variables over observations.
+
+    They are covariances over the roots of both variances.
 
     See `nx.cov`.
 
@@ -184,7 +186,10 @@ def _require_axis(op: str, value: object, what: str) -> None:
 
 
 def _reject_names_alone(op: str, x: ArrayLike, y: object) -> None:
-    """Raise, without axis=, if an array lacks a positional axis, or if the second argument is a name and not an array."""
+    """Raise if the form without axis= does not fit.
+
+    An array may lack a positional axis, or the second argument may be a name and not an array.
+    """
     names = names_of(x.dims) if isinstance(x, NamedArray) and x.ndim == 0 else ()
     entries = y if isinstance(y, (tuple, list)) else (y,)
     if any(isinstance(entry, str) for entry in entries):
@@ -231,7 +236,7 @@ def _reject_second(op: str, x: ArrayLike, y: object, axis: AxisSpec) -> None:
 def _reject_one_variable(
     x: ArrayLike, axis: AxisSpec, variables: Sequence[AxisName] | None
 ) -> None:
-    """Raise if each result would be the correlation of a variable with itself, which is always 1."""
+    """Raise if each result would be the correlation of a variable with itself, always 1."""
     if variables is not None or not isinstance(x, NamedArray) or x.ndim:
         return
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -248,7 +253,10 @@ def _reject_one_variable(
 def _pair(
     op: str, x: NamedArray, axes: tuple[AxisName, ...], variables: Sequence[AxisName] | None
 ) -> tuple[NamedArray, AxisName, AxisName]:
-    """Return the array with its variables under a name (or none), that name, and the name for the other side."""
+    """Return the array with its variables under a name, that name, and the name of the other side.
+
+    Both names are `None` if there is one variable.
+    """
     if variables is not None:
         good = (
             isinstance(variables, (tuple, list))
@@ -291,7 +299,10 @@ def _covariances(
     aweights: ArrayLike | None,
     dtype: DType | None,
 ) -> tuple[AnyArray, tuple[AnyArray, AnyArray], Callable[[AnyArray], AnyArray]]:
-    """Return the covariances, the variances of both sides, and a function that restores the axes of a result."""
+    """Return the covariances, the variances of both sides, and a function of a result.
+
+    The function restores the axes.
+    """
     x = to_local(m, op, ambient())
     names = names_of(dims_of(x))
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)

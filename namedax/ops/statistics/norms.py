@@ -63,7 +63,7 @@ def _vector_norm(x: AnyArray, ord: float | str | None, axis: AxisSpec, keepdims:
 def norm(
     x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False
 ) -> AnyArray:
-    """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+    """Compute the norm over one axis (of vectors) or two (of matrices), as `jnp.linalg.norm`.
 
     Args:
       x: an array, named or not.
@@ -150,7 +150,9 @@ def _singular_norm(
 def vector_norm(
     x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: float | str | None = 2
 ) -> AnyArray:
-    """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`.
+    """Compute the vector norm over any number of axes at once, named or positional.
+
+    The default `axis=None` selects all positional axes, and the default order is 2. See `norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.numpy.linalg.vector_norm(nx.named(jnp.array([3.0, -4.0]), ["k"]), axis="k", ord=1))

@@ -1,4 +1,4 @@
-"""Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and their variants without NaNs.
+"""Quantiles over axes, named or positional, with and without NaNs.
 
 Along a sharded axis `namedax.ops.sorting.network` sorts the elements, and one all-reduce finds the
 elements at a rank.
@@ -51,7 +51,10 @@ _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 def _at_rank(ordered: jax.Array, rank: jax.Array, mesh_axes: tuple[str, ...]) -> jax.Array:
-    """Read elements of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if it is sharded."""
+    """Read elements of `ordered` along its last axis, at ranks `[..., q]`.
+
+    If that axis is sharded, this is one all-reduce of the result.
+    """
     if not mesh_axes:
         return jnp.take_along_axis(ordered, rank, -1)
     block = ordered.shape[-1]
@@ -208,7 +211,9 @@ def nanpercentile(
 
 @operation(requires_axis=REDUCED)
 def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
+    """Compute the median over positional and named axes at once, NaN if one element is NaN.
+
+    The communication is as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.median(nx.named(jnp.array([3.0, 1.0, 2.0, 5.0]), ["k"]), "k"))

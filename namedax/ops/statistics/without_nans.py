@@ -1,4 +1,4 @@
-"""Reductions that exclude NaNs: `nansum` and similar functions, with the communication of the reductions."""
+"""Reductions that exclude NaNs (`nansum` and others), with the communication of the reductions."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def nanprod(
 
 
 def without_nans(op: str, x: AnyArray, where: ArrayLike | None) -> tuple[AnyArray, AnyArray]:
-    """Replace NaNs in `x` by zeros (so that no derivative involves one), and return the mask of valid elements too."""
+    """Replace NaNs in `x` by zeros, and return the mask of valid elements too.
+
+    No derivative then involves a NaN.
+    """
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
     if where is not None:
@@ -113,7 +116,9 @@ def nanmean(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
+    """Average the elements that are not NaN (NaN if there are none).
+
+    Arguments and communication are as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmean(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -134,7 +139,10 @@ def nanvar(
     keepdims: bool = False,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Compute the variance of the elements that are not NaN; for `mean` and `correction` see `namespaces.reduction_forms`."""
+    """Compute the variance of the elements that are not NaN.
+
+    For `mean` and `correction` see `namespaces.reduction_forms`.
+    """
     x = as_array(x)
     if _has_nans(x):
         x, where = without_nans("nanvar", x, where)
@@ -188,7 +196,9 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
+    """Take the maximum of the elements that are not NaN, or NaN if there are none.
+
+    Arguments are as for `nx.max`.
 
     Communication: over a sharded axis, one all-reduce for the maximum, and one to check for
     elements that are not NaN.
@@ -231,7 +241,9 @@ def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArra
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
+    """Return the index of the first maximum without NaNs, or -1 if there is none.
+
+    Arguments are as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
