@@ -22,23 +22,28 @@ from jax.extend.core import get_opaque_trace_state
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.core.call_errors import check_flags, checks_signature, flags_of, refuse_miscall
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
 from namedax.errors import (
     ArgumentTypeError,
-    NamedAxesLeftError,
     UnsupportedArgumentError,
-    refuse_names,
 )
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, elementwise_operation
 
-__all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
+__all__ = [
+    "FUNCTIONS",
+    "apply_elementwise",
+    "at_once",
+    "elementwise",
+    "elementwise_call",
+    "frompyfunc",
+]
 
 UNARY = (
     "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh"
@@ -372,37 +377,12 @@ def _doc(function: Callable[..., Any], name: str) -> str:
     )
 
 
-def where(condition: ArrayLike, x: Any = None, y: Any = None) -> AnyArray:
-    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
-
-    Named arrays do not support the form with one argument, because the shape of its result depends
-    on the data.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
-    >>> nx.positional(nx.where(x > 0, x, 0.0), ["k"])
-    Array([1., 0., 3.], dtype=float32)
-    """
-    if x is None or y is None:
-        refuse_names("where", condition)
-        if (
-            isinstance(condition, NamedArray)
-            or isinstance(x, NamedArray)
-            or isinstance(y, NamedArray)
-        ):
-            raise NamedAxesLeftError(
-                "where: named arrays require condition, x and y. The result shape of the"
-                " one-argument form depends on data."
-            )
-        return jnp.where(condition, x, y)
-    return _where_by_name(condition, x, y)
-
-
 _where = elementwise_call(jnp.where)
 
 
 @functools.partial(elementwise_operation, explicit=Explicit.ALIGNED)
-def _where_by_name(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> AnyArray:
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> AnyArray:
+    """Select elements by name; `ops.sorting.selection` has the public form, which finds indices."""
     return kernels.run_elementwise("where", _where, (), condition, x, y)
 
 
@@ -443,3 +423,28 @@ class _Functions(Mapping[str, Callable[..., Any]]):
 
 
 FUNCTIONS = _Functions()
+
+
+@checks_signature
+def frompyfunc(
+    func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None
+) -> jnp.ufunc:
+    """Build a `jnp.ufunc` from a function of scalars, as `jnp.frompyfunc`.
+
+    Args:
+      func: a function of `nin` scalars.
+      nin: the number of its arguments.
+      nout: the number of its results.
+      identity: the neutral element of its reductions; by default `None`.
+
+    Returns:
+      A `jnp.ufunc` for arrays without names. Call it in `nx.nmap` on named arrays.
+
+    Raises:
+      ArgumentTypeError: `func` is not a function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.frompyfunc(lambda x, y: x + y, 2, 1)(jnp.arange(3), 1)
+    Array([1, 2, 3], dtype=int32)
+    """
+    return jnp.frompyfunc(func, nin, nout, identity=identity)

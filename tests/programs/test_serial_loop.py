@@ -130,6 +130,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
+@pytest.mark.rest(8)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
@@ -700,6 +701,7 @@ SEVERAL = (
 )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("resources", SEVERAL, ids=str)
 def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):

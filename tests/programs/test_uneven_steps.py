@@ -58,6 +58,7 @@ MOVES = (
 )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [SHORT[0], SHORT[-1]], ids=str)

@@ -181,6 +181,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize(("size", "placement"), SIZES, ids=str)
 def test_values_and_gradients(size, placement):
     named, plain, out_axes = together(

@@ -111,7 +111,7 @@ def wanted(program):
     return outside(PROGRAMS[program][1], program)(X, V)
 
 
-@pytest.mark.rest(5)
+@pytest.mark.rest(3)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_outside(program, placement):
@@ -122,6 +122,7 @@ def test_outside(program, placement):
     close(have, wanted(program))
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("placement", FEW, ids=str)
 def test_jacobians_and_hessian(placement):
@@ -160,6 +161,7 @@ def test_not_compiled(placement):
     assert [v.aval.shape for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)] == [X.shape] * 2
 
 
+@pytest.mark.rest(3)
 @pytest.mark.full
 @pytest.mark.parametrize(("program", "placement"), list(zip(["attention", "recurrence"] * 3, FEW, strict=False)), ids=str)
 def test_check_grads(program, placement):
@@ -223,7 +225,7 @@ def wanted_inside(program):
     return jax.jit(lambda x, v: {label: PLAIN_INSIDE[label](f, g, x, v) for label in some(INSIDE, program)})(X, V)
 
 
-@pytest.mark.rest(6)
+@pytest.mark.rest(3)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(("program", "placement"), CASES, ids=str)
 def test_inside(program, placement):
@@ -483,6 +485,7 @@ EXPORTED = {
 }
 
 
+@pytest.mark.rest(4)
 @pytest.mark.parametrize(
     ("case", "kind"),
     [

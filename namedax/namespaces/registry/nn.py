@@ -1,14 +1,13 @@
-"""The functions that stand in `jax.nn`."""
+"""The functions of `jax.nn` that have a named version."""
 
 from __future__ import annotations
 
-from namedax.namespaces import other_spellings
-from namedax.namespaces.reduction_forms import LOGSUMEXP
-from namedax.namespaces.registry.tables import Functions
+from namedax.namespaces.registry import Functions
 from namedax.ops.experts import mixture, routing
 from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
+from namedax.ops.reduction.reductions import logmeanexp, logsumexp
 from namedax.ops.shape import creation
 from namedax.ops.window import pooling
 
@@ -25,9 +24,9 @@ NN: Functions = {
     **normalisation.FUNCTIONS,
     **pooling.FUNCTIONS,
     **routing.FUNCTIONS,
-    **LOGSUMEXP,
-    **other_spellings.NN,
     "log_softmax": log_softmax,
+    "logmeanexp": logmeanexp,
+    "logsumexp": logsumexp,
     "one_hot": creation.one_hot,
     "softmax": softmax,
 }

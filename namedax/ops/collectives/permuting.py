@@ -37,8 +37,19 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
-from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
+from namedax.ops.collectives.reducing import (
+    Groups,
+    _map,
+    _names,
+    _size_where_lacking,
+    all_gather,
+    equal_groups,
+    one_name,
+    reduce_groups,
+    width_in_group,
+)
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.padding_masks import masked, refilled
@@ -208,7 +219,12 @@ def _split_off(
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def psum_scatter(
-    x: PyTree, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
+    x: PyTree,
+    axis_name: AxisName,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Groups | None = None,
+    tiled: bool = False,
 ) -> PyTree:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
@@ -216,6 +232,8 @@ def psum_scatter(
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       scatter_dimension: the positional axis that is split, one block per instance; by default 0.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; sum within each group, and scatter over its instances.
       tiled: if `False` (default), the positional axis has the size of the named axis and is
         removed. If `True`, its size is a multiple, and each instance keeps a slice.
 
@@ -223,7 +241,7 @@ def psum_scatter(
       An array that still has the named axis. A value without the axis counts once per instance.
 
     Communication: one reduce-scatter after the local sum, also over several axes, with one element
-    per device or in blocks.
+    per device or in blocks. Within groups: one all-reduce of one value per group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -234,6 +252,8 @@ def psum_scatter(
     >>> f(jnp.arange(4.0).reshape(2, 2))
     Array([2., 4.], dtype=float32)
     """
+    if axis_index_groups is not None:
+        return _scatter_groups(x, axis_name, axis_index_groups, scatter_dimension, tiled)
     names = _names("psum_scatter", axis_name)
 
     def one(leaf: ArrayLike) -> AnyArray:
@@ -262,7 +282,13 @@ def psum_scatter(
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
 def all_to_all(
-    x: PyTree, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
+    x: PyTree,
+    axis_name: AxisName,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Groups | None = None,
+    tiled: bool = False,
 ) -> PyTree:
     """Exchange a named and a positional axis.
 
@@ -273,6 +299,8 @@ def all_to_all(
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       split_axis: the positional axis that is split, one block per instance.
       concat_axis: the positional axis of the result that enumerates the blocks of all instances.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; exchange within each group.
       tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and
         the result has a new axis at `concat_axis`. If `True`, `split_axis` becomes shorter, and the
         blocks are concatenated along `concat_axis`.
@@ -282,7 +310,7 @@ def all_to_all(
       instance, and needs no communication.
 
     Communication: one all-to-all and local transposes, also over several axes, with one element per
-    device or in blocks.
+    device or in blocks. Within groups: one all-gather of the complete axis.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -294,6 +322,8 @@ def all_to_all(
     Array([[0, 2],
            [1, 3]], dtype=int32)
     """
+    if axis_index_groups is not None:
+        return _exchange_groups(x, axis_name, axis_index_groups, split_axis, concat_axis, tiled)
     names = _names("all_to_all", axis_name)
 
     def one(leaf: ArrayLike) -> AnyArray:
@@ -543,6 +573,62 @@ def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     return _map(one, x)
 
 
+def _scatter_groups(
+    x: PyTree, axis_name: AxisName, groups: Groups, scatter_dimension: int, tiled: bool
+) -> PyTree:
+    op = "psum_scatter"
+    name, at = one_name(op, axis_name), as_integer(op, "scatter_dimension", scatter_dimension)
+    _, ranks, count = equal_groups(op, name, groups)
+
+    def part(total: jax.Array, rank: jax.Array) -> jax.Array:
+        width = width_in_group(op, "scatter_dimension", total.shape, at, count, tiled)
+        kept = lax.dynamic_slice_in_dim(total, rank * width, width, at)
+        return kept if tiled else lax.squeeze(kept, (at,))
+
+    return _map(lambda total: nmap(part)(total, ranks), reduce_groups(op, "sum", x, name, groups))
+
+
+def _exchange_groups(
+    x: PyTree, axis_name: AxisName, groups: Groups, split_axis: int, concat_axis: int, tiled: bool
+) -> PyTree:
+    op = "all_to_all"
+    name = one_name(op, axis_name)
+    split = as_integer(op, "split_axis", split_axis)
+    concat = as_integer(op, "concat_axis", concat_axis)
+    members, ranks, count = equal_groups(op, name, groups)
+
+    def pick(whole: jax.Array, index: jax.Array, rank: jax.Array) -> jax.Array:
+        width = width_in_group(op, "split_axis", whole.shape[1:], split, count, tiled)
+        at = split % (whole.ndim - 1) + 1
+        parts = lax.dynamic_slice_in_dim(whole[index], rank * width, width, at)
+        if tiled:
+            return jnp.concatenate(list(parts), concat)
+        return jnp.moveaxis(lax.squeeze(parts, (at,)), 0, concat)
+
+    return _map(lambda leaf: nmap(pick)(all_gather(leaf, name), members, ranks), x)
+
+
+@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+def pswapaxes(
+    x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups | None = None
+) -> PyTree:
+    """Swap a named axis with a positional one of the same size: `all_to_all(x, name, axis, axis)`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      axis: the positional axis.
+      axis_index_groups: groups, as for `all_to_all`; by default `None`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=["i", None], out_axes=["i", None])
+    >>> f(jnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, psum_scatter)
+    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, pswapaxes, psum_scatter)
 }

@@ -21,6 +21,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -32,6 +33,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.along_axes import Entries
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
@@ -46,6 +48,7 @@ __all__ = [
     "fold",
     "fori_loop",
     "from_device",
+    "optimization_barrier",
     "pair_of",
     "scan",
     "scan_along",
@@ -496,3 +499,25 @@ def while_loop(
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
+
+
+# --- barriers ---------------------------------------------------------------------------------------
+
+
+def optimization_barrier(operand: PyTree) -> PyTree:
+    """Return the operands, all of which are computed before any use of the results.
+
+    See `jax.lax.optimization_barrier`; no value changes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, y = nx.lax.optimization_barrier((nx.named(jnp.arange(3.0), ["k"]), 2.0))
+    >>> x.dims
+    ('k',)
+    """
+    region = ambient()
+    leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    blocks = [to_local(leaf, "optimization_barrier", region) for leaf in leaves]
+    datas = lax.optimization_barrier([data_of(block) for block in blocks])
+    return jax.tree.unflatten(
+        tree, [make_result(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)]
+    )

@@ -20,7 +20,7 @@ from namedax.core.region import ambient
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
-from namedax.ops.reduction.cumulative import FUNCTIONS as CUMULATIVE
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.segments import FUNCTIONS as SEGMENTS
 from namedax.ops.shape.rename import rename
 from namedax.ops.sorting.searching import searchsorted
@@ -70,7 +70,7 @@ def known(x: Any) -> np.ndarray | None:
 
 def ends_of(lengths: Any, rows: Hashable) -> Any:
     """Return the end of every row, for `every(rows)`."""
-    return CUMULATIVE["cumsum"](whole(lengths, rows), every(rows))
+    return cumsum(whole(lengths, rows), every(rows))
 
 
 def segments_of(op: str, lengths: Any, rows: Hashable, tokens: Hashable, size: int) -> Any:

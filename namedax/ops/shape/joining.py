@@ -8,6 +8,7 @@ in the body has no fixed size.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Hashable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, check_name, is_name
@@ -31,6 +32,7 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
+from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_axes_apart, unwrap_single
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted, nmap
@@ -39,7 +41,7 @@ from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 from namedax.resources.row_moves import move_rows
 
-__all__ = ["append", "array_split", "concatenate", "split", "stack"]
+__all__ = ["append", "array_split", "concatenate", "lax_concatenate", "split", "stack"]
 
 
 # --- joining --------------------------------------------------------------------------------------------------------
@@ -418,3 +420,20 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
             f" size {site.size} must not decrease."
         )
     return [0, *inner, site.size]
+
+
+_positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
+
+
+@functools.partial(checks_axes, name="concatenate")
+def lax_concatenate(operands: Sequence[ArrayLike], dimension: AxisSpec) -> AnyArray:
+    """Concatenate arrays along a positional or named axis, as `jax.lax.concatenate`.
+
+    Along a named axis it is `nx.concatenate`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+    """
+    if names_in(dimension):
+        return concatenate(operands, dimension)
+    return _positional_concatenate(operands, dimension)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -24,6 +24,7 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
+from namedax.operands.along_axes import checks_axes, entries_of
 from namedax.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
@@ -31,7 +32,7 @@ from namedax.operands.one_axis import along, data_and_dims, finish, position_of,
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
-__all__ = ["flip", "repeat", "tile"]
+__all__ = ["flip", "repeat", "rev", "tile"]
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
@@ -230,3 +231,15 @@ def repeat(
         return site.relaid(whole, (), new, keep)
 
     return finish(compute, dims, frozenset(old) - frozenset(new))
+
+
+@checks_axes
+def rev(operand: ArrayLike, dimensions: AxisSpec) -> LikeArguments:
+    """Reverse positional or named axes, as `jax.lax.rev`.
+
+    Communication: along a sharded axis the devices exchange their blocks.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return flip(operand, entries_of(dimensions))

@@ -1,4 +1,4 @@
-"""Selection along named axes, with a result of fixed size: `nonzero`, and `unique` over names.
+"""Selection of elements by a condition: `where`, `nonzero`, and `unique` over names.
 
 The number of selected elements depends on data, so the result has a given size and a separate axis.
 A cumulative sum gives each device the number of elements selected before its block, and so their
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -26,18 +27,19 @@ from namedax.errors import (
     NamedAxesLeftError,
     format_value,
     raise_not_found,
+    refuse_names,
 )
 from namedax.operands.along_axes import along_axes
 from namedax.operands.broadcasting import to_local
 from namedax.operands.new_axis import size_of
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import MOVED, operation
+from namedax.operands.nmap import Lifted, nmap
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import read
 from namedax.ops.indexing.take_along_axis import take_along_axis
-from namedax.ops.reduction.cumulative import FUNCTIONS as _SCANS
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
 from namedax.ops.shape.rearrange import merge_axes
@@ -46,10 +48,10 @@ from namedax.ops.shape.triangles import index_along
 from namedax.ops.sorting.sorting import FUNCTIONS as _SORTING
 from namedax.ops.window.neighbours import shift
 
-__all__ = ["nonzero", "unique"]
+__all__ = ["nonzero", "unique", "where"]
 
 _where, _isnan = _ELEMENTWISE["where"], _ELEMENTWISE["isnan"]
-_sum, _cumsum = REDUCTIONS["sum"], _SCANS["cumsum"]
+_sum = REDUCTIONS["sum"]
 
 
 class _Found:
@@ -177,9 +179,9 @@ def _slots(mask: AnyArray, axes: Sequence[Hashable], places: int) -> tuple[AnyAr
     The index of the others is `places`.
     """
     ones = mask.astype(jnp.arange(1).dtype)
-    rank, count = _cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
+    rank, count = cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
     for name in reversed(axes[:-1]):
-        rank = rank + _cumsum(count, name) - count
+        rank = rank + cumsum(count, name) - count
         count = _sum(count, name)
     return _where(mask, rank, places), count
 
@@ -313,7 +315,7 @@ def _unique(
     if equal_nan and jnp.issubdtype(x.dtype, jnp.inexact):
         first = first & ~(_isnan(ordered) & _isnan(before) & (index_along(op, ordered, axis) > 0))
     ones = first.astype(jnp.arange(1).dtype)
-    slot, count = _cumsum(ones, axis) - 1, _sum(ones, axis)
+    slot, count = cumsum(ones, axis) - 1, _sum(ones, axis)
     found = _Found(out_axis)
 
     def at_places(values: AnyArray, fill: ArrayLike) -> AnyArray:
@@ -340,3 +342,79 @@ def _unique(
 def _at_first(op: str, x: AnyArray, axis: Hashable) -> AnyArray:
     """Return the element of `x` at index 0."""
     return read(op, x, {axis: 0})
+
+
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> tuple[AnyArray, ...]: ...
+@operation(explicit=Explicit.ALIGNED)
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> AnyArray | tuple[AnyArray, ...]:
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number; by default `None`.
+      y: an array or a number; by default `None`. Without both, return the indices at which
+        `condition` holds, along the positional axes as in `jnp.where`; names are batch axes.
+      size: the number of indices in the one-argument form, by default `None`; required if the array
+        has names.
+      fill_value: the fill value after the last index; by default `None`.
+      axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
+        `None`, the positional axes.
+      out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
+      ArgumentError: one of `size`, `fill_value`, `axis`, `out_axis` is given with `x` and `y`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
+    >>> nx.positional(nx.where(x > 0, x, 0.0), ["k"])
+    Array([1., 0., 3.], dtype=float32)
+    """
+    if x is not None and y is not None:
+        if not (size is None and fill_value is None and axis is None and out_axis is None):
+            raise ArgumentError(
+                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument;"
+                " leave them out if x and y are given."
+            )
+        return _where(condition, x, y)
+    if axis is not None:
+        return nonzero(condition, size=size, fill_value=fill_value, axis=axis, out_axis=out_axis)
+    if isinstance(condition, NamedArray) and size is not None:
+        find = Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")
+        return find(condition)
+    refuse_names("where", condition)
+    if any(isinstance(array, NamedArray) for array in (condition, x, y)):
+        raise NamedAxesLeftError(
+            "where: named arrays require condition, x and y. The result shape of the one-argument"
+            " form depends on data."
+        )
+    positional: Any = jnp.where  # its overloads separate the two forms
+    return positional(condition, x, y, size=size, fill_value=fill_value)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
@@ -13,15 +14,16 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
-from namedax.core.array import make_in_region
+from namedax.core.array import NamedArray, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.types import DType
+from namedax.core.types import DType, PyTree
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, AxisSizeError, as_integer, format_value
 from namedax.operands import kernels
+from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import axis_key
 from namedax.operands.broadcasting import align, to_local
 from namedax.operands.new_axis import finish_with_new_axis
@@ -32,7 +34,17 @@ from namedax.ops.sorting.network import global_positions, sort_blocks, sort_loca
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries, refilled
 
-__all__ = ["FUNCTIONS", "TopK", "argpartition", "argsort", "lexsort", "partition", "sort", "top_k"]
+__all__ = [
+    "FUNCTIONS",
+    "TopK",
+    "argpartition",
+    "argsort",
+    "lax_sort",
+    "lexsort",
+    "partition",
+    "sort",
+    "top_k",
+]
 
 
 # --- sort -----------------------------------------------------------------------------------------------------------
@@ -386,3 +398,23 @@ def _real_candidates(place: Uneven, k: int, block: int) -> int:
     return (real_blocks(place, block) - 1) * min(k, block) + min(
         k, block - _last_padding(place, block)
     )
+
+
+_positional_sort = along_axes(lax.sort, "sort", ("dimension",))
+
+
+@functools.partial(checks_axes, name="sort")
+def lax_sort(
+    operand: PyTree, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1
+) -> PyTree:
+    """Sort along a positional or named axis, as `jax.lax.sort`.
+
+    Communication: one array along a sharded axis is sorted as by `nx.sort`; several arrays gather
+    the axis.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    if isinstance(operand, NamedArray) and names_in(dimension):
+        return sort(operand, dimension, stable=is_stable)
+    return _positional_sort(operand, dimension, is_stable, num_keys)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
+import jax
 import jax.numpy as jnp
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
 from namedax.core.element_types import extreme
 from namedax.core.types import DType
+from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_order_of_storage
 from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.reductions import REDUCTIONS, resolve_ddof
 from namedax.ops.reduction.site import check_mask
+from namedax.ops.shape.inspection import size
 
 __all__ = [
     "nanargmax",
@@ -24,11 +30,12 @@ __all__ = [
     "nanstd",
     "nansum",
     "nanvar",
+    "sem",
     "without_nans",
 ]
 
-_sum, _prod, _mean, _var, _all = (
-    REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "all")
+_sum, _prod, _mean, _var, _std, _all = (
+    REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "std", "all")
 )
 _where, _isnan, _sqrt = (_ELEMENTWISE[name] for name in ("where", "isnan", "sqrt"))
 
@@ -130,6 +137,22 @@ def nanmean(
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
+def _nanvar(
+    x: ArrayLike,
+    axis: AxisSpec,
+    dtype: DType | None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
+) -> AnyArray:
+    x = as_array(x)
+    if _has_nans(x):
+        x, where = without_nans("nanvar", x, where)
+    return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
+
+
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanvar(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -138,17 +161,22 @@ def nanvar(
     ddof: float = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> AnyArray:
-    """Compute the variance of the elements that are not NaN.
+    """Compute the variance of the elements that are not NaN (NaN if there are none).
 
-    For `mean` and `correction` see `namespaces.reduction_forms`.
+    Arguments and communication as for `nx.var`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(4., dtype=float32)
     """
-    x = as_array(x)
-    if _has_nans(x):
-        x, where = without_nans("nanvar", x, where)
-    return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+    ddof = resolve_ddof("nanvar", ddof, correction)
+    return _nanvar(x, axis, dtype, ddof, keepdims, where, mean)
 
 
+@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
 def nanstd(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -157,9 +185,19 @@ def nanstd(
     ddof: float = 0,
     keepdims: bool = False,
     where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> AnyArray:
-    """Compute the standard deviation of the elements that are not NaN."""
-    return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
+    """Compute the standard deviation of the elements that are not NaN (NaN if there are none).
+
+    Arguments and communication as for `nx.var`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(2., dtype=float32)
+    """
+    ddof = resolve_ddof("nanstd", ddof, correction)
+    return _sqrt(_nanvar(x, axis, dtype, ddof, keepdims, where, mean))
 
 
 def _nan_extremum(
@@ -261,3 +299,46 @@ def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) ->
     0
     """
     return _nan_arg("argmin", x, axis, keepdims)
+
+
+@functools.cache
+def _positional_sem() -> Callable[..., AnyArray]:
+    return along_axes(jax.scipy.stats.sem, "sem", ("axis",))  # JAX imports jax.scipy.stats lazily
+
+
+@checks_axes
+def sem(
+    a: ArrayLike,
+    axis: AxisSpec = 0,
+    ddof: int = 1,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> AnyArray:
+    """Compute the standard error of the mean, `std / sqrt(count)`, over positional or named axes.
+
+    Args:
+      a: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; by default 0.
+      ddof: the number that is subtracted from the count of elements, by default 1.
+      nan_policy: `"propagate"` (default), or `"omit"` to exclude NaNs.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+
+    Communication: over sharded axes that of `nx.std`; with `nan_policy="omit"` that of `nx.nanstd`,
+    and one all-reduce of the count.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> print(f"{nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ['k']), 'k'):.3f}")
+    0.913
+    """
+    if not names_in(axis) or nan_policy not in ("propagate", "omit"):
+        return _positional_sem()(a, axis, ddof, nan_policy, keepdims=keepdims)
+    if nan_policy == "propagate":
+        spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
+        return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)
+    spread = _sqrt(_nanvar(a, axis, None, ddof, keepdims, None, None))
+    count = _sum(~_isnan(a), axis, keepdims=keepdims)
+    return spread / _sqrt(count.astype(spread.dtype))

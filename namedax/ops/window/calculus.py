@@ -24,7 +24,7 @@ from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import is_axis_name, resolve_axis
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.elementwise import apply_elementwise
-from namedax.ops.reduction import cumulative
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.creation import arange
@@ -33,7 +33,6 @@ from namedax.ops.window.neighbours import shift
 
 __all__ = ["CALCULUS", "detrend", "gradient", "trapezoid", "unwrap"]
 
-_cumsum = cumulative.FUNCTIONS["cumsum"]
 _sum, _mean = REDUCTIONS["sum"], REDUCTIONS["mean"]
 _trapezoid = along_axes(jnp.trapezoid, "trapezoid", ("axis",))
 _gradient = along_axes(jnp.gradient, "gradient", ("axis",))
@@ -249,7 +248,7 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
         within = jnp.where((within == -half) & (step > 0), half, within)
         return jnp.where(jnp.abs(step) < limit, 0, within - step).astype(step.dtype)
 
-    return p + _cumsum(apply_elementwise("unwrap", correction, steps), name)
+    return p + cumsum(apply_elementwise("unwrap", correction, steps), name)
 
 
 @operation(name="scipy.signal.detrend", scope=True)

@@ -16,34 +16,38 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits, weak_as
 from namedax.core.names import is_name
+from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisNameError,
-    AxisSizeError,
     PositionalAxisError,
     as_integer,
     format_value,
     refuse_names,
     show_names,
 )
+from namedax.operands.along_axes import by_name, entries_of, names_in
 from namedax.operands.axes import new_names, unwrap_single
 from namedax.operands.broadcasting import align, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
+from namedax.operands.pytree import data_of
+from namedax.ops.shape import joining
 from namedax.ops.shape.conversion import named
+from namedax.ops.shape.inspection import size
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, along_dim
 
-__all__ = ["diff", "halo", "pad", "roll", "shift"]
+__all__ = ["FFT_FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
 
 
 # --- roll and shift -------------------------------------------------------------------------------------------------
@@ -482,39 +486,83 @@ def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[A
     return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
+class _Joined(Record):
+    """A temporary name for an axis with its prepended and appended elements."""
+
+    axis: Hashable
+
+
+def _join_ends(
+    a: ArrayLike, axis: Hashable, prepend: ArrayLike | None, append: ArrayLike | None
+) -> AnyArray:
+    """Concatenate an array and its ends along `axis` under a temporary name."""
+
+    def part(end: ArrayLike | None) -> list[ArrayLike]:
+        if end is None or axis in dims_of(end):
+            return [] if end is None else [end]
+        return [make_result(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
+
+    return joining.concatenate([*part(prepend), a, *part(append)], axis, out_axis=_Joined(axis))
+
+
 @operation(explicit=Explicit.KEPT, scope=True)
 def diff(
-    a: Any,
+    a: ArrayLike,
     n: int = 1,
-    axis: Any = -1,
-    prepend: Any = None,
-    append: Any = None,
+    axis: AxisSpec = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
     *,
     out_axis: Hashable | None = None,
-) -> Any:
-    """Compute the `n`-th differences; `namespaces.extended_signatures` has the public form with several prepended elements.
+) -> LikeArguments:
+    """Compute the `n`-th differences along one axis, which becomes shorter by `n`.
+
+    Args:
+      a: an array, named or not.
+      n: the number of times that differences are taken; by default 1.
+      axis: a positional or named axis; by default -1.
+      prepend: values before the first, by default `None`: a scalar, or an array with the axis.
+        Along a name, an array without the axis is one element.
+      append: values after the last; by default `None`.
+      out_axis: the name of the resulting axis, by default `None`, the same name; required in a
+        mapped function in which `axis` has a different size.
+
+    Returns:
+      The differences.
 
     Communication: along a sharded axis each device receives the rows of the next block that it
-    lacks.
+    lacks. Several prepended or appended elements are concatenated first, for which a sharded axis
+    is gathered.
+
+    Raises:
+      AxisNotFoundError: `a` lacks the name.
+      AxisSizeError: in a mapped function the name has a different size than the result, or than the
+        prepended or appended elements.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, first = nx.named(jnp.array([1, 4, 9]), ["k"]), nx.named(jnp.array([5, 3]), ["k"])
+    >>> nx.diff(x, axis="k", prepend=first, out_axis="d").data.tolist()
+    [-2, -2, 3, 5]
     """
-    n = as_integer("diff", "n", n, 0)
+    n, axis = as_integer("diff", "n", n, 0), unwrap_single(axis, dims_of(a))
     if not is_name(axis):
-        position_of("diff", a, axis)  # raises for an invalid axis
-        return Lifted(lambda data, p, q: jnp.diff(data, n, axis, p, q), "diff")(a, prepend, append)
+        position = position_of("diff", a, axis)  # raises for an invalid axis
+        position -= sum(dim is not None for dim in dims_of(a)[:position])
+        return Lifted(lambda data, p, q: jnp.diff(data, n, position, p, q), "diff")(
+            a, prepend, append
+        )
+    ends = [end for end in (prepend, append) if end is not None]
+    if any(axis in dims_of(end) for end in ends):
+        a = _join_ends(a, axis, prepend, append)
+        out_axis = axis if out_axis is None else out_axis
+        axis, prepend, append, ends = _Joined(axis), None, None, []
     if n == 0:
         site = along("diff", a, axis, supports_padding=True)
         return (
             _whole(site, out_axis, site.size, lambda data: data)
             if out_axis not in (None, axis)
-            else a
+            else as_array(a)
         )
-    ends = [end for end in (prepend, append) if end is not None]
-    for end in ends:
-        if axis in dims_of(end):
-            raise AxisSizeError(
-                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a named axis"
-                " prepend and append are single elements, without that axis."
-            )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
     site = along("diff", a, axis, supports_padding=True)
@@ -554,3 +602,34 @@ def _entry(end: Any, site: Along, data: Any) -> Any:
     )
     value = jnp.asarray(value)
     return jnp.expand_dims(value, site.dim) if value.ndim else value
+
+
+# --- shifts of the zero frequency -------------------------------------------------------------------
+
+
+def _fourier_shift(name: str) -> Callable[..., LikeArguments]:
+    positional = nmap(getattr(jnp.fft, name))
+
+    def shifted(x: ArrayLike, axes: AxisSpec = None) -> LikeArguments:
+        names = names_in(axes)
+        if axes is None:
+            return positional(x, None)
+        rest = [entry for entry in entries_of(axes) if entry not in names]
+        for axis in names:
+            position_of(name, x, axis)  # raises for an axis that the array lacks
+            half = size(x, axis) // 2
+            x = roll(x, half if name == "fftshift" else -half, axis)
+        return positional(x, rest) if rest else as_array(x)
+
+    shifted.__name__ = shifted.__qualname__ = name
+    shifted.__doc__ = f"""Apply `jnp.fft.{name}` along positional or named axes; default: all positional ones.
+
+    Communication: along a sharded axis, that of `nx.roll`.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+    """
+    return shifted
+
+
+FFT_FUNCTIONS = by_name(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))
