@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
 from namedax.core.names import Dims
@@ -120,7 +121,7 @@ class _Site(Record):
         return int(axis) % rank
 
 
-def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
+def _site(op: str, x: ArrayLike, names: tuple[Hashable, ...]) -> _Site:
     region = ambient()
     x = to_local(x, op, region)
     dims = dims_of(x)
@@ -164,14 +165,14 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     )
 
 
-def _move_dims(data: Any, front: Sequence[int]) -> Any:
+def _move_dims(data: jax.Array, front: Sequence[int]) -> jax.Array:
     """Transpose `data` so that the dimensions `front` precede the others."""
     order = [*front, *(i for i in range(data.ndim) if i not in front)]
     return data if order == sorted(order) else lax.transpose(data, order)
 
 
-def _devices_to_front(data: Any, site: _Site) -> Any:
-    """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
+def _devices_to_front(data: jax.Array, site: _Site) -> jax.Array:
+    """Split complete axes of `data` by device, with one first dimension for all devices."""
     for i, _ in site.uneven:
         if site.present[i]:
             data = padded(data, i, site.blocks[i] * site.counts[i])
@@ -189,8 +190,13 @@ def _devices_to_front(data: Any, site: _Site) -> Any:
     )
 
 
-def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
-    """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
+def _split_off(
+    op: str, site: _Site, data: jax.Array, place: int, tiled: bool, what: str
+) -> jax.Array:
+    """Split dimension `place` of `data` into one block per instance.
+
+    The instances become the first dimensions, one per axis.
+    """
     size, total = data.shape[place], site.total
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
@@ -250,7 +256,7 @@ def psum_scatter(
         return _scatter_groups(x, axis_name, axis_index_groups, scatter_dimension, tiled)
     names = _names("psum_scatter", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("psum_scatter", leaf, names)
         k = len(names)
         axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
@@ -284,7 +290,9 @@ def all_to_all(
     axis_index_groups: Groups | None = None,
     tiled: bool = False,
 ) -> PyTree:
-    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
+    """Exchange a named and a positional axis.
+
+    Instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
@@ -318,7 +326,7 @@ def all_to_all(
         return _exchange_groups(x, axis_name, axis_index_groups, split_axis, concat_axis, tiled)
     names = _names("all_to_all", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         op, k = "all_to_all", len(names)
         site = _site(op, leaf, names)
         split = site.position(op, split_axis, "split_axis", site.rank)
@@ -367,8 +375,8 @@ def all_to_all(
 
 
 def _permute(
-    op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
-) -> Any:
+    op: str, x: ArrayLike, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
+) -> AnyArray:
     site = _site(op, x, names)
     sources = source_of(site.total)
     data, k = site.data, len(names)
@@ -397,8 +405,8 @@ def _permute(
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
-    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
+    """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -465,7 +473,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
@@ -501,7 +509,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -525,7 +533,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """
     names = _names("pbroadcast", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("pbroadcast", leaf, names)
         if not 0 <= source < site.total:
             raise AxisSizeError(
@@ -546,7 +554,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
                 mine = here if mine is None else mine & here
         if mine is not None:
 
-            def of_one(data: Any) -> Any:
+            def of_one(data: jax.Array) -> jax.Array:
                 data = comm.only_where(mine, data)
                 return to_type(
                     comm.psum(

@@ -9,12 +9,15 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from namedax.core.annotations import AnyArray
+import jax
+
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName, DType
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -42,9 +45,9 @@ __all__ = ["dot", "einsum"]
 @operation(cached=True)
 def einsum(
     spec: str,
-    *operands: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    *operands: ArrayLike | Sequence[object],
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     overlap: Overlap | None = None,
 ) -> AnyArray:
     """Contract arrays over positional and named axes.
@@ -106,8 +109,11 @@ def einsum(
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
-def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
-    """Parse the specification; if that fails because axis names lack braces, raise an error that suggests the braces."""
+def _parsed(spec: str, operands: Sequence[object]) -> EinsumSpec:
+    """Parse the specification.
+
+    If that fails because axis names lack braces, the error suggests the braces.
+    """
     try:
         return parse_einsum(spec)
     except EinsumError:
@@ -129,11 +135,11 @@ def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
 def _einsum(
     op: str,
     spec: EinsumSpec,
-    precision: Any,
-    preferred_element_type: Any,
-    overlap: Any,
-    *arrays: Any,
-) -> Any:
+    precision: jax.lax.PrecisionLike,
+    preferred_element_type: DType | None,
+    overlap: Overlap | None,
+    *arrays: ArrayLike,
+) -> AnyArray:
     blocks = [as_block(array, op) for array in arrays]
     labels, letters, keep, writes = _label(spec, blocks)
     op = f"{op} {spec.text!r}"
@@ -142,8 +148,8 @@ def _einsum(
     ).run(blocks)
 
 
-def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Convert NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, to a specification and its operands.
+def _from_lists(first: object, rest: Sequence[object]) -> tuple[str, tuple[object, ...]]:
+    """Convert NumPy's form `einsum(x, [0, 1], y, [1, 2], [0, 2])` to a specification and operands.
 
     Raises:
       EinsumError: the arguments are neither a specification nor operands that are followed by lists
@@ -162,7 +168,7 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
             " the list of the result.)"
         )
 
-    def term(numbers: Sequence[Any]) -> str:
+    def term(numbers: Any) -> str:
         return "".join(
             ELLIPSIS if number is Ellipsis else _LETTERS[operator.index(number)]
             for number in numbers
@@ -176,7 +182,7 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
-def _check_overlap(op: str, overlap: Any) -> None:
+def _check_overlap(op: str, overlap: object) -> None:
     if overlap is not None and overlap not in OVERLAPS:
         raise ArgumentError(
             f"{op}: overlap must be True, False or 'bidirectional', got {format_value(overlap)}."
@@ -188,14 +194,13 @@ def _count(n: int, what: str) -> str:
 
 
 def _label(
-    spec: EinsumSpec, operands: Sequence[Any]
+    spec: EinsumSpec, operands: Sequence[AnyArray]
 ) -> tuple[list[Labels], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
     """Assign labels to the dimensions of the operands, according to the specification.
 
     Returns:
       A tuple: the labels of every operand's dimensions, the positional labels of the result, the
-      kept names, and the new
-        names of renamed axes.
+      kept names, and the new names of renamed axes.
     """
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
@@ -242,7 +247,7 @@ def _label(
     return labels, tuple(out), keep, writes
 
 
-def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
+def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
     """Count the positional axes that `...` denotes in operand `i`."""
     term = spec.operands[i]
     dims = dims_of(operand)
@@ -264,7 +269,7 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
 
 
 def _label_operand(
-    spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]
+    spec: EinsumSpec, i: int, operand: AnyArray, extra: int, mentioned: set[str]
 ) -> Labels:
     term = spec.operands[i]
     dims = dims_of(operand)
@@ -300,12 +305,12 @@ def _label_operand(
 
 @operation(cached=True)
 def dot(
-    x: Any,
-    y: Any,
-    axis: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    axis: AxisSpec,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     overlap: Overlap | None = None,
 ) -> AnyArray:
     """Contract two arrays over the given named axes, and broadcast the other axes.
@@ -355,8 +360,11 @@ def dot(
         return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
 
 
-def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
-    """Explain how to name the axis of an unnamed operand, if one axis has the size of `name` in the other operand."""
+def _naming(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
+    """Explain how to name the axis of an unnamed operand.
+
+    This applies if one axis has the size of `name` in the other operand.
+    """
     if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
         return ""
     return naming(
@@ -366,8 +374,11 @@ def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
     )
 
 
-def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
-    """Return code that renames a similarly named axis, if it has the size of `name` in the other operand."""
+def _reading(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
+    """Return code that renames a similarly named axis.
+
+    This applies if it has the size of `name` in the other operand.
+    """
     sizes, wanted = (
         dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other)
     )
@@ -378,13 +389,13 @@ def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
 
 def _dot(
     op: str,
-    names: tuple[Any, ...],
-    precision: Any,
-    preferred_element_type: Any,
-    overlap: Any,
-    x: Any,
-    y: Any,
-) -> Any:
+    names: tuple[AxisName, ...],
+    precision: jax.lax.PrecisionLike,
+    preferred_element_type: DType | None,
+    overlap: Overlap | None,
+    x: ArrayLike,
+    y: ArrayLike,
+) -> AnyArray:
     blocks = [as_block(operand, op) for operand in (x, y)]
     labels: list[Labels] = []
     for i, block in enumerate(blocks):

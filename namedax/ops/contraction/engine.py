@@ -16,14 +16,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import opt_einsum
 from jax import lax
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
@@ -32,7 +34,7 @@ from namedax.core.name_scopes import scope_text
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree import data_of
@@ -66,10 +68,10 @@ class _Term(Record, frozen=False):
     places: Layout
 
     @property
-    def data(self) -> Any:
+    def data(self) -> jax.Array:
         return self.source._data if isinstance(self.source, NamedArray) else self.source
 
-    def without(self, dims: Iterable[int], data: Any) -> _Term:
+    def without(self, dims: Iterable[int], data: jax.Array) -> _Term:
         """Replace the data by `data`, which lacks the dimensions `dims`."""
         kept = [i for i in range(len(self.labels)) if i not in set(dims)]
         return _Term(data, tuple(self.labels[i] for i in kept), tuple(self.places[i] for i in kept))
@@ -98,7 +100,7 @@ class _Term(Record, frozen=False):
         return term
 
     def without_broadcast(self) -> _Term:
-        """Remove the axes of `...` that have size 1; they broadcast against an operand with larger ones."""
+        """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
         ones = [
             i
             for i, label in enumerate(self.labels)
@@ -137,8 +139,8 @@ class Contraction:
         keep: frozenset[Label],
         letters: tuple[int, ...],
         writes: Mapping[Label, Label],
-        precision: Any,
-        dtype: Any,
+        precision: jax.lax.PrecisionLike,
+        dtype: DType | None,
         overlap: Overlap | None = None,
     ):
         self.op, self.labels, self.letters, self.writes = op, labels, letters, writes
@@ -166,7 +168,7 @@ class Contraction:
             return ()
         return self.region.place(label)
 
-    def run(self, blocks: Sequence[Any]) -> Any:
+    def run(self, blocks: Sequence[AnyArray]) -> AnyArray:
         """Contract the blocks of this device, communicate, and name the result."""
         self._check(blocks)
         # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first
@@ -193,7 +195,7 @@ class Contraction:
 
     # --- checks ---
 
-    def _check(self, blocks: Sequence[Any]) -> None:
+    def _check(self, blocks: Sequence[AnyArray]) -> None:
         """Raise if one label has two sizes, or an axis of the region has a different size."""
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
@@ -216,7 +218,7 @@ class Contraction:
                     )
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
                 raise PositionalAxisError(
-                    f"{op}: {what} {both}. MeshAxes with one label must have equal sizes."
+                    f"{op}: {what} {both}. Axes with one label must have equal sizes."
                 )
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
@@ -242,7 +244,7 @@ class Contraction:
             self.region.check_placement(self.op, names)
 
     def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
-        """Return the mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
+        """Return the mesh axes over which a sum can wait to become a reduce-scatter of the result.
 
         The result is written with these mesh axes, and only one label uses them. A partial sum over
         a mesh axis must not combine with values that are sharded over it.
@@ -266,7 +268,7 @@ class Contraction:
 
     # --- sums and products ---
 
-    def _reduce(self, data: Any, mesh_axes: Iterable[str]) -> Any:
+    def _reduce(self, data: jax.Array, mesh_axes: Iterable[str]) -> jax.Array:
         """Sum over mesh axes, except over the mesh axes in `late`, for which the sum can wait."""
         mesh_axes = tuple(mesh_axes)
         if data.dtype == jnp.bool_:  # booleans have no sum
@@ -289,7 +291,9 @@ class Contraction:
         data = self._reduce(data, _chain(term.places[i] for i in dims))
         return term.without(dims, data)
 
-    def _without_padding(self, data: Any, labels: Labels, summed: Iterable[Label]) -> Any:
+    def _without_padding(
+        self, data: jax.Array, labels: Labels, summed: Iterable[Label]
+    ) -> jax.Array:
         """Fill the padding of an operand with zeros along the summed labels."""
         for dim, label in enumerate(labels):
             if label in summed:
@@ -301,8 +305,11 @@ class Contraction:
         goal = frozenset(_chain(self.place(label) for label in term.labels))
         return varying(term.data) - frozenset(_chain(term.places)) | goal
 
-    def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> Any:
-        """Reshard the data of a term to the sharding of its labels (or to `goal`), and cast it to varying over `variance`."""
+    def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> jax.Array:
+        """Reshard the data of a term to the sharding of its labels, or to `goal`.
+
+        The result is cast to varying over `variance`.
+        """
         if goal is None:
             goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
@@ -344,7 +351,9 @@ class Contraction:
             data = self._dot_general(x, y, dimensions)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
-    def _dot_general(self, x: Any, y: Any, dimensions: Any) -> Any:
+    def _dot_general(
+        self, x: jax.Array, y: jax.Array, dimensions: lax.DotDimensionNumbers
+    ) -> jax.Array:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
             # A trace that only builds a jaxpr does not benefit from JAX's cache on the first calls.
             if (
@@ -361,7 +370,7 @@ class Contraction:
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
     def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
-        """Contract two terms around a ring, if one must be gathered or the result reduce-scattered."""
+        """Contract two terms around a ring, if the contraction has a gather or a reduce-scatter."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
@@ -411,7 +420,7 @@ class Contraction:
         return None
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
-        """Return the labels of axes that do not divide over their mesh axes, before or after they are read."""
+        """Return the labels of axes that are padded before or after they are read."""
         found: dict[Label, None] = {}
         for term in terms:
             for label, place in zip(term.labels, term.places, strict=True):
@@ -420,9 +429,9 @@ class Contraction:
         return tuple(found)
 
     def _reduced_around(
-        self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: MeshAxes
+        self, a: _Term, b: _Term, ring: Callable[..., Ring], labels: Labels, reduced: MeshAxes
     ) -> _Term | None:
-        """Contract two terms and sum the result over mesh axes around a ring, replicated on every device.
+        """Contract two terms and all-reduce the result around a ring.
 
         The largest axis of the result that the number of devices divides is split into one block
         per device. There is no ring for a vector, which is too small to split. There is also none
@@ -463,7 +472,9 @@ class Contraction:
     def _gathered(
         self, term: _Term, variance: frozenset[str]
     ) -> tuple[_Term, Label, MeshAxes] | None:
-        """Find the remaining all-gather of a term, if no other resharding remains and the other operand varies there.
+        """Find the remaining all-gather of a term.
+
+        There is none if other resharding remains, or if the other operand does not vary there.
 
         Returns:
           The term, the label and the mesh axes. If several labels remain, the label with the most
@@ -494,13 +505,15 @@ class Contraction:
         ]
         return all(size % self._blocks(axes) == 0 for size in sizes)
 
-    def _alike(self, *datas: Any) -> list[Any]:
+    def _alike(self, *datas: jax.Array) -> list[jax.Array]:
         dtype = common_type(self.common, *datas)
         return [
             data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas
         ]
 
-    def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+    def _multiply(
+        self, x: jax.Array, y: jax.Array, a: Labels, b: Labels, labels: Labels
+    ) -> jax.Array:
         """Multiply two operands that share no summed label, after broadcasting both to `labels`."""
         sizes = dict(zip(b, y.shape, strict=True)) | dict(zip(a, x.shape, strict=True))
         shape = tuple(sizes[label] for label in labels)
@@ -517,7 +530,9 @@ class Contraction:
             aligned.append(data)
         return jnp.multiply(*aligned)
 
-    def _weak_dot(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+    def _weak_dot(
+        self, x: jax.Array, y: jax.Array, a: Labels, b: Labels, labels: Labels
+    ) -> jax.Array:
         # Only the functions of jnp return weak types.
         symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(a + b))}
         left, right, out = ("".join(symbols[label] for label in ls) for ls in (a, b, labels))
@@ -551,7 +566,7 @@ class Contraction:
 
     # --- the result ---
 
-    def _write(self, term: _Term) -> Any:
+    def _write(self, term: _Term) -> AnyArray:
         """Finish the sums that waited, reshard the result to its written names, and name it."""
         data, labels, places = term.data, term.labels, list(term.places)
         if self.preferred is not None and data.dtype != self.preferred:
@@ -577,8 +592,12 @@ class Contraction:
             return move(data, places, goal, dims)
         return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
 
-    def _finish_sums(self, data: Any, places: list[MeshAxes], goal: Sequence[MeshAxes]) -> Any:
-        """Sum over the mesh axes that waited, with a reduce-scatter onto each dimension that is written with them.
+    def _finish_sums(
+        self, data: jax.Array, places: list[MeshAxes], goal: Sequence[MeshAxes]
+    ) -> jax.Array:
+        """Sum over the mesh axes in `pending`.
+
+        Each dimension that is written with them gets a reduce-scatter.
 
         Records in `places` the new sharding of the dimensions.
         """
@@ -612,7 +631,7 @@ def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-def _common_type(blocks: Sequence[Any]) -> tuple[Any, bool]:
+def _common_type(blocks: Sequence[AnyArray]) -> tuple[np.dtype, bool]:
     """Return the common dtype of all operands, and `True` if it is weak."""
     datas = [data_of(block) for block in blocks]
     first = datas[0].dtype
@@ -626,12 +645,12 @@ def _common_type(blocks: Sequence[Any]) -> tuple[Any, bool]:
     return common, all(data.weak_type or _kind(data.dtype) < _kind(common) for data in datas)
 
 
-def _kind(dtype: Any) -> int:
+def _kind(dtype: DType) -> int:
     kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
 
 
-def _dims_as_labels(block: Any) -> Labels:
+def _dims_as_labels(block: AnyArray) -> Labels:
     return tuple(0 if dim is None else dim for dim in dims_of(block))
 
 
@@ -642,8 +661,12 @@ _OFTEN = 3
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
 def _dot_general(
-    x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any
-) -> Any:
+    x: jax.Array,
+    y: jax.Array,
+    dimensions: lax.DotDimensionNumbers,
+    precision: jax.lax.PrecisionLike,
+    preferred_element_type: DType | None,
+) -> jax.Array:
     # Through jit, so that JAX caches its linearization, which is most of the cost of a gradient.
     return lax.dot_general(
         x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type
@@ -651,8 +674,10 @@ def _dot_general(
 
 
 @functools.lru_cache(maxsize=4096)
-def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any, Labels, Labels]:
-    """Return dimension numbers for `dot_general`, the labels of its result, and the summed labels."""
+def _dot_dimensions(
+    a: Labels, b: Labels, needed: frozenset[Label]
+) -> tuple[lax.DotDimensionNumbers, Labels, Labels]:
+    """Return dimension numbers of `dot_general`, labels of its result, and summed labels."""
     both = [label for label in a if label in b]
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]

@@ -30,7 +30,9 @@ def best_order(
     kept: frozenset[Label],
     rivals: tuple[frozenset[Label], ...],
 ) -> tuple[tuple[int, int], ...]:
-    """Return the pairs of operands in the order of contraction; each result is appended to the list of operands.
+    """Return the pairs of operands in the order of contraction.
+
+    Each result is appended to the list of operands.
 
     Args:
       labels: the labels of every operand.

@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.types import AxisName
 from namedax.errors import PositionalAxisError
 from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
@@ -21,19 +23,20 @@ from namedax.ops.contraction.engine import Contraction
 
 __all__ = ["FUNCTIONS", "pdot"]
 
-AxisName = Any
+# Positional axes of `x` and of `y`.
+_Pairs = tuple[Sequence[int], Sequence[int]]
 
 # --- pdot -----------------------------------------------------------------------------------------------------------
 
 
 @operation(name="pdot")
 def pdot(
-    x: Any,
-    y: Any,
-    axis_name: AxisName,
+    x: ArrayLike,
+    y: ArrayLike,
+    axis_name: AxisName | tuple[AxisName, ...],
     pos_contract: tuple[Sequence[int], Sequence[int]] = ((), ()),
     pos_batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
-    precision: Any = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> AnyArray:
     """Contract over named and positional axes at once.
 
@@ -76,8 +79,14 @@ def pdot(
 
 
 def _contract(
-    op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any
-) -> Any:
+    op: str,
+    names: tuple[AxisName, ...],
+    pos_contract: _Pairs,
+    pos_batch: _Pairs,
+    precision: jax.lax.PrecisionLike,
+    x: AnyArray,
+    y: AnyArray,
+) -> AnyArray:
     blocks = [as_block(operand, op) for operand in (x, y)]
     positional, letters = _letters(blocks, pos_contract, pos_batch)
     labels = []
@@ -91,9 +100,12 @@ def _contract(
 
 
 def _letters(
-    blocks: Sequence[Any], pos_contract: Any, pos_batch: Any
+    blocks: Sequence[AnyArray], pos_contract: _Pairs, pos_batch: _Pairs
 ) -> tuple[list[list[int]], tuple[int, ...]]:
-    """Return labels of all positional axes, as integers above 96 that messages show as letters, and of the result in order."""
+    """Return labels of all positional axes, and those of the result in order.
+
+    Labels are integers above 96, which messages show as letters.
+    """
     ranks = [dims_of(block).count(None) for block in blocks]
     for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
         if len(of_x) != len(of_y):

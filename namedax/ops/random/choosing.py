@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -30,6 +31,7 @@ from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
 from namedax.ops.random.drawing import (
+    OutSharding,
     Sizes,
     draw,
     gather_last,
@@ -49,16 +51,16 @@ __all__ = ["categorical", "choice", "permutation"]
 
 @operation(scope=True)
 def categorical(
-    key: Any,
-    logits: Any,
+    key: AnyArray,
+    logits: ArrayLike,
     axis: Any = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
     mode: str | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: OutSharding | None = None,
     named_shape: Mapping[Hashable, int] | None = None,
-) -> Any:
+) -> AnyArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
     Args:
@@ -139,26 +141,20 @@ def categorical(
 
 
 def _categorical_without_replacement(
-    key: Any,
-    logits: Any,
+    key: AnyArray,
+    logits: AnyArray,
     name: Hashable | None,
     axis: Any,
     full: tuple[int, ...],
     batch: tuple[int, ...],
-    mode: Any,
+    mode: str | None,
     sizes: Sizes,
-) -> Any:
+) -> AnyArray:
     op = "categorical"
     of_key = names_of(to_local(key, op, ambient()))
     own = list(with_names_of({}, logits, key, name))
     samples = [n for n in sizes if n not in own and n not in of_key]
     prefix = full[: len(full) - len(batch)]
-
-    def call(key: Any, shape: Any, logits: Any) -> Any:
-        whole = tuple(n for i, n in enumerate(logits.shape) if i != logits.ndim - 1)
-        return jax.random.categorical(
-            key, logits, -1, (*(sizes[n] for n in samples), *prefix, *whole), False, mode
-        )
 
     # Transpose the dimensions: names of the logits, their positional axes, the categories.
     if name is not None:
@@ -174,8 +170,9 @@ def _categorical_without_replacement(
         else logits
     )
 
-    def one(key: Any, logits: Any) -> Any:
-        return call(key, None, logits)
+    def one(key: jax.Array, logits: jax.Array) -> jax.Array:
+        shape = (*(sizes[n] for n in samples), *prefix, *logits.shape[:-1])
+        return jax.random.categorical(key, logits, -1, shape, False, mode)
 
     result = nmap(one)(key, spread)
     data, front = (
@@ -191,8 +188,13 @@ def _categorical_without_replacement(
 
 @operation(scope=True)
 def permutation(
-    key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None
-) -> Any:
+    key: AnyArray,
+    x: ArrayLike,
+    axis: Any = 0,
+    independent: bool = False,
+    *,
+    out_sharding: OutSharding | None = None,
+) -> AnyArray:
     """Permute `x` randomly along an axis.
 
     Args:
@@ -225,9 +227,10 @@ def permutation(
     if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
         return jax.random.permutation(key, x, axis, independent, **sharding_argument(out_sharding))
     refuse_sharding(op, out_sharding)
-    if np.ndim(x._data if isinstance(x, NamedArray) else x) == 0:
-        call = lambda key, shape: jax.random.permutation(key, x)  # noqa: E731
-        return draw(op, call, key, {}, (), last=axis if by_name else None)
+    if not isinstance(x, NamedArray) and np.ndim(x) == 0:
+        count = x
+        last = axis if by_name else None
+        return draw(op, lambda key, _: jax.random.permutation(key, count), key, {}, (), last=last)
     if independent:
         return _permute_slices(key, x, axis)
     if not by_name:
@@ -242,11 +245,11 @@ def permutation(
         )
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
-    x = to_local(x, op, ambient())
-    return gather_entries(op, x, make_in_region(data, (*names[:-1], axis)), axis, whole=True)
+    index = make_in_region(data, (*names[:-1], axis))
+    return gather_entries(op, to_local(x, op, ambient()), index, axis, whole=True)
 
 
-def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
+def _permute_slices(key: AnyArray, x: ArrayLike, axis: Any) -> AnyArray:
     op = "permutation"
     x = to_local(x, op, ambient())
     dims = dims_of(x)
@@ -275,16 +278,16 @@ def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
 
 @operation(scope=True)
 def choice(
-    key: Any,
-    a: Any,
+    key: AnyArray,
+    a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: Any = 0,
     mode: str | None = None,
     *,
     named_shape: Mapping[Hashable, int] | None = None,
-) -> Any:
+) -> AnyArray:
     """Draw random elements of `a` along an axis, or random numbers below `a`.
 
     Args:
@@ -310,15 +313,22 @@ def choice(
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
     >>> x = nx.named(jnp.arange(6).reshape(3, 2), ["batch", "k"])
-    >>> random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5}).named_shape["batch"]
+    >>> y = random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5})
+    >>> y.named_shape["batch"]
     5
     """
     op = "choice"
     sizes = sizes_of(op, named_shape)
-    if not sizes and not any(isinstance(v, NamedArray) for v in (key, a, p)):
+    if (
+        not sizes
+        and not isinstance(key, NamedArray)
+        and not isinstance(a, NamedArray)
+        and not isinstance(p, NamedArray)
+    ):
         return jax.random.choice(key, a, shape, replace, p, axis, mode)
-    is_count = np.ndim(a._data if isinstance(a, NamedArray) else a) == 0
+    is_count = not isinstance(a, NamedArray) and np.ndim(a) == 0
     by_name = is_name(axis)
+    count: Any
     if is_count:
         count = a
     elif by_name:
@@ -346,10 +356,12 @@ def choice(
                 " random.categorical(key, log(p), axis)."
             )
     parameters = {"p": p} if isinstance(p, NamedArray) else {}
-    fixed = {} if parameters else {"p": p}
+    given = None if isinstance(p, NamedArray) else p
 
-    def call(key: Any, shape: Any, **parameters: Any) -> Any:
-        return jax.random.choice(key, count, shape, replace, mode=mode, **fixed, **parameters)
+    def call(
+        key: jax.Array, shape: tuple[int, ...], p: jax.typing.ArrayLike | None = given
+    ) -> jax.Array:
+        return jax.random.choice(key, count, shape, replace, p, mode=mode)
 
     index = draw(op, call, key, sizes, tuple(shape), parameters)
     if is_count:

@@ -24,10 +24,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
 from namedax.core.region import ambient
+from namedax.core.types import Dims
 from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.new_axis import named_sizes
@@ -36,11 +38,13 @@ from namedax.operands.operation import Explicit, operation
 from namedax.resources.layout import relayout
 
 __all__ = [
-    "Sizes", "draw", "gather_last", "global_sizes", "names_of", "place_of", "refuse_sharding", "sharding_argument", "sizes_of",
+    "OutSharding", "Sizes", "draw", "gather_last", "global_sizes", "names_of", "place_of", "refuse_sharding", "sharding_argument", "sizes_of",
     "spread_parameter", "with_names_of", "wrap_drawn",
 ]  # fmt: skip
 
 Sizes = dict[Hashable, int]
+#: The argument `out_sharding` of samplers.
+OutSharding = jax.sharding.Sharding | jax.sharding.PartitionSpec
 
 
 def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Sizes:
@@ -48,14 +52,14 @@ def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Size
     return {} if named_shape is None else named_sizes(op, named_shape)
 
 
-def names_of(value: Any) -> list[Hashable]:
+def names_of(value: object) -> list[Hashable]:
     """Return the names of an array, in their physical order."""
     return (
         [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
     )
 
 
-def global_sizes(op: str, value: Any) -> Sizes:
+def global_sizes(op: str, value: object) -> Sizes:
     """Return the global size of each named axis of an array."""
     region = ambient()
     block = to_local(value, op, region)
@@ -70,7 +74,7 @@ def global_sizes(op: str, value: Any) -> Sizes:
 
 
 def place_of(name: Hashable) -> tuple[str, ...]:
-    """Return the mesh axes of the blocks of `name`; a complete draw is sliced to them, with padding."""
+    """Return the mesh axes to slice a complete draw to blocks of `name`, with padding."""
     region = ambient()
     return region.place(name) if region is not None and region.manual and name is not None else ()
 
@@ -78,15 +82,15 @@ def place_of(name: Hashable) -> tuple[str, ...]:
 @operation(name="draw", explicit=Explicit.AS_JAX)
 def draw(
     op: str,
-    call: Callable[..., Any],
-    key: Any,
+    call: Callable[..., jax.Array],
+    key: AnyArray,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None = None,
     events: Mapping[str, int] | None = None,
     last: Hashable | None = None,
     rank: int | None = None,
-) -> Any:
+) -> AnyArray:
     """Draw complete arrays, and slice them to the blocks of this device.
 
     Args:
@@ -113,15 +117,15 @@ def draw(
 
 def _draw(
     op: str,
-    call: Callable[..., Any],
-    key: Any,
+    call: Callable[..., jax.Array],
+    key: AnyArray,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None,
     events: Mapping[str, int] | None,
     last: Hashable | None,
     rank: int | None,
-) -> Any:
+) -> AnyArray:
     key = _checked_key(op, key)
     parameters, events = dict(parameters or {}), events or {}
     known = _all_sizes(op, key, sizes, parameters)
@@ -147,7 +151,7 @@ def _draw(
     }
     total = (*(known[name] for name in wanted), *shape)
 
-    def one(key: Any, **parameters: Any) -> Any:
+    def one(key: jax.Array, **parameters: jax.Array) -> jax.Array:
         return call(key, total, **parameters)
 
     one.__name__ = op
@@ -164,7 +168,7 @@ def _draw(
     return wrap_drawn(data, dims, len(front))
 
 
-def _checked_key(op: str, key: Any) -> Any:
+def _checked_key(op: str, key: AnyArray) -> AnyArray:
     """Return the key as seen in the body.
 
     Raises:
@@ -181,7 +185,7 @@ def _checked_key(op: str, key: Any) -> Any:
     return key
 
 
-def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -> Sizes:
+def _all_sizes(op: str, key: object, sizes: Sizes, parameters: Mapping[str, NamedArray]) -> Sizes:
     """Return the size of every named axis of a draw.
 
     Raises:
@@ -198,8 +202,11 @@ def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -
     return known
 
 
-def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
-    """Slice a draw to blocks and name it; its first `blocked` axes are blocks already, and the others are complete."""
+def wrap_drawn(data: jax.Array, dims: Sequence[Hashable | None], blocked: int) -> AnyArray:
+    """Slice a draw to blocks and name it.
+
+    Its first `blocked` axes are blocks already, and the others are complete.
+    """
     region = ambient()
     if region is not None and region.manual:
         old = [place_of(dim) if i < blocked else () for i, dim in enumerate(dims)]
@@ -208,8 +215,8 @@ def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
 
 
 def spread_parameter(
-    parameter: Any, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int
-) -> Any:
+    parameter: NamedArray, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int
+) -> AnyArray:
     """Gather a parameter for a draw, with positional axes for the names to draw along."""
     region = ambient()
     block = to_local(parameter, op, region)
@@ -232,8 +239,11 @@ def spread_parameter(
     return make_in_region(data, out + positional) if out else data
 
 
-def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = None) -> Sizes:
-    """Return `sizes` followed by the other names of `value`, sorted: the named axes to draw, in the order of the numbers."""
+def with_names_of(sizes: Sizes, value: object, key: object, but: Hashable | None = None) -> Sizes:
+    """Return `sizes` followed by the other names of `value`, sorted.
+
+    These are the named axes to draw, in the order of the numbers.
+    """
     own = {
         name: n
         for name, n in global_sizes("random", value).items()
@@ -244,7 +254,7 @@ def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = Non
     }
 
 
-def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
+def gather_last(x: NamedArray, name: Hashable) -> tuple[jax.Array, Dims]:
     """Gather the axis `name` of `x`, and move it to the end as a positional axis."""
     block = to_local(x, "categorical", ambient())
     dims, data = block._dims, block._data
@@ -260,12 +270,15 @@ _SHARDED = (
 )
 
 
-def refuse_sharding(op: str, out_sharding: Any) -> None:
+def refuse_sharding(op: str, out_sharding: object) -> None:
     """Raise if `out_sharding` is given for arrays with named axes."""
     if out_sharding is not None:
         raise NamedAxesLeftError(_SHARDED.format(op=op))
 
 
-def sharding_argument(out_sharding: Any) -> dict[str, Any]:
-    """Return `out_sharding` as keyword arguments if it is given, because some releases of JAX lack it."""
+def sharding_argument(out_sharding: OutSharding | None) -> dict[str, Any]:
+    """Return `out_sharding` as keyword arguments if it is given.
+
+    Some releases of JAX lack it.
+    """
     return {} if out_sharding is None else {"out_sharding": out_sharding}

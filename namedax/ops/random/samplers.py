@@ -1,4 +1,4 @@
-"""Samplers of `jax.random` with `named_shape`, and its functions of keys and seeds, vectorized over names."""
+"""Samplers of `jax.random` with `named_shape`, and functions of keys and seeds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
@@ -31,7 +32,10 @@ _EVENT = {
 
 
 def named_version(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap a function of `jax.random` for named arrays: add `named_shape` to samplers, vectorize functions of keys or seeds."""
+    """Wrap a function of `jax.random` for named arrays.
+
+    Samplers get `named_shape`; functions of keys or seeds are vectorized over names.
+    """
     parameters = inspect.signature(function).parameters
     return (
         _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
@@ -69,7 +73,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         if name == "bernoulli" and "p" in parameters and given.get("mode", "low") == "low":
             return _bernoulli(given["key"], parameters["p"], sizes, shape)
 
-        def call(key: Any, shape: Any, **parameters: Any) -> Any:
+        def call(key: jax.Array, shape: tuple[int, ...], **parameters: jax.Array) -> jax.Array:
             return function(key=key, shape=shape, **fixed, **parameters)
 
         return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
@@ -92,7 +96,11 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bind(
-    name: str, signature: inspect.Signature, args: Any, kwargs: Any, named: bool
+    name: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    named: bool,
 ) -> inspect.BoundArguments:
     """Bind the arguments to parameters; a sampler with named sizes needs no shape.
 
@@ -114,7 +122,10 @@ def _bind(
 def _shape_of(
     op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]
 ) -> tuple[int, ...]:
-    """Return the positional shape of a draw: the given shape, or the common positional shape of the parameters."""
+    """Return the positional shape of a draw.
+
+    It is the given shape, or the common positional shape of the parameters.
+    """
     shape = given.get("shape", signature.parameters["shape"].default)
     if shape is not None:
         return positional_shape(op, shape)
@@ -141,7 +152,7 @@ def _shape_of(
     return batch
 
 
-def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> Any:
+def _bernoulli(key: AnyArray, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> AnyArray:
     # As in jax.random, except that the comparison is made on blocks, so that the probabilities are
     # not moved.
     if not jnp.issubdtype(p.dtype, jnp.floating):
@@ -155,7 +166,9 @@ def _bernoulli(key: Any, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) ->
     return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)
 
 
-def _present(function: Any, signature: inspect.Signature, extra: str | None = None) -> Any:
+def _present(
+    function: Any, signature: inspect.Signature, extra: str | None = None
+) -> Callable[..., Any]:
     if extra is not None:
         parameters = list(signature.parameters.values())
         own = inspect.Parameter(
@@ -187,11 +200,11 @@ def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @checks_signature
 def split(
-    key: Any,
+    key: AnyArray,
     num: int | Sequence[int] | None = None,
     *,
     named_shape: Mapping[Hashable, int] | None = None,
-) -> Any:
+) -> AnyArray:
     """Split one key into new keys, along positional or named axes.
 
     Args:
@@ -218,6 +231,6 @@ def split(
 
 
 @checks_signature
-def key_impl(keys: Any) -> Any:
+def key_impl(keys: AnyArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does."""
     return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)

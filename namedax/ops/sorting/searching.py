@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.padded_sharding import Uneven
@@ -24,8 +24,12 @@ from namedax.resources.padding_masks import real_entries
 __all__ = ["search", "searchsorted"]
 
 
-def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) -> Any:
-    """Apply `jnp.searchsorted` to positional arrays, also to blocks, among the first `real` elements of `a` (default all).
+def search(
+    a: jax.Array, v: jax.Array, side: str, method: str = "scan", real: jax.Array | None = None
+) -> jax.Array:
+    """Apply `jnp.searchsorted` to positional arrays, also to blocks.
+
+    The search is among the first `real` elements of `a` (default all).
 
     JAX 0.10.2 rejects its own version in a `jax.shard_map` body, because its declared type does not
     vary over the mesh.
@@ -38,7 +42,7 @@ def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) ->
     a, v = a.astype(dtype), v.astype(dtype)
     missing = jnp.issubdtype(dtype, jnp.inexact)
 
-    def less(p: Any, q: Any) -> Any:
+    def less(p: jax.Array, q: jax.Array) -> jax.Array:
         return (p < q) | (jnp.isnan(q) & ~jnp.isnan(p)) if missing else p < q
 
     n = a.shape[0]
@@ -56,10 +60,10 @@ def search(a: Any, v: Any, side: str, method: str = "scan", real: Any = None) ->
 
 @operation(scope=True)
 def searchsorted(
-    a: Any,
-    v: Any,
+    a: ArrayLike,
+    v: ArrayLike,
     side: str = "left",
-    sorter: Any = None,
+    sorter: ArrayLike | None = None,
     *,
     method: str = "scan",
     axis: Hashable | None = None,
@@ -95,7 +99,9 @@ def searchsorted(
             f"searchsorted: side must be 'left' or 'right', got {format_value(side)}."
         )
 
-    def lifted(a: Any, v: Any, *sorter: Any, real: Any = None) -> Any:
+    def lifted(
+        a: ArrayLike, v: ArrayLike, *sorter: ArrayLike, real: jax.Array | None = None
+    ) -> AnyArray:
         return Lifted(
             lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted"
         )(a, v, *sorter)
@@ -125,11 +131,12 @@ def searchsorted(
     if site.mesh_axes and more:
         a, more = take_along_axis(a, sorter, axis), ()
 
-    def as_position(x: Any) -> Any:
-        x = to_local(x, "searchsorted", region)
-        if axis not in dims_of(x):
-            return x
-        return make_in_region(x.data, tuple(None if dim == axis else dim for dim in x.dims))
+    def as_position(x: ArrayLike) -> AnyArray:
+        block = to_local(x, "searchsorted", region)
+        if axis not in dims_of(block):
+            return block
+        dims = tuple(None if dim == axis else dim for dim in block.dims)
+        return make_in_region(block.data, dims)
 
     real = (
         real_entries(site.place, site.data.shape[site.axes[0]])

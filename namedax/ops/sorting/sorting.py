@@ -1,4 +1,7 @@
-"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, and partitions; `network` sorts sharded axes."""
+"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, partitions, `top_k`.
+
+`network` sorts sharded axes.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,17 @@ import functools
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import AnyArray, AxisSpec, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.types import PyTree
+from namedax.core.types import DType, PyTree
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, AxisSizeError, as_integer, format_value
 from namedax.operands import kernels
@@ -55,8 +59,8 @@ def _check_kind(op: str, kind: None, order: None) -> None:
 
 @operation(cached=True)
 def sort(
-    x: Any,
-    axis: Any = -1,
+    x: ArrayLike,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
@@ -97,7 +101,7 @@ def sort(
         return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
 
 
-def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
+def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
@@ -113,14 +117,14 @@ def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
 
 @operation(cached=True)
 def argsort(
-    x: Any,
-    axis: Any = -1,
+    x: ArrayLike,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> LikeArguments:
     """Return the indices that sort along one axis; ties keep their order, NaN last.
 
@@ -152,7 +156,9 @@ def argsort(
         )
 
 
-def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: Any) -> Any:
+def _argsort(
+    op: str, axis: AxisSpec, stable: bool, descending: bool, dtype: DType | None, x: AnyArray
+) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
@@ -169,8 +175,10 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
 
 
 @operation()
-def lexsort(keys: Iterable[Any], axis: Any = -1) -> AnyArray:
-    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
+def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
+    """Return the indices that sort along one axis by several keys, the last one as the primary key.
+
+    Ties keep their order.
 
     Args:
       keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
@@ -194,7 +202,7 @@ def lexsort(keys: Iterable[Any], axis: Any = -1) -> AnyArray:
         return kernels.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
 
 
-def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
+def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
     datas, dims = align(op, *keys)
     datas = list(jnp.broadcast_arrays(*datas))
     site = site_of_one_axis(
@@ -215,13 +223,25 @@ def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
 # --- partitions -----------------------------------------------------------------------------------------------------
 
 
-def _run_partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: Any) -> Any:
+def _run_partition(
+    op: str,
+    function: Callable[[jax.Array, int, int], jax.Array],
+    x: ArrayLike,
+    kth: int,
+    axis: AxisSpec,
+) -> AnyArray:
     kth = as_integer(op, "kth", kth)
     with explain_type_errors:
         return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
 
 
-def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: Any) -> Any:
+def _partition(
+    op: str,
+    axis: AxisSpec,
+    function: Callable[[jax.Array, int, int], jax.Array],
+    kth: int,
+    x: AnyArray,
+) -> AnyArray:
     site = site_of_one_axis(op, x, axis, supports_padding=True)
     (dim,) = site.axes
     data = site.data
@@ -232,7 +252,7 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
 
 
 @operation()
-def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
+def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
     As `jnp.partition`.
@@ -248,11 +268,14 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
 
 
 @operation()
-def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
+def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
+    """Return the indices of `partition`, as `jnp.argpartition`.
+
+    A sharded axis is gathered, as in `partition`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.argpartition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> nx.positional(nx.argpartition(x, 0, "k"), ["k"])[0]
     Array(1, dtype=int32)
     """
     return _run_partition("argpartition", jnp.argpartition, x, kth, axis)
@@ -274,8 +297,10 @@ class TopK(NamedTuple):
 
 
 @operation(scope=True)
-def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -> TopK:
-    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> TopK:
+    """Return the `k` largest values along one axis in descending order, with their indices.
+
+    NaN counts as the largest.
 
     Args:
       x: an array, named or not.
@@ -340,8 +365,10 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     )
 
 
-def _real_top_k(data: Any, k: int, place: Uneven) -> tuple[Any, Any]:
-    """Return the `k` largest real elements of the block along the last axis, followed by padding if there are fewer.
+def _real_top_k(data: jax.Array, k: int, place: Uneven) -> tuple[jax.Array, jax.Array]:
+    """Return the `k` largest real elements of the block along the last axis.
+
+    Padding follows if there are fewer.
 
     If the block is smaller than `k`, the result is the complete block.
 
@@ -364,7 +391,10 @@ def _last_padding(place: Uneven, block: int) -> int:
 
 
 def _real_candidates(place: Uneven, k: int, block: int) -> int:
-    """Return the number of real candidates of all blocks, with up to `k` in each; they precede the others."""
+    """Return the number of real candidates of all blocks, with up to `k` in each.
+
+    They precede the others.
+    """
     return (real_blocks(place, block) - 1) * min(k, block) + min(
         k, block - _last_padding(place, block)
     )

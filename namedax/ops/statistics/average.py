@@ -6,13 +6,12 @@ They are compositions of reductions, with the same communication.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
@@ -30,7 +29,7 @@ _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
-def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -42,7 +41,11 @@ def ptp(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
 def average(
-    x: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    weights: ArrayLike | None = None,
+    returned: bool = False,
+    keepdims: bool = False,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Compute the weighted mean over positional and named axes.
 
@@ -87,7 +90,8 @@ def average(
     reduced = resolve_axis("average", x, axis)
     shape = x.shape
     if weights.ndim:
-        named = {dims[i]: x.named_shape[dims[i]] for i in reduced if dims[i] is not None}
+        sizes = x.named_shape if isinstance(x, NamedArray) else {}
+        named = {dims[i]: sizes[dims[i]] for i in reduced if dims[i] is not None}
         weights = _fit_positions(
             x, weights, [dims[:i].count(None) for i in reduced if dims[i] is None], shape, named
         )
@@ -115,13 +119,16 @@ def average(
 
 
 def _fit_positions(
-    x: Any,
-    weights: Any,
+    x: AnyArray,
+    weights: AnyArray,
     positions: list[int],
     shape: tuple[int, ...],
     named: Mapping[Hashable, int],
-) -> Any:
-    """Expand `weights` to the positional axes of `x`, which is reduced over `positions` and the axes in `named`."""
+) -> AnyArray:
+    """Expand `weights` to the positional axes of `x`.
+
+    The reduction is over the axes `positions` and those in `named`.
+    """
     if weights.shape == shape:
         return weights
     if weights.shape != tuple(shape[i] for i in positions):

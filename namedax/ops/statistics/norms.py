@@ -14,7 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
 from namedax.core.element_types import as_inexact
 from namedax.core.region import ambient
@@ -34,7 +34,7 @@ _sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
 _sqrt, _abs = (_ELEMENTWISE[name] for name in ("sqrt", "abs"))
 
 
-def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
+def _vector_norm(x: AnyArray, ord: float | str | None, axis: AxisSpec, keepdims: bool) -> AnyArray:
     real = x.real.dtype
     if ord is None or ord == 2:
         return _sqrt(
@@ -60,8 +60,10 @@ def _vector_norm(x: Any, ord: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> AnyArray:
-    """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+def norm(
+    x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False
+) -> AnyArray:
+    """Compute the norm over one axis (of vectors) or two (of matrices), as `jnp.linalg.norm`.
 
     Args:
       x: an array, named or not.
@@ -123,7 +125,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return kernels.run("norm", _singular_norm, axis_key("norm", axes), (ord, keepdims), x)
 
 
-def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
+def _singular_norm(
+    op: str, axes: AxisSpec, ord: float | str | None, keepdims: bool, x: AnyArray
+) -> AnyArray:
     site = reduction_site(op, x, axes, keepdims)
     data = site.data
     region = ambient()
@@ -143,8 +147,12 @@ def _singular_norm(op: str, axes: Any, ord: Any, keepdims: bool, x: Any) -> Any:
 @operation(
     name="numpy.linalg.vector_norm", requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True
 )
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> AnyArray:
-    """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`.
+def vector_norm(
+    x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: float | str | None = 2
+) -> AnyArray:
+    """Compute the vector norm over any number of axes at once, named or positional.
+
+    The default `axis=None` selects all positional axes, and the default order is 2. See `norm`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.numpy.linalg.vector_norm(nx.named(jnp.array([3.0, -4.0]), ["k"]), axis="k", ord=1))
