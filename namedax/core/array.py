@@ -535,7 +535,7 @@ def make_blocks(
     return arrays
 
 
-def dims_of(value: NamedArray | jax.typing.ArrayLike) -> Dims:
+def dims_of(value: Any) -> Dims:
     """Return the dims of any operand; an array without names has positional axes only.
 
     >>> dims_of(1.0), dims_of(np.zeros((2, 3))), dims_of(NamedArray([1, 2], ("k",)))

@@ -54,10 +54,14 @@ def fftn(
     """Compute a multidimensional discrete Fourier transform along given axes."""
 @overload
 def fftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
-    """`jnp.fft.fftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends."""
+    """Apply `jnp.fft.fftshift` along positional or named axes."""
 @overload
 def fftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
-    """`jnp.fft.fftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
+    """Apply `jnp.fft.fftshift` along positional or named axes.
+
+    `axes` are all positional axes by default.
+
+    Communication: along a sharded axis, that of `nx.roll`.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
@@ -100,10 +104,14 @@ def ifftn(
     """Compute a multidimensional inverse discrete Fourier transform."""
 @overload
 def ifftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
-    """`jnp.fft.ifftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends."""
+    """Apply `jnp.fft.ifftshift` along positional or named axes."""
 @overload
 def ifftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
-    """`jnp.fft.ifftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
+    """Apply `jnp.fft.ifftshift` along positional or named axes.
+
+    `axes` are all positional axes by default.
+
+    Communication: along a sharded axis, that of `nx.roll`.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.

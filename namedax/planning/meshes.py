@@ -200,7 +200,7 @@ class Meshes(Record):
     def _used(self, sizes: Sizes) -> dict[str, int]:
         return {axis: n for axis, n in zip(self.axes, sizes, strict=True) if n > 1}
 
-    def context(self) -> contextlib.AbstractContextManager[None]:
+    def context(self) -> contextlib.AbstractContextManager[object]:
         """Return the context in which functions are traced.
 
         It is that of the caller for a given mesh, and none for other meshes.

@@ -22,6 +22,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType
 
+from namedax.core.array import NamedArray
 from namedax.core.cpu_workarounds import widened
 from namedax.core.element_types import additive_identity, to_type, weak_as
 from namedax.core.padded_sharding import Uneven, plain
@@ -71,7 +72,7 @@ def _split(data: jax.Array, axes: MeshAxes) -> tuple[MeshAxes, int]:
     return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
 
 
-def is_keys(data: jax.Array) -> bool:
+def is_keys(data: NamedArray | jax.Array) -> bool:
     """Return True if the elements are random keys, which cannot be summed."""
     return bool(jnp.issubdtype(data.dtype, jax.dtypes.prng_key))
 
@@ -83,7 +84,7 @@ def over_words(function: Callable[[jax.Array], jax.Array], keys: jax.Array) -> j
     )
 
 
-def sum_type(dtype: np.dtype) -> np.dtype:
+def sum_type(dtype: Any) -> np.dtype:
     """Return the dtype in which to accumulate a sum: float32 for narrower floats, else `dtype`."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dtype(jnp.float32) if narrow else dtype

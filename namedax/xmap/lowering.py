@@ -122,7 +122,7 @@ def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
             region.check_placement(f"xmap, {argument.what}", names, remedy)
 
 
-def run_manual(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
+def run_manual(call: Call, mesh: Any, from_context: bool) -> PyTree:
     """Run the body under one `jax.shard_map`."""
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)

@@ -20,7 +20,7 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.array import dims_of, is_named
+from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
@@ -129,8 +129,8 @@ class ValueType(Record):
 
     def fit(self, value: ArrayLike) -> jax.Array:
         """Broadcast `value` to this type, which has all of its names, and return the data."""
-        value = value if hasattr(value, "dtype") else jnp.asarray(value)
-        return self.spread(cast(value, self.axes), dims_of(value))
+        array = value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
+        return self.spread(cast(array, self.axes), dims_of(array))
 
     def spread(self, data: jax.Array, dims: Dims) -> jax.Array:
         """Broadcast `data` with these dims to the type; it may lack the positional axes."""

@@ -128,7 +128,7 @@ def _masked(data: jax.Array, mask: jax.Array | None, value: jax.typing.ArrayLike
     return data if mask is None else jnp.where(mask, data, value)
 
 
-@operation(explicit=Explicit.KEPT, cached=True)
+@operation(explicit=Explicit.AS_JAX, cached=True)
 def softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> LikeArguments:
     """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
@@ -174,7 +174,7 @@ def _sharded_softmax(site: ReductionPlan) -> jax.Array:
     return softmax(values, where, counted)
 
 
-@operation(explicit=Explicit.KEPT, cached=True)
+@operation(explicit=Explicit.AS_JAX, cached=True)
 def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> LikeArguments:
     """Compute the logarithm of `softmax` without overflow.
 

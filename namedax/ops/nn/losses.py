@@ -392,9 +392,7 @@ def binary_cross_entropy(
         )
     if where is not None:
         where = _checked_mask(op, _array(where))
-    extra = [("weight", pos_weight)] * (pos_weight is not None) + [("where", where)] * (
-        where is not None
-    )
+    extra = [(kind, x) for kind, x in (("weight", pos_weight), ("where", where)) if x is not None]
     kinds = [kind for kind, _ in extra]
 
     def loss(x: jax.Array, y: jax.Array, *more: jax.typing.ArrayLike) -> jax.Array:

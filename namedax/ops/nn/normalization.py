@@ -296,7 +296,7 @@ def _epsilon(op: str, epsilon: object) -> float:
 # --- the norms ------------------------------------------------------------------------------------
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.AS_JAX)
 def layer_norm(
     x: ArrayLike,
     axis: AxisSpec,
@@ -344,7 +344,7 @@ def _normalized(
     return _normalize(site, passes(site), epsilon)[0]
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.AS_JAX)
 def rms_norm(
     x: ArrayLike,
     axis: AxisSpec,
@@ -452,7 +452,7 @@ def _standardize_by(
     return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True)
 def batch_norm(
     x: ArrayLike,
     axis: AxisSpec,
@@ -512,7 +512,7 @@ def batch_norm(
     _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
     if mean is not None and var is not None:
         reduction_site(op, x, axis, supports_padding=True)  # raises for a missing axis
-        dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
+        dtype: Any = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
         wide = common_type(dtype, jnp.float32)
         x = apply_elementwise(op, lambda x: jnp.asarray(x).astype(wide), x)
         values = _standardize_by(x, axis, mean, var, epsilon, None, "stable")
@@ -524,7 +524,7 @@ def batch_norm(
         return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True)
 def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
     """Compute mean and variance over `axis`, in float32 (or float64).
 

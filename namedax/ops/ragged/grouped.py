@@ -120,9 +120,7 @@ def contract_by_group(
     `is_sorted` is true for groups in order and in range along their one axis, which saves the sort.
     """
     region = ambient()
-    blocks: list[NamedArray] = [
-        as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups)
-    ]
+    blocks: list[Any] = [as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups)]
     tokens, weights, numbers = blocks
     names = _Names.of(tokens, weights, numbers, axis, group)
     names.check_sizes(*blocks)

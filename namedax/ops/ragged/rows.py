@@ -90,7 +90,7 @@ def concrete_value(x: ArrayLike) -> np.ndarray | None:
     return np.asarray(data)
 
 
-def ends_of(lengths: AnyArray, rows: Hashable) -> NamedArray:
+def ends_of(lengths: AnyArray, rows: Hashable) -> AnyArray:
     """Return the end of every row, for `every(rows)`."""
     return cumsum(replicate_rows(lengths, rows), every(rows))
 

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
@@ -83,7 +83,7 @@ def place_of(name: Hashable) -> tuple[str, ...]:
 def draw(
     op: str,
     call: Callable[..., jax.Array],
-    key: AnyArray,
+    key: ArrayLike,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None = None,
@@ -118,7 +118,7 @@ def draw(
 def _draw(
     op: str,
     call: Callable[..., jax.Array],
-    key: AnyArray,
+    key: ArrayLike,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None,
@@ -168,7 +168,7 @@ def _draw(
     return wrap_drawn(data, dims, len(front))
 
 
-def _checked_key(op: str, key: AnyArray) -> AnyArray:
+def _checked_key(op: str, key: Any) -> AnyArray:
     """Return the key as seen in the body.
 
     Raises:

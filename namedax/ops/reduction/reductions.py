@@ -521,7 +521,7 @@ def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False
     return run_reduction("count_nonzero", _count_nonzero, x, axis, keepdims, None)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def logsumexp(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -597,7 +597,7 @@ _positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
 
 
 @checks_axes
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def logmeanexp(
     x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> AnyArray:

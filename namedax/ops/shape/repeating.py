@@ -35,7 +35,7 @@ from namedax.resources import communication as comm
 __all__ = ["flip", "repeat", "rev", "tile"]
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.KEPT)
+@operation(requires_axis=MOVED, explicit=Explicit.AS_JAX)
 def flip(m: Any, axis: Any = None) -> LikeArguments:
     """Reverse axes.
 

@@ -128,7 +128,7 @@ def searchsorted(
         names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
         region.check_placement("searchsorted", names)
         region.seen.update(names)
-    if site.mesh_axes and more:
+    if site.mesh_axes and sorter is not None:
         a, more = take_along_axis(a, sorter, axis), ()
 
     def as_position(x: ArrayLike) -> AnyArray:

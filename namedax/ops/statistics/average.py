@@ -28,7 +28,7 @@ __all__ = ["average", "ptp"]
 _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "min"))
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
 def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
@@ -39,7 +39,7 @@ def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyAr
     return _max(x, axis, keepdims=keepdims) - _min(x, axis, keepdims=keepdims)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
 def average(
     x: ArrayLike,
     axis: AxisSpec = None,

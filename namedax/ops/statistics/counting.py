@@ -260,7 +260,7 @@ def _histogram(
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     values = _flat_last(site.data, site.axes)
     flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
-    ends = edges
+    ends: Any = edges
     if isinstance(edges, NamedArray) or edges.ndim > 1:
         (ends, _), dims = align(op, edges, make_result(values[..., :1], (*site.dims, None)))
         # In the order of the values: the dims of the plan, then the edges.

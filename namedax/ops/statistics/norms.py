@@ -59,7 +59,7 @@ def _vector_norm(x: AnyArray, ord: float | str | None, axis: AxisSpec, keepdims:
     )
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def norm(
     x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False
 ) -> AnyArray:

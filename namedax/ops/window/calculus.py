@@ -88,7 +88,7 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
     return apply_elementwise("where", choose, index, then, otherwise)
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
