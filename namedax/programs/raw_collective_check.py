@@ -269,10 +269,10 @@ def _raise_for_collective(
     called, where = _called(eqn)
     called = called if _without_start(called) in COLLECTIVES else name_of(eqn)
     axes = [axis for axis in axes_of(eqn) if axis in names]
-    axis_names = dict.fromkeys(name for axis in axes for name in names[axis])
+    mapped = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
         f"jax.lax.{called}: in the body of {function}{where} it would operate on the blocks of"
-        f" devices along the mesh axes {show_names(axes)}, over which the axes {show_names(axis_names)}"
+        f" devices along the mesh axes {show_names(axes)}, over which the axes {show_names(mapped)}"
         " are sharded, so its result would change with axis_resources. Use"
         f" nx.lax.{_without_start(called)} with an axis name. (To operate on blocks on purpose,"
         " lift the function and pass the data of arrays: nx.NamedArray(nx.nmap(function,"
@@ -280,12 +280,12 @@ def _raise_for_collective(
     )
 
 
-def _raise_for_reduction(path: Path, axis_names: list[Hashable], function: str) -> None:
+def _raise_for_reduction(path: Path, mapped: list[Hashable], function: str) -> None:
     raise RawBlockError(
         f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all"
         " elements of the data of a named array. In a body the data are one device's block of the"
-        f" axes {show_names(dict.fromkeys(axis_names))}, so the result would change with axis_resources."
-        " Reduce the named array (nx.sum, nx.max, nx.dot). Use nx.interop.global_norm or"
+        f" axes {show_names(dict.fromkeys(mapped))}, so the result would change with"
+        " axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot). Use nx.interop.global_norm or"
         " nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and"
         " nx.nmap for elementwise functions. nx.testing.assert_resources_do_not_matter detects the"
         " cases that this check misses."
@@ -293,7 +293,7 @@ def _raise_for_reduction(path: Path, axis_names: list[Hashable], function: str) 
 
 
 def _raise_for_mixing(
-    finding: Finding, axes: list[str], axis_names: list[Hashable], function: str
+    finding: Finding, axes: list[str], mapped: list[Hashable], function: str
 ) -> None:
     path = finding.drawn or finding.path  # a constant has no equation
     if finding.is_moved:
@@ -302,14 +302,14 @@ def _raise_for_mixing(
             f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a"
             f" dimension of a named array, whose block has the shape {shape}. The dimension that is"
             f" sharded over the mesh axes {show_names(axes)} gets another name, and the data no"
-            f" longer match the axes {show_names(dict.fromkeys(axis_names))}. Stop at named arrays with"
+            f" longer match the axes {show_names(dict.fromkeys(mapped))}. Stop at named arrays with"
             " is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there"
             " (nx.transpose, nx.stack, nx.rename)."
         )
     called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
     where = (
         f"sharded over the mesh axes {show_names(axes)} (the axes"
-        f" {show_names(dict.fromkeys(axis_names))})"
+        f" {show_names(dict.fromkeys(mapped))})"
     )
     if finding.drawn is not None:
         raise RawBlockError(

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 from jax import lax
@@ -456,7 +456,7 @@ def is_tracked_on(data: object, axis: AxisName) -> bool:
     return is_tracked(data) and axis in _explicit_axes(_mesh_of_type(data))
 
 
-def is_tracked(data: object) -> bool:
+def is_tracked(data: object) -> TypeGuard[jax.Array]:
     """Return True if the type of `data` tracks its sharding over Explicit axes."""
     return _has_mesh(data) and has_explicit_axes(_mesh_of_type(data))
 

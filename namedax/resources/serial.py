@@ -230,7 +230,7 @@ def loops_of(assignment: Assignment) -> dict[str, int]:
     }
 
 
-# --- the microbatch axis of a pipeline, of which a device has one microbatch at a time ---------------
+# --- the microbatch axis of a pipeline, of which a device has one microbatch at a time ----
 # Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a
 # placement. It is not a mesh axis, and JAX's types do not track it. The index of the current
 # microbatch is a value in the jaxpr, and the offset of a block along the axis follows from it.

@@ -124,6 +124,7 @@ def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
 
 def run_manual(call: Call, mesh: Any, from_context: bool) -> PyTree:
     """Run the body under one `jax.shard_map`."""
+    assert mesh is not None
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)
