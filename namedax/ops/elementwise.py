@@ -93,7 +93,7 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
     return call
 
 
-# --- functions of floats of one dtype --------------------------------------------------------------------------------
+# --- functions of floats of one dtype -------------------------------------------------------------
 
 # For each function, the `jax.lax` function that `jnp` calls if all operands are floats of one
 # dtype. A function of `jnp` is compiled on its own and traced anew for each type of array. This

@@ -60,7 +60,7 @@ __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psu
 AxisName = Any
 
 
-# --- how the axes of a collective are sharded -----------------------------------------------------------------------
+# --- how the axes of a collective are sharded -----------------------------------------------------
 
 
 class _Site(Record):
@@ -214,7 +214,7 @@ def _split_off(
     return data
 
 
-# --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
+# --- psum_scatter and all_to_all ------------------------------------------------------------------
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
@@ -621,7 +621,8 @@ def pswapaxes(
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=["i", None], out_axes=["i", None])
+    >>> swap = lambda x: nx.lax.pswapaxes(x, "i", 0)
+    >>> f = nx.xmap(swap, in_axes=["i", None], out_axes=["i", None])
     >>> f(jnp.arange(4).reshape(2, 2))
     Array([[0, 2],
            [1, 3]], dtype=int32)

@@ -2,7 +2,8 @@
 
 Every dimension of every operand has a label: an axis name, or an integer for a positional axis.
 Labels that are not in the result are summed over. Two operands contract in one `dot_general`, or in
-one multiplication if nothing is summed. Three or more contract in pairs (`order`).
+one multiplication if nothing is summed. Three or more contract in pairs, in
+the cheapest order in which no two names of one mesh axis occur in the same pair.
 
 Communication follows from the labels. Reading an axis under a name with a different sharding
 reshards it (`namedax.resources.layout`). A summed label that is sharded costs one all-reduce of the
@@ -16,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -38,7 +40,6 @@ from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree import data_of
-from namedax.ops.contraction.order import best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
@@ -46,7 +47,8 @@ from namedax.resources.layout import Layout, sum_scatter
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Contraction", "Label", "Labels"]
+__all__ = ["Contraction", "Label", "Labels", "best_order"]
+
 
 Label = Hashable
 Labels = tuple[Label, ...]
@@ -63,7 +65,7 @@ class _Term(Record, frozen=False):
         of its label.
     """
 
-    source: Any
+    source: AnyArray
     labels: Labels
     places: Layout
 
@@ -109,11 +111,12 @@ class _Term(Record, frozen=False):
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
-def _no_ring(why: str, names: Iterable[Label]) -> str:
-    return f"no_ring_{why}{scope_text('', tuple(names)).removeprefix('nx.')}"
+def _no_ring(why: str, labels: Iterable[Label]) -> str:
+    names = tuple(label for label in labels if not isinstance(label, int))
+    return f"no_ring_{why}{scope_text('', names).removeprefix('nx.')}"
 
 
-def _saying(scope: str) -> contextlib.AbstractContextManager[Any]:
+def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
     return jax.named_scope(scope) if scope else contextlib.nullcontext()
 
 
@@ -160,7 +163,7 @@ class Contraction:
         self.late: frozenset[str] = frozenset()
         self.pending: list[str] = []
         # the reason why a requested ring is not used; it appears in programs, and so in reports
-        self.plain = ""
+        self.no_ring = ""
 
     def place(self, label: Label) -> MeshAxes:
         """Return the sharding of a label, which is empty for a positional label."""
@@ -179,7 +182,7 @@ class Contraction:
             wide = common_type(self.common, self.preferred)
             self.accumulate = wide if wide == self.preferred else self.common
         terms = [
-            _Term(block, ls, tuple(self.place(dim) for dim in _dims_as_labels(block)))
+            _Term(block, ls, tuple(self.place(0 if dim is None else dim) for dim in dims_of(block)))
             for block, ls in zip(blocks, self.labels, strict=True)
         ]
         self.late = self._late(terms)
@@ -190,7 +193,7 @@ class Contraction:
         for i, j in self._path(terms):
             x, y = terms[i], terms[j]
             terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-            terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
+            terms.append(self._contract(x, y, self.kept.union(*(term.labels for term in terms))))
         return self._write(terms[0])
 
     # --- checks ---
@@ -316,16 +319,20 @@ class Contraction:
             return cast(term.source, variance)
         return read(term.source, term.places, goal, variance)
 
-    def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+    def _contract(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         """Contract two terms over the labels that both have and that are not needed later."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
-        self.plain = ""
-        if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
+        self.no_ring = ""
+        if (
+            self.manual
+            and self.overlap
+            and (term := self._contract_around_ring(a, b, needed)) is not None
+        ):
             return term
-        with _saying(self.plain):
-            return self._meet_plainly(a, b, needed)
+        with _named_scope(self.no_ring):
+            return self._contract_directly(a, b, needed)
 
-    def _meet_plainly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+    def _contract_directly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         x, y = a.data, b.data
         if self.manual:
             variance = self._variance(a) | self._variance(b)
@@ -344,10 +351,7 @@ class Contraction:
             data = self._weak_dot(x, y, a.labels, b.labels, labels)
         else:
             if not (x.dtype == y.dtype == self.common):
-                dtype = common_type(self.common, x, y)
-                x, y = (
-                    v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y)
-                )
+                x, y = self._alike(x, y)
             data = self._dot_general(x, y, dimensions)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
@@ -369,13 +373,13 @@ class Contraction:
                 )
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
-    def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
+    def _contract_around_ring(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
         """Contract two terms around a ring, if the contraction has a gather or a reduce-scatter."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
         if uneven := self._uneven(a, b):
-            self.plain = _no_ring("uneven", uneven)  # padded blocks do not support rings
+            self.no_ring = _no_ring("uneven", uneven)  # padded blocks do not support rings
             return None
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
@@ -396,7 +400,7 @@ class Contraction:
             )
         late = frozenset(reduced) & self.late
         if not late:
-            return self._reduced_around(a, b, ring, labels, reduced)
+            return self._reduce_around_ring(a, b, ring, labels, reduced)
         if needed != self.kept:
             return None
         for label in labels:
@@ -405,7 +409,7 @@ class Contraction:
             if want[: len(have)] != have or frozenset(axes) != late:
                 continue
             if not self._divides(label, axes, a, b):
-                self.plain = _no_ring("uneven", [self.writes.get(label, label)])
+                self.no_ring = _no_ring("uneven", [self.writes.get(label, label)])
             else:
                 x, y = self._alike(self._read(a, variance), self._read(b, variance))
                 data = ring_scatter(
@@ -421,14 +425,15 @@ class Contraction:
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
         """Return the labels of axes that are padded before or after they are read."""
-        found: dict[Label, None] = {}
-        for term in terms:
-            for label, place in zip(term.labels, term.places, strict=True):
-                if isinstance(place, Uneven) or isinstance(self.place(label), Uneven):
-                    found[label] = None
-        return tuple(found)
+        found = (
+            label
+            for term in terms
+            for label, place in zip(term.labels, term.places, strict=True)
+            if isinstance(place, Uneven) or isinstance(self.place(label), Uneven)
+        )
+        return tuple(dict.fromkeys(found))
 
-    def _reduced_around(
+    def _reduce_around_ring(
         self, a: _Term, b: _Term, ring: Callable[..., Ring], labels: Labels, reduced: MeshAxes
     ) -> _Term | None:
         """Contract two terms and all-reduce the result around a ring.
@@ -451,9 +456,7 @@ class Contraction:
         ):
             return None
         if not whole:
-            self.plain = _no_ring(
-                "undivided", [label for label in labels if not isinstance(label, int)]
-            )
+            self.no_ring = _no_ring("undivided", labels)
             return None
         label = max(whole, key=sizes.__getitem__)
         variance = self._variance(a) | self._variance(b)
@@ -546,7 +549,7 @@ class Contraction:
 
     # --- the order of three operands and more ---
 
-    def _path(self, terms: Sequence[_Term]) -> Sequence[tuple[int, int]]:
+    def _path(self, terms: Sequence[_Term]) -> _Path:
         if len(terms) == 1:
             return ()
         if len(terms) == 2:
@@ -582,7 +585,7 @@ class Contraction:
         self._check_placement(dims)
         goal = [self.place(label) for label in written]
         if self.pending:
-            with _saying(self.plain):
+            with _named_scope(self.no_ring):
                 data = self._finish_sums(data, places, goal)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
@@ -650,10 +653,6 @@ def _kind(dtype: DType) -> int:
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
 
 
-def _dims_as_labels(block: AnyArray) -> Labels:
-    return tuple(0 if dim is None else dim for dim in dims_of(block))
-
-
 # The number of times that one product is inlined into a program. The first cached call costs as
 # much as that many save.
 _OFTEN = 3
@@ -685,3 +684,75 @@ def _dot_dimensions(
     contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
     batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
+
+
+# --- the order of three operands and more ---------------------------------------------------------
+# `opt_einsum` finds the cheapest order of all.
+
+
+# For more operands than this, the search does not try every order to avoid conflicts between names
+# of one mesh axis.
+_MANY = 6
+_Path = tuple[tuple[int, int], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def best_order(
+    labels: tuple[Labels, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    kept: frozenset[Label],
+    rivals: tuple[frozenset[Label], ...],
+) -> _Path:
+    """Return the pairs of operands in the order of contraction.
+
+    Each result is appended to the list of operands.
+
+    Args:
+      labels: the labels of every operand.
+      shapes: the shape of every operand.
+      kept: the labels of the result.
+      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of
+        them.
+    """
+    sizes = dict(zip(_chain(labels), _chain(shapes), strict=True))
+    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(sizes)}
+    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
+    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
+    found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
+    best = tuple((min(step), max(step)) for step in found)
+
+    def has_conflict(path: _Path) -> bool:
+        pairs = _pairs(path, labels, kept)
+        return any(len(pair & names) > 1 for pair in pairs for names in rivals)
+
+    def cost(path: _Path) -> int:
+        pairs = _pairs(path, labels, kept)
+        return sum(math.prod(sizes[label] for label in pair) for pair in pairs)
+
+    if not has_conflict(best) or len(labels) > _MANY:
+        return best
+    paths = (path for path in _all_paths(len(labels)) if not has_conflict(path))
+    # If every order has a conflict, the contraction itself reports it.
+    return min(paths, key=cost, default=best)
+
+
+def _pairs(
+    path: _Path, labels: Sequence[Labels], kept: frozenset[Label]
+) -> Iterator[frozenset[Label]]:
+    """Yield the labels of each contracted pair."""
+    current = [frozenset(ls) for ls in labels]
+    for i, j in path:
+        pair = current[i] | current[j]
+        yield pair
+        current = [ls for k, ls in enumerate(current) if k not in (i, j)]
+        current.append(pair & kept.union(*current))
+
+
+def _all_paths(n: int) -> Iterator[_Path]:
+    """Yield all orders in which `n` operands can contract in pairs."""
+    if n < 2:
+        yield ()
+        return
+    for pair in itertools.combinations(range(n), 2):
+        for rest in _all_paths(n - 1):
+            yield (pair, *rest)

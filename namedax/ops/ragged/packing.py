@@ -46,7 +46,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
-from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
+from namedax.ops.sorting.sorting import argsort
 
 __all__ = ["from_padded", "from_rows", "index_of_tokens", "padded", "pick", "take_rows", "to_rows"]
 
@@ -164,7 +164,7 @@ def from_padded(
         if mask.dtype != jnp.bool_:
             raise ArgumentTypeError(f"{op}: the mask must be boolean, got {type_text(mask)}.")
         lengths = REDUCTIONS["sum"](mask, (column,))
-        order = SORTING["argsort"](~mask, (column,), stable=True)  # tokens first, in their order
+        order = argsort(~mask, (column,), stable=True)  # tokens first, in their order
     lengths = as_array(lengths)
     _require(op, lengths, (rows,), "the lengths")
     numbers = known(lengths)

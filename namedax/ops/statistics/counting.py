@@ -30,7 +30,7 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import MOVED, operation
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
-from namedax.ops.sorting.searching import search
+from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 
 __all__ = ["bincount", "histogram"]
