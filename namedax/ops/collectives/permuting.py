@@ -26,7 +26,7 @@ from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes, PyTree
+from namedax.core.types import AxisName, MeshAxes, PyTree
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -57,8 +57,6 @@ from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
-AxisName = Any
-
 
 # --- how the axes of a collective are sharded -----------------------------------------------------
 
@@ -79,7 +77,7 @@ class _Site(Record):
       rank: the number of positional axes.
     """
 
-    data: Any
+    data: jax.Array
     names: tuple[Hashable, ...]
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]

@@ -340,10 +340,8 @@ class Contraction:
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
         # Mask both operands: the padding of one may multiply infinite values of the other.
-        x, y = (
-            self._without_padding(x, a.labels, summed),
-            self._without_padding(y, b.labels, summed),
-        )
+        x = self._without_padding(x, a.labels, summed)
+        y = self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -360,17 +358,9 @@ class Contraction:
     ) -> jax.Array:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
             # A trace that only builds a jaxpr does not benefit from JAX's cache on the first calls.
-            if (
-                self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions))
-                <= _OFTEN
-            ):
-                return lax.dot_general(
-                    x,
-                    y,
-                    dimensions,
-                    precision=self.precision,
-                    preferred_element_type=self.preferred,
-                )
+            key = (_dot_general, x.shape, y.shape, x.dtype, dimensions)
+            if self.region.state.times(key) <= _OFTEN:
+                return lax.dot_general(x, y, dimensions, self.precision, self.preferred)
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
     def _contract_around_ring(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:

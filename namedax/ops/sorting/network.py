@@ -214,8 +214,8 @@ class _Keys(Record):
     is not.
     """
 
-    dtype: Any
-    wide: Any
+    dtype: np.dtype
+    wide: np.dtype
     n: int
 
     @classmethod

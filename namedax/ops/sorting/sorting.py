@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -292,8 +292,8 @@ def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
 class TopK(NamedTuple):
     """The largest values along an axis, and their indices."""
 
-    values: Any
-    indices: Any
+    values: AnyArray
+    indices: AnyArray
 
 
 @operation(scope=True)
