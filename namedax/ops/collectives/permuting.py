@@ -58,9 +58,6 @@ from namedax.resources.row_moves import move_rows, rows_of_blocks
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
 
-# --- how the axes of a collective are sharded -----------------------------------------------------
-
-
 class _Site(Record):
     """A value with the axes of a collective in front.
 
@@ -210,9 +207,6 @@ def _split_off(
         if axes and not site.present[i]:  # replicated on all devices
             data = comm.cut(data, i, axes)
     return data
-
-
-# --- psum_scatter and all_to_all ------------------------------------------------------------------
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)

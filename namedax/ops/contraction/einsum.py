@@ -111,12 +111,7 @@ def einsum(
             # The mapped function records names that are in no operand and no result; a cached
             # kernel could not record them.
             return in_scope(
-                scope_text("einsum", parsed.said),
-                _einsum,
-                "einsum",
-                parsed,
-                *given,
-                *operands,
+                scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands
             )
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 
@@ -442,9 +437,6 @@ def _dot(
     return Contraction(
         op, labels, kept, letters, {}, precision, preferred_element_type, overlap
     ).run(blocks)
-
-
-# --- products of `jax.numpy` ----------------------------------------------------------------------
 
 
 _positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))

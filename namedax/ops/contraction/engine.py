@@ -196,8 +196,6 @@ class Contraction:
             terms.append(self._contract(x, y, self.kept.union(*(term.labels for term in terms))))
         return self._write(terms[0])
 
-    # --- checks ---
-
     def _check(self, blocks: Sequence[AnyArray]) -> None:
         """Raise if one label has two sizes, or an axis of the region has a different size."""
         op, region = self.op, self.region
@@ -254,7 +252,7 @@ class Contraction:
         """
         if not self.manual:
             return frozenset()
-        arriving = {
+        added = {
             mesh_axis
             for label in self.kept
             for mesh_axis in set(self.place(self.writes.get(label, label))) - set(self.place(label))
@@ -267,9 +265,7 @@ class Contraction:
                 user = (i, label) if label in self.alone[i] else label
                 for mesh_axis in place if label in self.alone[i] else self.place(label):
                     users.setdefault(mesh_axis, set()).add(user)
-        return frozenset(a for a in arriving if len(users.get(a, ())) == 1)
-
-    # --- sums and products ---
+        return frozenset(a for a in added if len(users.get(a, ())) == 1)
 
     def _reduce(self, data: jax.Array, mesh_axes: Iterable[str]) -> jax.Array:
         """Sum over mesh axes, except over the mesh axes in `late`, for which the sum can wait."""
@@ -394,9 +390,9 @@ class Contraction:
         if needed != self.kept:
             return None
         for label in labels:
-            have, want = self.place(label), self.place(self.writes.get(label, label))
-            axes = want[len(have) :]
-            if want[: len(have)] != have or frozenset(axes) != late:
+            old, new = self.place(label), self.place(self.writes.get(label, label))
+            axes = new[len(old) :]
+            if new[: len(old)] != old or frozenset(axes) != late:
                 continue
             if not self._divides(label, axes, a, b):
                 self.no_ring = _no_ring("uneven", [self.writes.get(label, label)])
@@ -405,7 +401,7 @@ class Contraction:
                 data = ring_scatter(
                     ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y
                 )
-                places = tuple(want if found == label else self.place(found) for found in labels)
+                places = tuple(new if found == label else self.place(found) for found in labels)
                 return _Term(
                     self._reduce(data, (axis for axis in reduced if axis not in late)),
                     labels,
@@ -537,8 +533,6 @@ class Contraction:
             preferred_element_type=self.preferred,
         )
 
-    # --- the order of three operands and more ---
-
     def _path(self, terms: Sequence[_Term]) -> _Path:
         if len(terms) == 1:
             return ()
@@ -556,8 +550,6 @@ class Contraction:
 
     def _blocks(self, axes: MeshAxes) -> int:
         return 1 if self.region is None else self.region.mesh_axis_size(axes)
-
-    # --- the result ---
 
     def _write(self, term: _Term) -> AnyArray:
         """Finish the sums that waited, reshard the result to its written names, and name it."""
@@ -595,21 +587,21 @@ class Contraction:
         Records in `places` the new sharding of the dimensions.
         """
         pending = dict.fromkeys(self.pending)
-        for dim, (have, want) in enumerate(zip(list(places), goal, strict=True)):
-            taken = tuple(axis for axis in want if axis in pending)
+        for dim, (old, new) in enumerate(zip(list(places), goal, strict=True)):
+            taken = tuple(axis for axis in new if axis in pending)
             if not taken:
                 continue
-            arriving = want[len(have) :]
-            if isinstance(want, Uneven) or isinstance(have, Uneven):
-                if have or not set(want) <= set(pending):
+            added = new[len(old) :]
+            if isinstance(new, Uneven) or isinstance(old, Uneven):
+                if old or not set(new) <= set(pending):
                     continue
-                arriving = want
-            free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
-            if want[: len(have)] != have or not free:
-                arriving = taken  # an intermediate sharding; `move` does the rest
-            if isinstance(arriving, Uneven) or data.shape[dim] % self._blocks(arriving) == 0:
-                data = sum_scatter(data, dim, arriving, frozenset(taken))
-                places[dim] = arriving if isinstance(arriving, Uneven) else have + arriving
+                added = new
+            free = set(_chain(places)).isdisjoint(axis for axis in added if axis not in pending)
+            if new[: len(old)] != old or not free:
+                added = taken  # an intermediate sharding; `move` does the rest
+            if isinstance(added, Uneven) or data.shape[dim] % self._blocks(added) == 0:
+                data = sum_scatter(data, dim, added, frozenset(taken))
+                places[dim] = added if isinstance(added, Uneven) else old + added
                 for axis in taken:
                     del pending[axis]
         return comm.psum(data, tuple(pending)) if pending else data
@@ -676,10 +668,6 @@ def _dot_dimensions(
     return (contract, batched), tuple(batch + free), tuple(summed)
 
 
-# --- the order of three operands and more ---------------------------------------------------------
-# `opt_einsum` finds the cheapest order of all.
-
-
 # For more operands than this, the search does not try every order to avoid conflicts between names
 # of one mesh axis.
 _MANY = 6
@@ -695,7 +683,8 @@ def best_order(
 ) -> _Path:
     """Return the pairs of operands in the order of contraction.
 
-    Each result is appended to the list of operands.
+    The order is the cheapest one of `opt_einsum` unless a pair has rivals. Each result is appended
+    to the list of operands.
 
     Args:
       labels: the labels of every operand.

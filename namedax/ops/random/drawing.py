@@ -50,7 +50,7 @@ from namedax.resources.layout import relayout
 
 __all__ = [
     *("OutSharding", "Sizes", "draw", "gather_last", "global_sizes", "key_impl", "named_version"),
-    *("names_of", "place_of", "refuse_sharding", "sharding_argument", "sizes_of", "split"),
+    *("names_of", "place_of", "reject_sharding", "sharding_argument", "sizes_of", "split"),
     *("spread_parameter", "with_names_of", "wrap_drawn"),
 ]
 
@@ -283,7 +283,7 @@ _SHARDED = (
 )
 
 
-def refuse_sharding(op: str, out_sharding: object) -> None:
+def reject_sharding(op: str, out_sharding: object) -> None:
     """Raise if `out_sharding` is given for arrays with named axes."""
     if out_sharding is not None:
         raise NamedAxesLeftError(_SHARDED.format(op=op))
@@ -295,9 +295,6 @@ def sharding_argument(out_sharding: OutSharding | None) -> dict[str, Any]:
     Some releases of JAX lack it.
     """
     return {} if out_sharding is None else {"out_sharding": out_sharding}
-
-
-# --- the functions of `jax.random` ----------------------------------------------------------------
 
 
 # The number of dimensions at the end of a parameter that belong to one draw.
@@ -341,7 +338,7 @@ def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
         sizes = sizes_of(name, named_shape)
         if not sizes and not parameters and not isinstance(given["key"], NamedArray):
             return function(*args, **kwargs)
-        refuse_sharding(name, given.get("out_sharding"))
+        reject_sharding(name, given.get("out_sharding"))
         fixed = {
             p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters
         }

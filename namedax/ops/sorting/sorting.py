@@ -225,9 +225,6 @@ def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
     return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
 
 
-# --- partitions -----------------------------------------------------------------------------------
-
-
 def _run_partition(
     op: str,
     function: Callable[[jax.Array, int, int], jax.Array],
@@ -284,9 +281,6 @@ def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     Array(1, dtype=int32)
     """
     return _run_partition("argpartition", jnp.argpartition, x, kth, axis)
-
-
-# --- `top_k` --------------------------------------------------------------------------------------
 
 
 class TopK(NamedTuple):
@@ -418,9 +412,6 @@ def lax_sort(
     if isinstance(operand, NamedArray) and names_in(dimension):
         return sort(operand, dimension, stable=is_stable)
     return _positional_sort(operand, dimension, is_stable, num_keys)
-
-
-# --- `searchsorted` -------------------------------------------------------------------------------
 
 
 def search(

@@ -165,9 +165,6 @@ def _fit_positions(
     return make_result(data, tuple(own[i] for i in names) + (None,) * len(shape))
 
 
-# --- norms ----------------------------------------------------------------------------------------
-
-
 _sqrt, _abs = (_ELEMENTWISE[name] for name in ("sqrt", "abs"))
 
 
