@@ -80,7 +80,7 @@ NAMES: dict[str, str] = {
     "ops.window.neighbours": "diff halo pad roll shift",
     "planning.planner": "plan",
     "resources.serial": "SerialLoop serial_loop",
-    "typing": "checked",
+    "typing.checking": "checked",
     "xmap.wrapper": "xmap",
 }
 
