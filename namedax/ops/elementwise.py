@@ -27,10 +27,7 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
-from namedax.errors import (
-    ArgumentTypeError,
-    UnsupportedArgumentError,
-)
+from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
@@ -93,42 +90,32 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
     return call
 
 
-# --- functions of floats of one dtype --------------------------------------------------------------------------------
-
 # For each function, the `jax.lax` function that `jnp` calls if all operands are floats of one
 # dtype. A function of `jnp` is compiled on its own and traced anew for each type of array. This
 # takes most of the time to trace a small body.
 _OF_FLOATS: dict[Any, Callable[..., Any]] = {
-    **{
-        jnp.add: lax.add,
-        jnp.subtract: lax.sub,
-        jnp.multiply: lax.mul,
-        jnp.true_divide: lax.div,
-        jnp.divide: lax.div,
-    },
-    **{
-        jnp.maximum: lax.max,
-        jnp.minimum: lax.min,
-        jnp.negative: lax.neg,
-        jnp.abs: lax.abs,
-        jnp.square: lax.square,
-    },
-    **{
-        jnp.exp: lax.exp,
-        jnp.log: lax.log,
-        jnp.sqrt: lax.sqrt,
-        jnp.sin: lax.sin,
-        jnp.cos: lax.cos,
-        jnp.tanh: lax.tanh,
-    },
-    **{
-        jnp.less: lax.lt,
-        jnp.less_equal: lax.le,
-        jnp.greater: lax.gt,
-        jnp.greater_equal: lax.ge,
-        jnp.equal: lax.eq,
-        jnp.not_equal: lax.ne,
-    },
+    jnp.add: lax.add,
+    jnp.subtract: lax.sub,
+    jnp.multiply: lax.mul,
+    jnp.true_divide: lax.div,
+    jnp.divide: lax.div,
+    jnp.maximum: lax.max,
+    jnp.minimum: lax.min,
+    jnp.negative: lax.neg,
+    jnp.abs: lax.abs,
+    jnp.square: lax.square,
+    jnp.exp: lax.exp,
+    jnp.log: lax.log,
+    jnp.sqrt: lax.sqrt,
+    jnp.sin: lax.sin,
+    jnp.cos: lax.cos,
+    jnp.tanh: lax.tanh,
+    jnp.less: lax.lt,
+    jnp.less_equal: lax.le,
+    jnp.greater: lax.gt,
+    jnp.greater_equal: lax.ge,
+    jnp.equal: lax.eq,
+    jnp.not_equal: lax.ne,
 }
 # The functions after which `jnp` checks for NaN or division by zero, if the user has enabled these
 # checks.
@@ -307,14 +294,14 @@ def _of_several(
             if isinstance(error, (TypeError, OverflowError)):
                 refuse_overflow(name, (args, kwargs))
             if isinstance(error, TypeError):
-                _refuse_other_than_two(name, len(args) + len(kwargs))
+                _reject_other_than_two(name, len(args) + len(kwargs))
             refuse_miscall(name, function, args, kwargs, error)
             raise
 
     return lifted
 
 
-def _refuse_other_than_two(name: str, given: int) -> None:
+def _reject_other_than_two(name: str, given: int) -> None:
     """Raise if a function of two arrays got fewer or more.
 
     Some signatures of JAX do not show their number.

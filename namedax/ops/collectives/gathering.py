@@ -25,7 +25,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "gather_entries", "pgather"]
+__all__ = ["gather_entries", "pgather"]
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
@@ -215,6 +215,3 @@ def _gather_keys(op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: boo
     return make_result(
         jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1]
     )
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"pgather": pgather}

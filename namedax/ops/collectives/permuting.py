@@ -26,7 +26,7 @@ from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes, PyTree
+from namedax.core.types import AxisName, MeshAxes, PyTree
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -57,11 +57,6 @@ from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
-AxisName = Any
-
-
-# --- how the axes of a collective are sharded -----------------------------------------------------------------------
-
 
 class _Site(Record):
     """A value with the axes of a collective in front.
@@ -79,7 +74,7 @@ class _Site(Record):
       rank: the number of positional axes.
     """
 
-    data: Any
+    data: jax.Array
     names: tuple[Hashable, ...]
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -212,9 +207,6 @@ def _split_off(
         if axes and not site.present[i]:  # replicated on all devices
             data = comm.cut(data, i, axes)
     return data
-
-
-# --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
 
 
 @operation("axis_name", explicit=Explicit.KEPT, scope=True)
@@ -621,8 +613,8 @@ def pswapaxes(
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> axes = ["i", None]
-    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=axes, out_axes=axes)
+    >>> swap = lambda x: nx.lax.pswapaxes(x, "i", 0)
+    >>> f = nx.xmap(swap, in_axes=["i", None], out_axes=["i", None])
     >>> f(jnp.arange(4).reshape(2, 2))
     Array([[0, 2],
            [1, 3]], dtype=int32)

@@ -25,7 +25,7 @@ from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, vmapped_by
-from namedax.core.types import DType, PyTree
+from namedax.core.types import AxisName, DType, PyTree
 from namedax.core.variance import with_varying_form
 from namedax.errors import (
     ArgumentError,
@@ -59,7 +59,6 @@ __all__ = [
     "psum",
 ]
 
-AxisName = Any
 Groups = Sequence[Sequence[int]]
 
 

@@ -1,4 +1,7 @@
-"""`einsum` with axis names in braces, and `dot`; `engine` has their semantics and communication."""
+"""`einsum` with axis names in braces, `dot`, `vecdot` and `tensordot`.
+
+`engine` has their semantics and communication.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
@@ -32,14 +37,16 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands import kernels
+from namedax.operands.along_axes import along_axes, checks_axes, entries_of, names_in
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree import as_block
+from namedax.operands.pytree import as_block, data_of
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 
-__all__ = ["dot", "einsum"]
+__all__ = ["dot", "einsum", "tensordot", "vecdot"]
 
 
 @operation(cached=True)
@@ -374,7 +381,7 @@ def _naming(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> 
     )
 
 
-def _reading(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
+def _rename_code(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
     """Return code that renames a similarly named axis.
 
     This applies if it has the size of `name` in the other operand.
@@ -412,7 +419,7 @@ def _dot(
                     type_text(block),
                     own,
                     hint,
-                    read_as=_reading(name, "xy"[i], block, blocks[1 - i]),
+                    read_as=_rename_code(name, "xy"[i], block, blocks[1 - i]),
                 )
         numbers = iter(range(-dims.count(None), 0))
         labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
@@ -430,3 +437,70 @@ def _dot(
     return Contraction(
         op, labels, kept, letters, {}, precision, preferred_element_type, overlap
     ).run(blocks)
+
+
+_positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))
+_positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
+
+
+@checks_axes
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = -1,
+    precision: lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> AnyArray:
+    """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
+
+    Along a named axis it is `nx.dot`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.vecdot(x, x, axis="k")
+    Array(5., dtype=float32)
+    """
+    options: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    if not names_in(axis):
+        return _positional_vecdot(x1, x2, axis=axis, **options)
+    conjugated = _ELEMENTWISE["conj"](x1) if jnp.iscomplexobj(data_of(x1)) else x1
+    return dot(conjugated, x2, axis, **options)
+
+
+@checks_axes
+def tensordot(
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: AxisSpec = 2,
+    *,
+    precision: lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> AnyArray:
+    """Multiply two arrays and sum over axes, as `jnp.tensordot`.
+
+    Over one or several named axes it is `nx.dot`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.tensordot(x, x, "k")
+    Array(5., dtype=float32)
+    """
+    options: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    names = names_in(axes)
+    if not names or len(names) < len(entries_of(axes)):
+        return _positional_tensordot(a, b, axes, **options)
+    return dot(a, b, tuple(names), **options)

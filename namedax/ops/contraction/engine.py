@@ -2,7 +2,8 @@
 
 Every dimension of every operand has a label: an axis name, or an integer for a positional axis.
 Labels that are not in the result are summed over. Two operands contract in one `dot_general`, or in
-one multiplication if nothing is summed. Three or more contract in pairs (`order`).
+one multiplication if nothing is summed. Three or more contract in pairs, in
+the cheapest order in which no two names of one mesh axis occur in the same pair.
 
 Communication follows from the labels. Reading an axis under a name with a different sharding
 reshards it (`namedax.resources.layout`). A summed label that is sharded costs one all-reduce of the
@@ -16,7 +17,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -38,7 +40,6 @@ from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree import data_of
-from namedax.ops.contraction.order import best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
@@ -46,7 +47,8 @@ from namedax.resources.layout import Layout, sum_scatter
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Contraction", "Label", "Labels"]
+__all__ = ["Contraction", "Label", "Labels", "best_order"]
+
 
 Label = Hashable
 Labels = tuple[Label, ...]
@@ -63,7 +65,7 @@ class _Term(Record, frozen=False):
         of its label.
     """
 
-    source: Any
+    source: AnyArray
     labels: Labels
     places: Layout
 
@@ -109,11 +111,12 @@ class _Term(Record, frozen=False):
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
-def _no_ring(why: str, names: Iterable[Label]) -> str:
-    return f"no_ring_{why}{scope_text('', tuple(names)).removeprefix('nx.')}"
+def _no_ring(why: str, labels: Iterable[Label]) -> str:
+    names = tuple(label for label in labels if not isinstance(label, int))
+    return f"no_ring_{why}{scope_text('', names).removeprefix('nx.')}"
 
 
-def _saying(scope: str) -> contextlib.AbstractContextManager[Any]:
+def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
     return jax.named_scope(scope) if scope else contextlib.nullcontext()
 
 
@@ -160,7 +163,7 @@ class Contraction:
         self.late: frozenset[str] = frozenset()
         self.pending: list[str] = []
         # the reason why a requested ring is not used; it appears in programs, and so in reports
-        self.plain = ""
+        self.no_ring = ""
 
     def place(self, label: Label) -> MeshAxes:
         """Return the sharding of a label, which is empty for a positional label."""
@@ -179,7 +182,7 @@ class Contraction:
             wide = common_type(self.common, self.preferred)
             self.accumulate = wide if wide == self.preferred else self.common
         terms = [
-            _Term(block, ls, tuple(self.place(dim) for dim in _dims_as_labels(block)))
+            _Term(block, ls, tuple(self.place(0 if dim is None else dim) for dim in dims_of(block)))
             for block, ls in zip(blocks, self.labels, strict=True)
         ]
         self.late = self._late(terms)
@@ -190,10 +193,8 @@ class Contraction:
         for i, j in self._path(terms):
             x, y = terms[i], terms[j]
             terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-            terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
+            terms.append(self._contract(x, y, self.kept.union(*(term.labels for term in terms))))
         return self._write(terms[0])
-
-    # --- checks ---
 
     def _check(self, blocks: Sequence[AnyArray]) -> None:
         """Raise if one label has two sizes, or an axis of the region has a different size."""
@@ -251,7 +252,7 @@ class Contraction:
         """
         if not self.manual:
             return frozenset()
-        arriving = {
+        added = {
             mesh_axis
             for label in self.kept
             for mesh_axis in set(self.place(self.writes.get(label, label))) - set(self.place(label))
@@ -264,9 +265,7 @@ class Contraction:
                 user = (i, label) if label in self.alone[i] else label
                 for mesh_axis in place if label in self.alone[i] else self.place(label):
                     users.setdefault(mesh_axis, set()).add(user)
-        return frozenset(a for a in arriving if len(users.get(a, ())) == 1)
-
-    # --- sums and products ---
+        return frozenset(a for a in added if len(users.get(a, ())) == 1)
 
     def _reduce(self, data: jax.Array, mesh_axes: Iterable[str]) -> jax.Array:
         """Sum over mesh axes, except over the mesh axes in `late`, for which the sum can wait."""
@@ -316,16 +315,20 @@ class Contraction:
             return cast(term.source, variance)
         return read(term.source, term.places, goal, variance)
 
-    def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+    def _contract(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         """Contract two terms over the labels that both have and that are not needed later."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
-        self.plain = ""
-        if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
+        self.no_ring = ""
+        if (
+            self.manual
+            and self.overlap
+            and (term := self._contract_around_ring(a, b, needed)) is not None
+        ):
             return term
-        with _saying(self.plain):
-            return self._meet_plainly(a, b, needed)
+        with _named_scope(self.no_ring):
+            return self._contract_directly(a, b, needed)
 
-    def _meet_plainly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+    def _contract_directly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         x, y = a.data, b.data
         if self.manual:
             variance = self._variance(a) | self._variance(b)
@@ -333,10 +336,8 @@ class Contraction:
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
         # Mask both operands: the padding of one may multiply infinite values of the other.
-        x, y = (
-            self._without_padding(x, a.labels, summed),
-            self._without_padding(y, b.labels, summed),
-        )
+        x = self._without_padding(x, a.labels, summed)
+        y = self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -344,10 +345,7 @@ class Contraction:
             data = self._weak_dot(x, y, a.labels, b.labels, labels)
         else:
             if not (x.dtype == y.dtype == self.common):
-                dtype = common_type(self.common, x, y)
-                x, y = (
-                    v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y)
-                )
+                x, y = self._alike(x, y)
             data = self._dot_general(x, y, dimensions)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
@@ -356,26 +354,18 @@ class Contraction:
     ) -> jax.Array:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
             # A trace that only builds a jaxpr does not benefit from JAX's cache on the first calls.
-            if (
-                self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions))
-                <= _OFTEN
-            ):
-                return lax.dot_general(
-                    x,
-                    y,
-                    dimensions,
-                    precision=self.precision,
-                    preferred_element_type=self.preferred,
-                )
+            key = (_dot_general, x.shape, y.shape, x.dtype, dimensions)
+            if self.region.state.times(key) <= _OFTEN:
+                return lax.dot_general(x, y, dimensions, self.precision, self.preferred)
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
-    def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
+    def _contract_around_ring(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
         """Contract two terms around a ring, if the contraction has a gather or a reduce-scatter."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
         if uneven := self._uneven(a, b):
-            self.plain = _no_ring("uneven", uneven)  # padded blocks do not support rings
+            self.no_ring = _no_ring("uneven", uneven)  # padded blocks do not support rings
             return None
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
@@ -396,22 +386,22 @@ class Contraction:
             )
         late = frozenset(reduced) & self.late
         if not late:
-            return self._reduced_around(a, b, ring, labels, reduced)
+            return self._reduce_around_ring(a, b, ring, labels, reduced)
         if needed != self.kept:
             return None
         for label in labels:
-            have, want = self.place(label), self.place(self.writes.get(label, label))
-            axes = want[len(have) :]
-            if want[: len(have)] != have or frozenset(axes) != late:
+            old, new = self.place(label), self.place(self.writes.get(label, label))
+            axes = new[len(old) :]
+            if new[: len(old)] != old or frozenset(axes) != late:
                 continue
             if not self._divides(label, axes, a, b):
-                self.plain = _no_ring("uneven", [self.writes.get(label, label)])
+                self.no_ring = _no_ring("uneven", [self.writes.get(label, label)])
             else:
                 x, y = self._alike(self._read(a, variance), self._read(b, variance))
                 data = ring_scatter(
                     ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y
                 )
-                places = tuple(want if found == label else self.place(found) for found in labels)
+                places = tuple(new if found == label else self.place(found) for found in labels)
                 return _Term(
                     self._reduce(data, (axis for axis in reduced if axis not in late)),
                     labels,
@@ -421,14 +411,15 @@ class Contraction:
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
         """Return the labels of axes that are padded before or after they are read."""
-        found: dict[Label, None] = {}
-        for term in terms:
-            for label, place in zip(term.labels, term.places, strict=True):
-                if isinstance(place, Uneven) or isinstance(self.place(label), Uneven):
-                    found[label] = None
-        return tuple(found)
+        found = (
+            label
+            for term in terms
+            for label, place in zip(term.labels, term.places, strict=True)
+            if isinstance(place, Uneven) or isinstance(self.place(label), Uneven)
+        )
+        return tuple(dict.fromkeys(found))
 
-    def _reduced_around(
+    def _reduce_around_ring(
         self, a: _Term, b: _Term, ring: Callable[..., Ring], labels: Labels, reduced: MeshAxes
     ) -> _Term | None:
         """Contract two terms and all-reduce the result around a ring.
@@ -451,9 +442,7 @@ class Contraction:
         ):
             return None
         if not whole:
-            self.plain = _no_ring(
-                "undivided", [label for label in labels if not isinstance(label, int)]
-            )
+            self.no_ring = _no_ring("undivided", labels)
             return None
         label = max(whole, key=sizes.__getitem__)
         variance = self._variance(a) | self._variance(b)
@@ -544,9 +533,7 @@ class Contraction:
             preferred_element_type=self.preferred,
         )
 
-    # --- the order of three operands and more ---
-
-    def _path(self, terms: Sequence[_Term]) -> Sequence[tuple[int, int]]:
+    def _path(self, terms: Sequence[_Term]) -> _Path:
         if len(terms) == 1:
             return ()
         if len(terms) == 2:
@@ -564,8 +551,6 @@ class Contraction:
     def _blocks(self, axes: MeshAxes) -> int:
         return 1 if self.region is None else self.region.mesh_axis_size(axes)
 
-    # --- the result ---
-
     def _write(self, term: _Term) -> AnyArray:
         """Finish the sums that waited, reshard the result to its written names, and name it."""
         data, labels, places = term.data, term.labels, list(term.places)
@@ -582,7 +567,7 @@ class Contraction:
         self._check_placement(dims)
         goal = [self.place(label) for label in written]
         if self.pending:
-            with _saying(self.plain):
+            with _named_scope(self.no_ring):
                 data = self._finish_sums(data, places, goal)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
@@ -602,21 +587,21 @@ class Contraction:
         Records in `places` the new sharding of the dimensions.
         """
         pending = dict.fromkeys(self.pending)
-        for dim, (have, want) in enumerate(zip(list(places), goal, strict=True)):
-            taken = tuple(axis for axis in want if axis in pending)
+        for dim, (old, new) in enumerate(zip(list(places), goal, strict=True)):
+            taken = tuple(axis for axis in new if axis in pending)
             if not taken:
                 continue
-            arriving = want[len(have) :]
-            if isinstance(want, Uneven) or isinstance(have, Uneven):
-                if have or not set(want) <= set(pending):
+            added = new[len(old) :]
+            if isinstance(new, Uneven) or isinstance(old, Uneven):
+                if old or not set(new) <= set(pending):
                     continue
-                arriving = want
-            free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
-            if want[: len(have)] != have or not free:
-                arriving = taken  # an intermediate sharding; `move` does the rest
-            if isinstance(arriving, Uneven) or data.shape[dim] % self._blocks(arriving) == 0:
-                data = sum_scatter(data, dim, arriving, frozenset(taken))
-                places[dim] = arriving if isinstance(arriving, Uneven) else have + arriving
+                added = new
+            free = set(_chain(places)).isdisjoint(axis for axis in added if axis not in pending)
+            if new[: len(old)] != old or not free:
+                added = taken  # an intermediate sharding; `move` does the rest
+            if isinstance(added, Uneven) or data.shape[dim] % self._blocks(added) == 0:
+                data = sum_scatter(data, dim, added, frozenset(taken))
+                places[dim] = added if isinstance(added, Uneven) else old + added
                 for axis in taken:
                     del pending[axis]
         return comm.psum(data, tuple(pending)) if pending else data
@@ -650,10 +635,6 @@ def _kind(dtype: DType) -> int:
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
 
 
-def _dims_as_labels(block: AnyArray) -> Labels:
-    return tuple(0 if dim is None else dim for dim in dims_of(block))
-
-
 # The number of times that one product is inlined into a program. The first cached call costs as
 # much as that many save.
 _OFTEN = 3
@@ -685,3 +666,72 @@ def _dot_dimensions(
     contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
     batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
+
+
+# For more operands than this, the search does not try every order to avoid conflicts between names
+# of one mesh axis.
+_MANY = 6
+_Path = tuple[tuple[int, int], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def best_order(
+    labels: tuple[Labels, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    kept: frozenset[Label],
+    rivals: tuple[frozenset[Label], ...],
+) -> _Path:
+    """Return the pairs of operands in the order of contraction.
+
+    The order is the cheapest one of `opt_einsum` unless a pair has rivals. Each result is appended
+    to the list of operands.
+
+    Args:
+      labels: the labels of every operand.
+      shapes: the shape of every operand.
+      kept: the labels of the result.
+      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of
+        them.
+    """
+    sizes = dict(zip(_chain(labels), _chain(shapes), strict=True))
+    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(sizes)}
+    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
+    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
+    found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
+    best = tuple((min(step), max(step)) for step in found)
+
+    def has_conflict(path: _Path) -> bool:
+        pairs = _pairs(path, labels, kept)
+        return any(len(pair & names) > 1 for pair in pairs for names in rivals)
+
+    def cost(path: _Path) -> int:
+        pairs = _pairs(path, labels, kept)
+        return sum(math.prod(sizes[label] for label in pair) for pair in pairs)
+
+    if not has_conflict(best) or len(labels) > _MANY:
+        return best
+    paths = (path for path in _all_paths(len(labels)) if not has_conflict(path))
+    # If every order has a conflict, the contraction itself reports it.
+    return min(paths, key=cost, default=best)
+
+
+def _pairs(
+    path: _Path, labels: Sequence[Labels], kept: frozenset[Label]
+) -> Iterator[frozenset[Label]]:
+    """Yield the labels of each contracted pair."""
+    current = [frozenset(ls) for ls in labels]
+    for i, j in path:
+        pair = current[i] | current[j]
+        yield pair
+        current = [ls for k, ls in enumerate(current) if k not in (i, j)]
+        current.append(pair & kept.union(*current))
+
+
+def _all_paths(n: int) -> Iterator[_Path]:
+    """Yield all orders in which `n` operands can contract in pairs."""
+    if n < 2:
+        yield ()
+        return
+    for pair in itertools.combinations(range(n), 2):
+        for rest in _all_paths(n - 1):
+            yield (pair, *rest)

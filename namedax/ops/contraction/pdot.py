@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +20,10 @@ from namedax.operands.pytree import as_block
 from namedax.ops.collectives.reducing import _names, _size_where_lacking
 from namedax.ops.contraction.engine import Contraction
 
-__all__ = ["FUNCTIONS", "pdot"]
+__all__ = ["pdot"]
 
 # Positional axes of `x` and of `y`.
 _Pairs = tuple[Sequence[int], Sequence[int]]
-
-# --- pdot -----------------------------------------------------------------------------------------------------------
 
 
 @operation(name="pdot")
@@ -67,14 +64,15 @@ def pdot(
     (('b', None, None), (5, 7))
     """
     names = _names("pdot", axis_name)
-    pos_contract = tuple(tuple(int(i) for i in side) for side in pos_contract)  # type: ignore[assignment]
-    pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
+    contract, batch = (
+        tuple(tuple(int(i) for i in side) for side in pair) for pair in (pos_contract, pos_batch)
+    )
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
     copies = math.prod(_size_where_lacking("pdot", name) for name in absent)
     with explain_type_errors:
-        result = kernels.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
+        result = kernels.run("pdot", _contract, names, (contract, batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)
 
 
@@ -141,6 +139,3 @@ def _letters(
         if axis not in used[side]
     ]
     return labels, (*batch, *free)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"pdot": pdot}

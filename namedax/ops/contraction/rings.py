@@ -230,8 +230,8 @@ def _scatter(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
 
         Its local addend is computed during the transfer.
         """
-        arriving = _shift(total, ring.axes, n, by)
-        return (arriving + part((mine + by * distance) % n)).astype(dtype)
+        received = _shift(total, ring.axes, n, by)
+        return (received + part((mine + by * distance) % n)).astype(dtype)
 
     def begin(distance: int, by: int) -> jax.Array:
         return part((mine + by * distance) % n).astype(dtype)

@@ -39,7 +39,7 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import operation
 from namedax.operands.pytree import wide_index
-from namedax.ops.sorting.searching import search
+from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
 from namedax.resources.padding_masks import masked

@@ -48,7 +48,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
-from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
+from namedax.ops.sorting.sorting import argsort
 
 __all__ = ["from_padded", "from_rows", "index_of_tokens", "padded", "pick", "take_rows", "to_rows"]
 
@@ -183,7 +183,7 @@ def from_padded(
             raise ArgumentTypeError(f"{op}: the mask must be boolean, got {type_text(is_token)}.")
         lengths = REDUCTIONS["sum"](is_token, (column,))
         # tokens first, in their order
-        order = SORTING["argsort"](~is_token, (column,), stable=True)
+        order = argsort(~is_token, (column,), stable=True)
     counts = _require(op, as_array(lengths), (rows,), "the lengths")
     numbers = concrete_value(counts)
     if numbers is not None and (numbers > columns).any():

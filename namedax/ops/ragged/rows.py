@@ -37,7 +37,7 @@ from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.segments import FUNCTIONS as SEGMENTS
 from namedax.ops.shape.creation import zeros
 from namedax.ops.shape.rename import rename
-from namedax.ops.sorting.searching import searchsorted
+from namedax.ops.sorting.sorting import searchsorted
 
 __all__ = [
     "checked_lengths",

@@ -37,7 +37,7 @@ from namedax.ops.random.drawing import (
     gather_last,
     global_sizes,
     names_of,
-    refuse_sharding,
+    reject_sharding,
     sharding_argument,
     sizes_of,
     spread_parameter,
@@ -47,6 +47,14 @@ from namedax.ops.random.drawing import (
 from namedax.ops.reduction.reductions import REDUCTIONS
 
 __all__ = ["categorical", "choice", "permutation"]
+
+
+def _check_position(op: str, x: ArrayLike, axis: int, rank: int) -> None:
+    if not -rank <= axis < rank:
+        raise PositionalAxisError(
+            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if"
+            " it has one."
+        )
 
 
 @operation(scope=True)
@@ -97,7 +105,7 @@ def categorical(
         return jax.random.categorical(
             key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding)
         )
-    refuse_sharding("categorical", out_sharding)
+    reject_sharding("categorical", out_sharding)
     logits = as_array(logits, "categorical")
     axis = unwrap_single(axis, dims_of(logits))
     by_name = is_name(axis)
@@ -108,11 +116,7 @@ def categorical(
             raise_not_found("categorical", axis, type_text(logits), list(own))
         count, batch = own[axis], positional
     else:
-        if not -len(positional) <= axis < len(positional):
-            raise PositionalAxisError(
-                f"categorical: axis {axis} is out of range for {type_text(logits)}. Write the name"
-                " of the axis if it has one."
-            )
+        _check_position("categorical", logits, axis, len(positional))
         axis = axis % len(positional) - len(positional)
         count, batch = positional[axis], tuple(np.delete(positional, axis))
     full = batch if shape is None else tuple(int(n) for n in shape)
@@ -226,7 +230,7 @@ def permutation(
     by_name = is_name(axis)
     if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
         return jax.random.permutation(key, x, axis, independent, **sharding_argument(out_sharding))
-    refuse_sharding(op, out_sharding)
+    reject_sharding(op, out_sharding)
     if not isinstance(x, NamedArray) and np.ndim(x) == 0:
         count = x
         last = axis if by_name else None
@@ -257,11 +261,8 @@ def _permute_slices(key: AnyArray, x: ArrayLike, axis: Any) -> AnyArray:
     rank = dims.count(None)
     if is_name(axis) and axis not in names:
         raise_not_found(op, axis, type_text(x), names)
-    if not is_name(axis) and not -rank <= axis < rank:
-        raise PositionalAxisError(
-            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if"
-            " it has one."
-        )
+    if not is_name(axis):
+        _check_position(op, x, axis, rank)
     at = names.index(axis) if is_name(axis) else len(names) + axis % rank
     if not isinstance(x, NamedArray):
         return draw(op, lambda key, shape: jax.random.permutation(key, x, at, True), key, {}, ())
@@ -338,11 +339,7 @@ def choice(
         count = own[axis]
     else:
         positional = tuple(a.shape) if isinstance(a, NamedArray) else np.shape(a)
-        if not -len(positional) <= axis < len(positional):
-            raise PositionalAxisError(
-                f"{op}: axis {axis} is out of range for {type_text(a)}. Write the name of the axis"
-                " if it has one."
-            )
+        _check_position(op, a, axis, len(positional))
         count = positional[axis]
     if isinstance(p, NamedArray):
         if by_name and axis in names_of(p):

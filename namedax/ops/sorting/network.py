@@ -208,13 +208,14 @@ def sort_values(
 class _Keys(Record):
     """Integers in the order of floats, with a separate value for each zero among `n` elements.
 
-    The zeros follow in their order. Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 *
-    n` of the freed integers represent zeros. The zero of element `i` becomes `2 * i - n` if it is
-    negative, and the next integer if it is not.
+    The zeros follow in their order. Floats are ordered like their bits (see
+    `communication.in_order`). All NaN become one, and `2 * n` of the freed integers represent
+    zeros. The zero of element `i` becomes `2 * i - n` if it is negative, and the next integer if it
+    is not.
     """
 
-    dtype: Any
-    wide: Any
+    dtype: np.dtype
+    wide: np.dtype
     n: int
 
     @classmethod

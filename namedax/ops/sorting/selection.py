@@ -45,7 +45,7 @@ from namedax.ops.reduction.segments import segment_sum
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
 from namedax.ops.shape.triangles import index_along
-from namedax.ops.sorting.sorting import FUNCTIONS as _SORTING
+from namedax.ops.sorting.sorting import argsort, sort
 from namedax.ops.window.neighbours import shift
 
 __all__ = ["nonzero", "unique", "where"]
@@ -309,7 +309,7 @@ def _unique(
     out_axis: Hashable,
     more: tuple[bool, bool, bool],
 ) -> AnyArray | tuple[AnyArray, ...]:
-    ordered = _SORTING["sort"](x, axis)
+    ordered = sort(x, axis)
     before = shift(ordered, 1, axis)
     first = (ordered != before) | (index_along(op, ordered, axis) == 0)
     if equal_nan and jnp.issubdtype(x.dtype, jnp.inexact):
@@ -328,11 +328,11 @@ def _unique(
     values = at_places(numbers, _at_first(op, numbers, axis) if fill is None else fill)
     results = [values.astype(x.dtype) if values.dtype != x.dtype else values]
     if more[0] or more[1]:
-        order = _SORTING["argsort"](x, axis)
+        order = argsort(x, axis)
         if more[0]:
             results.append(at_places(order, _at_first(op, order, axis)))
         if more[1]:
-            results.append(take_along_axis(slot, _SORTING["argsort"](order, axis), axis))
+            results.append(take_along_axis(slot, argsort(order, axis), axis))
     if more[2]:
         counts = _gathered(ones * 0 + 1, slot, places, (axis,), found)
         results.append(_filled(op, counts, count, places, 0, found, out_axis))

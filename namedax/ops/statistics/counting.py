@@ -19,7 +19,7 @@ from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
-from namedax.core.types import DType
+from namedax.core.types import Dims, DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
 from namedax.operands import kernels
@@ -30,7 +30,7 @@ from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import MOVED, operation
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
-from namedax.ops.sorting.searching import search
+from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 
 __all__ = ["bincount", "histogram"]
@@ -281,7 +281,7 @@ def _histogram(
     return _combine_counts(op, counts, site, axes.new)
 
 
-def _reorder(data: jax.Array, dims: tuple[Any, ...], target: tuple[Any, ...]) -> jax.Array:
+def _reorder(data: jax.Array, dims: Dims, target: Dims) -> jax.Array:
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     return lax.transpose(data, [next(places) if dim is None else dims.index(dim) for dim in target])
 

@@ -220,7 +220,7 @@ def _of_both(op: str, x: ArrayLike, axes: Sequence[AxisName]) -> str:
     if not isinstance(x, NamedArray) or len(names_of(x.dims)) != len(axes) or x.ndim:
         return "Join the variables of both arrays first, nx.concatenate."
     axis = show_names(axes[:1]) if len(axes) == 1 else format_value(tuple(axes))
-    new = [word for word in ("variable", "variable2", "side", "side2") if word not in axes][:2]
+    new = [name for name in ("variable", "variable2", "side", "side2") if name not in axes][:2]
     return (
         f"Stack both, nx.{op}(nx.stack([x, y], {format_value(new[0])}), axis={axis},"
         f" variables=({show_names(new)}))."

@@ -36,14 +36,7 @@ from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
-__all__ = [
-    "median",
-    "nanmedian",
-    "nanpercentile",
-    "nanquantile",
-    "percentile",
-    "quantile",
-]
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
