@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 import numpy as np
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import as_array
 from namedax.core.display import type_text
 from namedax.errors import (
     ArgumentError,
@@ -37,7 +37,7 @@ __all__ = ["LAX_FUNCTIONS", "slice"]
 
 @operation()
 def slice(
-    x: Any,
+    x: ArrayLike,
     index: Mapping[Hashable, builtins.slice],
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
@@ -82,16 +82,21 @@ def slice(
                 f" slice(start, stop, step), or read integers and arrays with x[{name!r}, ...]."
             )
         x = _one(x, name, entry, renamed.get(name))
-    return x
+    return as_array(x, op)
 
 
-def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) -> Any:
+def _one(x: ArrayLike, name: Hashable, entry: builtins.slice, new: Hashable | None) -> AnyArray:
     return run("slice", _slice, (name, new), (entry.start, entry.stop, entry.step), x)
 
 
 def _slice(
-    op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any
-) -> Any:
+    op: str,
+    names: tuple[Hashable, Hashable | None],
+    start: int | None,
+    stop: int | None,
+    step: int | None,
+    x: ArrayLike,
+) -> AnyArray:
     name, new = names
     site = along(op, x, name, supports_padding=True)
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)

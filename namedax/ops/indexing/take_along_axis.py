@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -50,7 +48,7 @@ def take_along_axis(
     indices: ArrayLike,
     axis: AxisSpec = -1,
     mode: str | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
     *,
     wrap_negative_indices: bool | None = None,
 ) -> AnyArray:
@@ -114,7 +112,7 @@ def take_along_axis(
         ) from None
     target = axis if at is None else stand_ins[at]
 
-    def stand_in(value: Any) -> NamedArray:
+    def stand_in(value: AnyArray) -> NamedArray:
         data, dims = value._data if isinstance(value, NamedArray) else value, dims_of(value)
         own = iter(stand_ins[count - value.ndim :])
         named = [next(own) if dim is None else dim for dim in dims]

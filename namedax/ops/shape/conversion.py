@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
@@ -19,6 +20,7 @@ from namedax.core.element_types import as_jax, check_numbers
 from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
+from namedax.core.types import PyTree
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -56,7 +58,9 @@ __all__ = [
 Tree = TypeVar("Tree")
 
 
-def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
+def map_with_mappings(
+    function: Callable[..., AnyArray], tree: PyTree, axes: PyTree, op: str
+) -> PyTree:
     """Apply `function(leaf, mapping, path)` to the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
 
     Raises:
@@ -67,8 +71,8 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
 
 
 def leaves_with_mappings(
-    tree: Any, axes: Any, op: str
-) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
+    tree: PyTree, axes: PyTree, op: str
+) -> tuple[list[tuple[Any, AxisMapping | None, KeyPath[Any]]], PyTreeDef]:
     """Return the leaves of `tree` (named arrays are leaves) with mapping and path, and its structure; see `map_with_mappings`."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
@@ -97,7 +101,7 @@ def leaves_with_mappings(
     ], structure
 
 
-def _is_parsed(node: Any) -> bool:
+def _is_parsed(node: object) -> bool:
     return node is None or isinstance(node, AxisMapping)
 
 
@@ -108,11 +112,13 @@ class _Box:
         self.mapping = mapping
 
 
-def _tree_text(axes: Any) -> str:
+def _tree_text(axes: PyTree) -> str:
     return format_value(axes)
 
 
-def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -> tuple[Any, Dims]:
+def attach_names(
+    array: AnyArray, mapping: AxisMapping | None, op: str, what: What
+) -> tuple[Any, Dims]:
     """Return the global data of `array` and its dims, with the mapping's names for positional axes."""
     dims = dims_of(array)
     data = array._data if isinstance(array, NamedArray) else array
@@ -150,7 +156,7 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None
 
 
 def detach_names(
-    array: Any,
+    array: ArrayLike,
     mapping: AxisMapping,
     op: str,
     what: What,
@@ -219,11 +225,11 @@ def detach_names(
 
 
 @overload
-def named(array: ArrayLike, axes: Any) -> NamedArray: ...
+def named(array: ArrayLike, axes: PyTree) -> NamedArray: ...
 @overload
-def named(array: Any, axes: Any) -> Any: ...
+def named(array: PyTree, axes: PyTree) -> PyTree: ...
 @checks_signature
-def named(array: Any, axes: Any) -> Any:
+def named(array: PyTree, axes: PyTree) -> PyTree:
     """Name positional axes.
 
     Args:
@@ -244,7 +250,7 @@ def named(array: Any, axes: Any) -> Any:
     ('batch', None, 'k')
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if (
             mapping is not None
             and mapping.names
@@ -277,7 +283,7 @@ def named(array: Any, axes: Any) -> Any:
     return map_with_mappings(one, array, axes, "named")
 
 
-def _enter(array: NamedArray, before: Dims, op: str) -> Any:
+def _enter(array: NamedArray, before: Dims, op: str) -> AnyArray:
     """Slice newly named axes, which are complete on every device, to their blocks."""
     region = ambient()
     if region is None:
@@ -301,7 +307,7 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
     return make_result(relayout(array._data, old, new), array._dims)
 
 
-def _names_placed(x: Any, axes: Any) -> list[Hashable]:
+def _names_placed(x: PyTree, axes: PyTree) -> list[Hashable]:
     """Return the names in a pytree of axis mappings, for the scope of the operation."""
     if isinstance(axes, Mapping):
         return _names_placed(x, list(axes.values()))
@@ -313,11 +319,11 @@ def _names_placed(x: Any, axes: Any) -> list[Hashable]:
 
 
 @overload
-def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
+def positional(x: ArrayLike, axes: PyTree) -> jax.Array: ...
 @overload
-def positional(x: Any, axes: Any) -> Any: ...
+def positional(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
-def positional(x: Any, axes: Any) -> Any:
+def positional(x: PyTree, axes: PyTree) -> PyTree:
     """Convert all named axes to positional axes.
 
     Args:
@@ -341,7 +347,7 @@ def positional(x: Any, axes: Any) -> Any:
     (3, 2, 5)
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
                 "positional: None is not an axis mapping here; write a dict or a list of names."
@@ -357,11 +363,11 @@ def positional(x: Any, axes: Any) -> Any:
 
 
 @overload
-def untag(x: ArrayLike, axes: Any) -> AnyArray: ...
+def untag(x: ArrayLike, axes: PyTree) -> AnyArray: ...
 @overload
-def untag(x: Any, axes: Any) -> Any: ...
+def untag(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
-def untag(x: Any, axes: Any) -> Any:
+def untag(x: PyTree, axes: PyTree) -> PyTree:
     """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
@@ -386,7 +392,7 @@ def untag(x: Any, axes: Any) -> Any:
     (('batch', None, None), (3, 5))
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
                 "untag: None is not an axis mapping here; write a dict or a list of names."
@@ -465,7 +471,7 @@ def shard(
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
-    def one(path: Any, leaf: Any) -> Any:
+    def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
         placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
@@ -474,12 +480,12 @@ def shard(
     return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
 
 
-def _at(op: str, path: Any) -> str:
+def _at(op: str, path: KeyPath[Any]) -> str:
     """Return the operation and the leaf of its tree, for messages; the operation alone if the argument is one array."""
     return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
 
 
-def _array(op: str, leaf: Any) -> Any:
+def _array(op: str, leaf: object) -> jax.Array:
     """Return a leaf as an array of JAX.
 
     Raises:
@@ -496,7 +502,7 @@ def _array(op: str, leaf: Any) -> Any:
         ) from None
 
 
-def _check_leaves(tree: Any) -> None:
+def _check_leaves(tree: PyTree) -> None:
     """Check that every leaf is an array or a number.
 
     Raises:
@@ -524,7 +530,7 @@ def _check_leaves(tree: Any) -> None:
         )
 
 
-def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
+def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
     """Raise if an assignment shards nothing: the one array lacks a name, or no array of a tree has named axes.
 
     Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a
@@ -557,7 +563,7 @@ def _naming(name: Hashable, rank: int) -> str:
 
 
 @checks_signature
-def order_like(tree: Tree, like: Any) -> Tree:
+def order_like(tree: Tree, like: PyTree) -> Tree:
     """Transpose every named array of `tree` to the physical order of its counterpart in `like`.
 
     JAX compares tree structures, which include the order; this makes them equal. The named shapes
@@ -581,7 +587,7 @@ def order_like(tree: Tree, like: Any) -> Tree:
             f" {example}."
         )
 
-    def one(x: Any, target: Any) -> Any:
+    def one(x: Any, target: Any) -> AnyArray:
         dims, wanted = dims_of(x), dims_of(target)
         if set(dims) - {None} != set(wanted) - {None}:
             raise NamedAxesLeftError(

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -23,7 +24,7 @@ from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, check_name, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import (
     AxisNameError,
@@ -43,13 +44,20 @@ from namedax.resources.row_moves import move_rows
 
 __all__ = ["append", "array_split", "concatenate", "lax_concatenate", "split", "stack"]
 
+#: The number of sections, or the split indices.
+Sections: TypeAlias = int | Sequence[int] | jax.typing.ArrayLike
+
 
 # --- joining --------------------------------------------------------------------------------------------------------
 
 
 @operation(explicit=Explicit.KEPT)
 def concatenate(
-    arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None
+    arrays: Sequence[Any],
+    axis: AxisSpec = 0,
+    dtype: DType | None = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
@@ -84,7 +92,8 @@ def concatenate(
     if not is_name(axis):
         if axis is not None:
             position_of("concatenate", arrays[0], axis)  # raises for an invalid axis
-        return Lifted(lambda *xs: jnp.concatenate(xs, axis, dtype=dtype), "concatenate")(*arrays)
+        joined: Callable[..., jax.Array] = jnp.concatenate
+        return Lifted(lambda *xs: joined(xs, axis, dtype=dtype), "concatenate")(*arrays)
     return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
 
 
@@ -101,7 +110,9 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
     return several
 
 
-def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> Any:
+def _concatenate(
+    op: str, axes: tuple[Any, Any], dtype: DType | None, *arrays: ArrayLike
+) -> AnyArray:
     axis, out_axis = axes
     sites = [along(op, array, axis, supports_padding=True) for array in arrays]
     region = ambient()
@@ -117,7 +128,7 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
     blocked = joined.stays_in_blocks(new, total)
     gathered = frozenset(old) - frozenset(new)
 
-    def compute(keep: frozenset[str]) -> Any:
+    def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
         if blocked:
             # The concatenated blocks of all operands are one block of a longer axis.
@@ -187,7 +198,7 @@ def _broadcast_the_rest(
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def append(
-    arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None
+    arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None
 ) -> LikeArguments:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
@@ -204,7 +215,9 @@ def append(
 
 
 @operation(explicit=Explicit.KEPT)
-def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> AnyArray:
+def stack(
+    arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: DType | None = None
+) -> AnyArray:
     """Join arrays along a new axis.
 
     Args:
@@ -236,7 +249,7 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
     return run("stack", _stack, (axis,), (dtype,), *arrays)
 
 
-def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
+def _stack(op: str, axes: tuple[Any], dtype: DType | None, *arrays: ArrayLike) -> AnyArray:
     (axis,) = axes
     datas, dims = align(op, *arrays)
     datas = list(jnp.broadcast_arrays(*datas))
@@ -246,7 +259,7 @@ def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
     return named_from_front(op, jnp.stack(datas, 0, dtype=dtype), axis, dims)
 
 
-def new_place(op: str, axis: Any, dims: Dims) -> int:
+def new_place(op: str, axis: object, dims: Dims) -> int:
     """Return the physical dimension for a new positional axis."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
@@ -264,7 +277,7 @@ def new_place(op: str, axis: Any, dims: Dims) -> int:
     return places[-1] + 1 if places else len(dims)
 
 
-def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
+def named_from_front(op: str, data: jax.Array, name: Hashable, dims: Dims) -> AnyArray:
     """Name the leading dimension of `data`, which is complete on every device; `dims` are the dims of the others."""
     check_dims((name, *dims), op)
     region = ambient()
@@ -288,7 +301,11 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def split(
-    ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None
+    ary: ArrayLike,
+    indices_or_sections: Sections,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
     """Split an array along one axis.
 
@@ -321,7 +338,11 @@ def split(
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def array_split(
-    ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None
+    ary: ArrayLike,
+    indices_or_sections: Sections,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
     """Split an array like `split`, into sections that need not be equal: the first ones are larger by one.
 
@@ -332,7 +353,13 @@ def array_split(
     return _split("array_split", ary, indices_or_sections, axis, out_axis)
 
 
-def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any) -> list[Any]:
+def _split(
+    op: str,
+    ary: ArrayLike,
+    indices_or_sections: Sections,
+    axis: AxisSpec,
+    out_axis: Hashable | list[Hashable] | None,
+) -> list[Any]:
     where, axis = _where_to_cut(op, indices_or_sections), unwrap_single(axis, dims_of(ary))
     if not is_name(axis):
         data, dims = data_and_dims(op, ary)
@@ -373,7 +400,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
             begin: int = begin,
             end: int = end,
             at: int = at,
-        ) -> Any:
+        ) -> jax.Array:
             keep |= frozenset(new)
             if together:
                 part = lax.slice_in_dim(blocks, at, at + (end - begin) // count, axis=site.dim)

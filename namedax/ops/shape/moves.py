@@ -16,10 +16,12 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
@@ -31,6 +33,7 @@ from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
 from namedax.operands.broadcasting import constrain_sharding, to_local
 from namedax.operands.one_axis import finish
+from namedax.operands.pytree import data_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.patterns import Term
 from namedax.resources import communication as comm
@@ -59,7 +62,7 @@ def _factor(
 
 def _solve(
     op: str,
-    x: Any,
+    x: ArrayLike,
     terms: Sequence[tuple[Term, int]],
     known: dict[Hashable, int],
     fallback: Mapping[Hashable, int],
@@ -126,13 +129,13 @@ def _check_result(
 
 def execute(
     op: str,
-    x: Any,
+    x: ArrayLike,
     left: Sequence[Term],
     right: Sequence[Term],
     sizes: Mapping[Hashable, int],
-    reduction: Any = None,
+    reduction: str | Callable[..., AnyArray] | None = None,
     text: str = "",
-) -> Any:
+) -> AnyArray:
     """Run a pattern; `left` has one term for every positional axis of `x`, in order, and for some of its named axes."""
     region = ambient()
     x = to_local(x, op, region)
@@ -159,7 +162,7 @@ def execute(
 
 
 def _all_terms(
-    op: str, x: Any, left: Sequence[Term], right: Sequence[Term], text: str
+    op: str, x: ArrayLike, left: Sequence[Term], right: Sequence[Term], text: str
 ) -> tuple[list[Term], list[Term]]:
     """Return one term per dimension of `x` and of the result; names that the pattern omits are kept in front."""
     dims = dims_of(x)
@@ -183,7 +186,7 @@ def _all_terms(
 
 def _all_sizes(
     op: str,
-    x: Any,
+    x: ArrayLike,
     terms: Sequence[Term],
     right: Sequence[Term],
     sizes: Mapping[Hashable, int],
@@ -266,7 +269,7 @@ class _Move(Record):
     def _block(self, label: Hashable, held: Mapping[Hashable, MeshAxes]) -> int:
         return self.size[label] // math.prod(map(_devices_along(self.region), held[label]))
 
-    def compute(self, keep: frozenset[str]) -> Any:
+    def compute(self, keep: frozenset[str]) -> jax.Array:
         """Compute the result, which also varies over `keep`."""
         (old, new), (here, there), (stuck, late), (order, kept) = (
             self.places,
@@ -375,10 +378,10 @@ class Carried:
 
 
 def _reduce(
-    value: Any,
+    value: jax.Array,
     order: list[Hashable],
     vanishing: list[Hashable],
-    reduction: Any,
+    reduction: str | Callable[..., AnyArray],
     region: Region | None,
     size: Mapping[Hashable, int],
     here: dict[Hashable, MeshAxes],
@@ -425,6 +428,5 @@ def _reduce(
             f"reduce: {reduction!r} did not reduce the given axes. It must reduce them as nx.sum(x,"
             " axis=names) does."
         )
-    if not rest:
-        return result, rest
-    return lax.transpose(result._data, [result._dims.index(Carried(label)) for label in rest]), rest
+    places = [dims_of(result).index(Carried(label)) for label in rest]
+    return lax.transpose(data_of(result), places) if rest else data_of(result), rest

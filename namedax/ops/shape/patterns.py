@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from einops import EinopsError
@@ -263,7 +263,9 @@ class _Parser:
         supply = iter(spots)
         return [self.term(entry, supply, where) for entry in composition]
 
-    def term(self, entry: Any, supply: Any, where: dict[Hashable, int]) -> Term:
+    def term(
+        self, entry: str | list[Any], supply: Iterator[int], where: dict[Hashable, int]
+    ) -> Term:
         labels: list[Hashable] = []
         for axis in [entry] if isinstance(entry, str) else entry:
             at = next(supply)

@@ -6,13 +6,13 @@ no communication.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable, Sequence
 
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
@@ -27,7 +27,7 @@ from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 __all__ = ["index_along", "tril", "triu"]
 
 
-def index_along(op: str, x: Any, axis: Any) -> Any:
+def index_along(op: str, x: AnyArray, axis: Hashable) -> AnyArray:
     """Return the global index of every element of `x` along one axis, as an array that broadcasts with `x`."""
     region = ambient()
     (dim,) = resolve_axis(op, x, (axis,))
@@ -39,7 +39,9 @@ def index_along(op: str, x: Any, axis: Any) -> Any:
 
 
 @operation()
-def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
+def tril(
+    m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None
+) -> LikeArguments:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero.
 
     Args:
@@ -69,7 +71,9 @@ def tril(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
 
 
 @operation()
-def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
+def triu(
+    m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None
+) -> LikeArguments:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
 
     See `nx.tril`.
@@ -83,7 +87,7 @@ def triu(m: Any, k: Any = 0, *, axis: Any = None) -> LikeArguments:
     return _triangle("triu", m, k, axis)
 
 
-def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
+def _triangle(op: str, m: ArrayLike, k: ArrayLike, axis: Sequence[Hashable] | None) -> AnyArray:
     kind = getattr(k, "dtype", None)
     if not (isinstance(k, int) if kind is None else jnp.issubdtype(kind, jnp.integer)):
         raise ArgumentTypeError(
@@ -96,12 +100,11 @@ def _triangle(op: str, m: Any, k: Any, axis: Any) -> Any:
         raise PositionalAxisError(
             f"{op}: axis={format_value(axis)} must be a pair of the row axis and the column axis."
         )
-    m = to_local(m, op, ambient())
-    m = m if hasattr(m, "dtype") else jnp.asarray(m)
-    if len(resolve_axis(op, m, tuple(axis))) != 2:
+    array: AnyArray = as_array(to_local(m, op, ambient()), op)
+    if len(resolve_axis(op, array, tuple(axis))) != 2:
         raise PositionalAxisError(
-            f"{op}: axis={format_value(axis)} must be two axes of {type_text(m)}."
+            f"{op}: axis={format_value(axis)} must be two axes of {type_text(array)}."
         )
-    row, column = (index_along(op, m, one) for one in axis)
+    row, column = (index_along(op, array, one) for one in axis)
     keep = column <= row + k if op == "tril" else column >= row + k
-    return _ELEMENTWISE["where"](keep, m, jnp.zeros((), m.dtype))
+    return _ELEMENTWISE["where"](keep, array, jnp.zeros((), array.dtype))
