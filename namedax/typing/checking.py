@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @checks_signature
-def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> Any:
+def check(value: object, annotation: object, sizes: dict[str, int] | None = None) -> Any:
     """Return `value` if its type matches `annotation`.
 
     Args:
@@ -54,7 +54,7 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
 
 
 @checks_signature
-def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> bool:
+def matches(value: object, annotation: object, sizes: dict[str, int] | None = None) -> bool:
     """Return True if the type of `value` matches `annotation`.
 
     Args:
@@ -70,7 +70,7 @@ def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) ->
     return _check(value, annotation, sizes) is None
 
 
-def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem | None:
+def _check(value: object, annotation: object, sizes: dict[str, int] | None) -> Problem | None:
     known: Sizes = {variable: (size, "`sizes`", None) for variable, size in (sizes or {}).items()}
     compare = read(annotation)
     problem = compare and compare(value, known, "the value")
@@ -83,7 +83,7 @@ def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem
 def checked(fun: F, *, localns: Mapping[str, object] | None = None) -> F: ...
 @overload
 def checked(*, localns: Mapping[str, object]) -> Callable[[F], F]: ...
-def checked(fun: Any = None, *, localns: Mapping[str, object] | None = None) -> Any:
+def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) -> Any:
     """Check the arguments and results of a function against its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
@@ -146,7 +146,7 @@ def checked(fun: Any = None, *, localns: Mapping[str, object] | None = None) -> 
     signature = inspect.signature(fun)
 
     @functools.wraps(fun)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         nonlocal compared
         if compared is None:
             try:
@@ -205,7 +205,7 @@ def _names_of_class(inner: Any) -> dict[str, Any]:
     return dict(vars(owner)) if isinstance(owner, type) else {}
 
 
-def _mentioned(inner: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+def _mentioned(inner: object, names: Mapping[str, Any]) -> dict[str, Any]:
     """Select the names that the annotations of a function may mention; the others are not kept alive."""
     try:
         annotations = getattr(inner, "__annotations__", {})
@@ -215,7 +215,7 @@ def _mentioned(inner: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: names[name] for name in words if name in names}
 
 
-def _compared(inner: Any, local: dict[str, Any], op: str) -> dict[str, Compare]:
+def _compared(inner: object, local: dict[str, Any], op: str) -> dict[str, Compare]:
     """Return the comparisons of a function's arguments, by parameter, and of its result ("return"), for array annotations."""
     try:
         hints = typing.get_type_hints(inner, localns=local, include_extras=True)

@@ -785,7 +785,7 @@ ERRORS = {
     "size": (
         lambda: mapped(lambda x: nx.named(jnp.arange(8.0), ["b"]) * 2, {"b": LOOP(3)}, axis_sizes={"a": 8}),
         AxisSizeError,
-        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Write axis_sizes={'b': 8}.* map 'b' "
+        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Pass axis_sizes={'b': 8}.* map 'b' "
         "to fewer devices or steps in axis_resources",
     ),
     "roll": (

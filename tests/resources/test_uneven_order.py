@@ -235,7 +235,7 @@ def test_new_axes_that_do_not_divide():
     with pytest.raises(nx.errors.UnevenAxisError) as caught:
         f(x)
     assert (
-        "top_k: axis 'best' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Write axis_sizes={'best': 4}"
+        "top_k: axis 'best' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Pass axis_sizes={'best': 4}"
         in str(caught.value)
     )
 

@@ -247,7 +247,7 @@ def test_keys():
     assert not matches(keys, number[{"batch"}])
 
 
-def test_what_is_no_array():
+def test_values_that_are_not_arrays():
     assert not any(matches(v, any_) for v in (None, "x", [1.0], (1.0,), {}, object(), f32))
     fails(lambda: check([1.0, 2.0], f32[2]), "is of type list of length 2. Make it an array first (jnp.asarray, nx.named).")
     fails(lambda: check(None, f32[2]), "is None. If None is allowed here, write f32[2] | None.")
@@ -259,7 +259,7 @@ def test_what_is_no_array():
     holes = jax.tree.unflatten(jax.tree.structure(zeros(batch=3)), [object()])
     assert not matches(holes, f32[{"batch"}])
     stripped = jax.tree.map(lambda leaf: leaf[0], zeros(batch=3))
-    fails(lambda: check(stripped, f32[{"batch"}]), "which do not fit")
+    fails(lambda: check(stripped, f32[{"batch"}]), "f32[] with axes ('batch',) that do not fit")
 
 
 # --- against brute force --------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ SPECIMENS = {
     "nx.sum(x, 'k', dtype='flaot')": (ArgumentTypeError, "sum: dtype='flaot' is not a dtype."),
     "nx.numpy.sort(x.data, [])": (
         ArgumentTypeError,
-        "sort: axis=[] cannot be hashed, and is an option of the compiled program.",
+        "sort: axis=[] is not hashable, and a static argument must be. Pass a number, a string or a tuple.",
     ),
     "nx.lax.abs()": (ArgumentTypeError, "abs: missing 1 required positional argument: 'x'"),
     "nx.lax.pmax(x)": (ArgumentTypeError, "pmax: missing 1 required positional argument: 'axis_name'"),

@@ -279,10 +279,12 @@ def test_vmap_over_positions_in_front():
 
 
 @pytest.mark.parametrize("i", [1, -1])
-def test_vmap_over_a_position_behind_a_name(i):
+def test_vmap_over_a_positional_axis_behind_a_named_axis(i):
     data = array(3, 5)
     x = nx.named(data, ["k", None])
-    with pytest.raises(nx.errors.PositionalAxisError, match=r"A raw JAX transform .* has removed an axis"):
+    with pytest.raises(
+        nx.errors.PositionalAxisError, match=r"A raw JAX transform .* has removed a named axis, or one behind a named axis"
+    ):
         jax.vmap(lambda row: nx.sum(row, "k"), in_axes=i)(x)
     np.testing.assert_allclose(nx.vmap(lambda row: nx.sum(row, "k"), 0)(x), data.sum(0), rtol=1e-5)
     moved = nx.order_like(x, nx.named(data.T, [None, "k"]))

@@ -613,7 +613,8 @@ def pswapaxes(
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=["i", None], out_axes=["i", None])
+    >>> axes = ["i", None]
+    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=axes, out_axes=axes)
     >>> f(jnp.arange(4).reshape(2, 2))
     Array([[0, 2],
            [1, 3]], dtype=int32)

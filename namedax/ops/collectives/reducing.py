@@ -180,9 +180,9 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
 
     Communication: one all-reduce of the local sums.
 
-    `axis_index_groups`, lists that together contain every index of the axis once, reduces within each
-    group and keeps the named axis: every instance has the result of its group; by default `None`.
-    This is one all-reduce of one value per group.
+    `axis_index_groups`, lists that together contain every index of the axis once, reduces within
+    each group and keeps the named axis: every instance has the result of its group; by default
+    `None`. This is one all-reduce of one value per group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has an axis.
@@ -281,10 +281,10 @@ def all_gather(
       The array without the named axes. A value without a named axis is repeated along the new axis,
       as in JAX.
 
-    Communication: one all-gather, also within groups; the result is replicated on every device. If the result is
-    combined with a value that varies over the same mesh axis, the transpose is a reduce-scatter,
-    otherwise a slice. A result with no named axis is a plain array and counts as replicated. If it
-    is combined with a varying value, its transpose is an all-reduce and a slice.
+    Communication: one all-gather, also within groups; the result is replicated on every device. If
+    the result is combined with a value that varies over the same mesh axis, the transpose is a
+    reduce-scatter, otherwise a slice. A result with no named axis is a plain array and counts as
+    replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> f = nx.xmap(lambda x: nx.lax.all_gather(x, "i") * x, in_axes=["i"], out_axes=["i", None])
@@ -360,7 +360,7 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     return with_varying_form(arrange("invarying"), out, mesh_axes, lambda: arrange("varying"))
 
 
-# --- groups of instances ----------------------------------------------------------------------------
+# --- groups of instances --------------------------------------------------------------------------
 # JAX has them on devices only, not under `jax.vmap`. Here they consist of logical indices.
 
 
@@ -498,7 +498,7 @@ def _gather_groups(
     return _map(lambda leaf: nmap(pick)(_gather_one(leaf, (name,), 0, False), members), x)
 
 
-# --- casts of variance ------------------------------------------------------------------------------
+# --- casts of variance ----------------------------------------------------------------------------
 
 
 def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> PyTree:

@@ -111,7 +111,7 @@ def _slice(
     return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
 
 
-# --- indexing along one axis, as in jax.lax ---------------------------------------------------------
+# --- indexing along one axis, as in jax.lax -------------------------------------------------------
 
 
 _positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))

@@ -501,7 +501,7 @@ def while_loop(
     return state.finish(fix_carry_type(state.grow, attempt))
 
 
-# --- barriers ---------------------------------------------------------------------------------------
+# --- barriers -------------------------------------------------------------------------------------
 
 
 def optimization_barrier(operand: PyTree) -> PyTree:

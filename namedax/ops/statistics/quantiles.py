@@ -237,7 +237,8 @@ def quantile(
         the nearest element, as in JAX.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> x, w = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> w = nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
     >>> float(nx.quantile(x, 0.5, "k", method="inverted_cdf", weights=w))
     3.0
     """

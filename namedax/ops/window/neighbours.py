@@ -618,7 +618,7 @@ def _entry(end: ArrayLike, site: Along, data: jax.Array) -> jax.Array:
     return jnp.expand_dims(value, site.dim) if value.ndim else value
 
 
-# --- shifts of the zero frequency -------------------------------------------------------------------
+# --- shifts of the zero frequency -----------------------------------------------------------------
 
 
 def _fourier_shift(name: str) -> Callable[..., LikeArguments]:
@@ -636,7 +636,9 @@ def _fourier_shift(name: str) -> Callable[..., LikeArguments]:
         return positional(x, rest) if rest else as_array(x)
 
     shifted.__name__ = shifted.__qualname__ = name
-    shifted.__doc__ = f"""Apply `jnp.fft.{name}` along positional or named axes; default: all positional ones.
+    shifted.__doc__ = f"""Apply `jnp.fft.{name}` along positional or named axes.
+
+    `axes` are all positional axes by default.
 
     Communication: along a sharded axis, that of `nx.roll`.
 
