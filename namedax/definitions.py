@@ -249,8 +249,8 @@ if TYPE_CHECKING:
     from namedax.ops.shape.rename import rename as rename
     from namedax.ops.shape.repeating import flip as flip
     from namedax.ops.shape.repeating import tile as tile
-    from namedax.ops.shape.triangles import tril as tril
-    from namedax.ops.shape.triangles import triu as triu
+    from namedax.ops.indexing.diagonal import tril as tril
+    from namedax.ops.indexing.diagonal import triu as triu
     from namedax.ops.sorting.searching import searchsorted as searchsorted
     from namedax.ops.sorting.selection import nonzero as nonzero
     from namedax.ops.sorting.selection import unique as unique

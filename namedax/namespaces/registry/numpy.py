@@ -10,18 +10,11 @@ from namedax.ops.contraction.einsum import einsum
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import frompyfunc
 from namedax.ops.indexing import diagonal
+from namedax.ops.indexing import diagonal as triangles
+from namedax.ops.indexing.slicing import take_along_axis
 from namedax.ops.indexing.take import take
-from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction import cumulative, extrema, reductions
-from namedax.ops.shape import (
-    broadcast_to,
-    creation,
-    inspection,
-    joining,
-    repeating,
-    transposition,
-    triangles,
-)
+from namedax.ops.shape import broadcast_to, creation, inspection, joining, repeating, transposition
 from namedax.ops.sorting import searching, selection, sorting
 from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
 from namedax.ops.window import convolution, neighbours

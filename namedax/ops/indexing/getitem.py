@@ -43,7 +43,7 @@ from namedax.ops.indexing.parts import (
     global_size,
     is_mask,
     joint_indices,
-    refuse_positions,
+    reject_positions,
     resolve,
     visible_order,
 )
@@ -82,9 +82,6 @@ def read(
             scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, array, *arrays
         )
     return kernels.run(op, _wrapped_read, tuple(entries or ()), static, array, *arrays)
-
-
-# --- one program for all start indices --------------------------------------------------------------------------------
 
 
 def _cut_at_operands(op: str, x: AnyArray, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
@@ -132,7 +129,10 @@ _LARGEST = np.iinfo(np.int32).max
 def _cut(
     op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: jax.Array
 ) -> AnyArray:
-    """Slice each dimension of `cuts`: one element, which drops the dimension, or a given length from the start index."""
+    """Slice each dimension of `cuts` from its start index, to its length or to one element.
+
+    One element (length `None`) drops the dimension.
+    """
     data = x._data
     for (dim, length), start in zip(cuts, starts, strict=True):
         data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
@@ -232,7 +232,10 @@ def cut_range(data: jax.Array, dim: int, at: range) -> jax.Array:
 def _slice_blocks(
     data: jax.Array, dim: int, at: range, mesh_axes: tuple[str, ...]
 ) -> jax.Array | None:
-    """Read a range along a sharded dimension, if every device's new block comes from one device; else return `None`."""
+    """Read a range along a sharded dimension, by a permutation of blocks.
+
+    Return `None` if a device needs rows of several devices.
+    """
     if isinstance(mesh_axes, Uneven):  # its size does not change: same order or reversed
         return data if at.step == 1 or len(at) == 1 else _flipped(data, dim, mesh_axes)
     devices = int(np.prod([lax.axis_size(axis) for axis in mesh_axes]))
@@ -259,7 +262,7 @@ def _slice_blocks(
 
 
 def _flipped(data: jax.Array, dim: int, place: Uneven) -> jax.Array:
-    """Reverse a padded dimension: move rows between devices, and refill the padding by one all-reduce of the last row."""
+    """Reverse a padded dimension by row moves, and refill the padding by an all-reduce of a row."""
     block, devices = data.shape[dim], int(np.prod([lax.axis_size(axis) for axis in place]))
     entry = np.arange(block * devices).reshape(devices, block)
     rows = np.where(entry < place.size, place.size - 1 - entry, FILL)
@@ -279,7 +282,7 @@ def _gather(
     fill_value: ArrayLike | None,
     hints: Mapping[str, Any],
 ) -> tuple[Any, Dims]:
-    """Read `data` at the index arrays, per instance, and combine the partial reads of the devices."""
+    """Read `data` at the index arrays, per instance, and combine the reads of the devices."""
     region, dims = ambient(), dims_of(x)
     names = [dims[i] for i in labels]
     placements = [
@@ -305,7 +308,10 @@ def _gather(
         ]
         function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
     else:
-        function = lambda rows, *at: rows.at[at].get(mode=mode, fill_value=fill_value, **hints)  # noqa: E731
+
+        def function(rows: jax.Array, *at: jax.Array) -> jax.Array:
+            return rows.at[at].get(mode=mode, fill_value=fill_value, **hints)
+
     for _ in shared:
         function = jax.vmap(
             function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices))
@@ -426,7 +432,7 @@ def _local_read(
 def _combine(
     partial: jax.Array, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
 ) -> jax.Array:
-    """Sum the partial reads: one reduce-scatter for an axis that stays sharded, one all-reduce for the others."""
+    """Sum the partial reads: a reduce-scatter if an axis stays sharded, else an all-reduce."""
     truth = partial.dtype == jnp.bool_
     if truth:
         partial = partial.astype(jnp.int8)
@@ -477,7 +483,8 @@ def getitem(x: ArrayLike, index: object, /) -> AnyArray:
     >>> getitem(x, ("batch", 3))
     NamedArray(f32[]{k:3}, dims=(k),
     [ 9., 10., 11.])
-    >>> getitem(x, {"batch": slice(0, 2), "k": nx.named(jnp.array([2, 0]), ["pick"])}).named_shape["pick"]
+    >>> pick = nx.named(jnp.array([2, 0]), ["pick"])
+    >>> getitem(x, {"batch": slice(0, 2), "k": pick}).named_shape["pick"]
     2
     """
     if by_name("getitem", index, x) is not None:
@@ -488,13 +495,16 @@ def getitem(x: ArrayLike, index: object, /) -> AnyArray:
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)}"
                 " would depend on data. Keep the shape with nx.where(mask, x, fill)."
             ).about(depends_on_data=True)
-    refuse_positions("getitem", "x", x, index)
+    reject_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)
 
 
 def _cuts_by_position(x: ArrayLike, index: object) -> dict[int, Any] | None:
-    """Return the integers and slices of a positional index, if one program serves all start indices; else `None`."""
+    """Return the integers and slices of a positional index, or `None`.
+
+    It is `None` if the index has other elements, or if the start indices must be static.
+    """
     parts = index if isinstance(index, tuple) else (index,)
     if ambient() is not None or not isinstance(x, NamedArray) or not _is_cut_at_operands(x._data):
         return None

@@ -74,8 +74,14 @@ class OwnAxis(StandIn):
     """A temporary name, in an index array, for an axis with the same name as the indexed axis."""
 
 
-def refuse_positions(op: str, read: str, x: ArrayLike, index: object) -> None:
-    """Raise if an index has no axis name although `x` has named axes only; `read` is the source text before the index.
+def reject_positions(op: str, read: str, x: ArrayLike, index: object) -> None:
+    """Raise if an index has no axis name although `x` has named axes only.
+
+    Args:
+      op: the operation, for messages.
+      read: the source text before the index.
+      x: an array, named or not.
+      index: the index.
 
     Raises:
       PositionalAxisError: the index contains an integer, a slice, or an unnamed array.
@@ -103,9 +109,8 @@ def _at_an_axis(read: str, x: NamedArray, names: Dims, array: np.ndarray | jax.A
     if not is_mask(array):
         return f"the axis before its index, as in {read}[{names[0]!r}, ids]"
     if array.ndim > 1:
-        mask = f"nx.named(mask, {list(names) if array.ndim == len(names) else [names[0], ...]})".replace(
-            "Ellipsis", "..."
-        )
+        axes = list(names) if array.ndim == len(names) else [names[0], ...]
+        mask = f"nx.named(mask, {axes})".replace("Ellipsis", "...")
         return (
             f"{read}[{mask}]"
             if read.endswith("at")
@@ -272,9 +277,10 @@ def _indices_of_mask(
 def joint_indices(
     op: str, x: ArrayLike, own: Mapping[Any, OwnAxis], indices: Sequence[Any]
 ) -> tuple[list[Any], Dims]:
-    """Broadcast the index arrays by name, and replace their axes in `own` by temporary names, gathered on every device.
+    """Broadcast the index arrays by name.
 
-    Scalar indices stay scalars.
+    Their axes in `own` get temporary names, and are gathered on every device. Scalar indices stay
+    scalars.
 
     Raises:
       PlacementConflictError: an index has an axis that is sharded over a mesh axis of an axis of
@@ -297,7 +303,7 @@ def joint_indices(
 def gather_own_axes(
     block: AnyArray, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying"
 ) -> AnyArray:
-    """Replace the axes of `own` in `block` by temporary names, and gather these axes if they are sharded."""
+    """Replace the axes of `own` in `block` by temporary names, and gather sharded ones."""
     if not isinstance(block, NamedArray) or not any(dim in own for dim in block._dims):
         return block
     data = block._data
@@ -308,7 +314,9 @@ def gather_own_axes(
 
 
 def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
-    """Return the positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for the `rank` axes of index arrays.
+    """Return the positional axes of `x[index]`, in order.
+
+    They are dimensions of `x`, and `("index", k)` for the `rank` axes of index arrays.
 
     As in NumPy, the axes of the arrays replace the axes that they index if these are adjacent.
     Otherwise they come first, also if only named axes are indexed. (Integers have been removed

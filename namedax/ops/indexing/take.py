@@ -132,23 +132,23 @@ def _take(
         region.seen.update(names)
     # The axis of the indices differs from the indexed axis, which is removed; it is renamed back at
     # the end.
-    asked = _Asked(axis)
+    indexed = _IndexedAxis(axis)
     if axis in own:
         indices = make_in_region(
-            data_of(indices), tuple(asked if dim == axis else dim for dim in own)
+            data_of(indices), tuple(indexed if dim == axis else dim for dim in own)
         )
     mesh_axes: MeshAxes = ()
     if region is not None and region.manual:
         mesh_axes = region.place(axis)
     if mesh_axes:
         size = region.global_size(axis, x._data.shape[dims.index(axis)])  # type: ignore[union-attr]
-        data, dims = _take_sharded(x, indices, axis, asked, size, mesh_axes, mode, fill_value)
+        data, dims = _take_sharded(x, indices, axis, indexed, size, mesh_axes, mode, fill_value)
     else:
         data, dims = _take_rows(lambda rows, index: read(rows, index, 0), x, indices, axis)
-    return make_result(data, tuple(axis if dim is asked else dim for dim in dims))
+    return make_result(data, tuple(axis if dim is indexed else dim for dim in dims))
 
 
-class _Asked:
+class _IndexedAxis:
     """A temporary name for the indexed axis, in indices that have it too."""
 
     def __init__(self, axis: Hashable):
@@ -161,7 +161,10 @@ class _Asked:
 def _take_rows(
     read: Callable[[Any, Any], Any], x: NamedArray, indices: AnyArray, axis: Hashable
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Apply `read(rows, positions)` with the axis of `x` in front, vectorized over shared names; return data and dims."""
+    """Apply `read(rows, positions)` with the axis of `x` in front, and return data and dims.
+
+    It is vectorized over the names that `x` and the indices share.
+    """
     dims, own = x._dims, dims_of(indices)
     shared = [dim for dim in own if dim is not None and dim in dims]
     x_order = [dims.index(dim) for dim in (*shared, axis)]
@@ -189,21 +192,21 @@ def _take_sharded(
     x: NamedArray,
     indices: AnyArray,
     axis: Hashable,
-    asked: _Asked,
+    indexed: _IndexedAxis,
     size: int,
     mesh_axes: MeshAxes,
     mode: str,
     fill_value: ArrayLike | None,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Read the rows of each device for the indices of all devices, and return the data and its dims."""
+    """Read the rows of each device for the indices of all devices, and return data and dims."""
     if comm.is_keys(x._data):
         words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
-        data, dims = _take_sharded(words, indices, axis, asked, size, mesh_axes, mode, fill_value)
+        data, dims = _take_sharded(words, indices, axis, indexed, size, mesh_axes, mode, fill_value)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x._data)), dims[:-1]
     index = indices._data if isinstance(indices, NamedArray) else indices
     own = dims_of(indices)
-    if asked in own:
-        index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
+    if indexed in own:
+        index = comm.all_gather(index, own.index(indexed), mesh_axes, "varying")
     indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
     fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
     nothing = additive_identity(x.dtype)
@@ -247,8 +250,8 @@ def _take_sharded(
     if truth:
         data = data.astype(jnp.int32)
     data = (
-        comm.psum_scatter(data, dims.index(asked), mesh_axes)
-        if asked in dims
+        comm.psum_scatter(data, dims.index(indexed), mesh_axes)
+        if indexed in dims
         else comm.psum(data, mesh_axes)
     )
     return data.astype(bool) if truth else data, dims

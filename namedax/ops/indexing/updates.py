@@ -51,7 +51,7 @@ from namedax.ops.indexing.parts import (
     gather_own_axes,
     is_mask,
     joint_indices,
-    refuse_positions,
+    reject_positions,
     resolve,
     visible_order,
 )
@@ -108,7 +108,14 @@ class Selected:
     def get(
         self, *, mode: str | None = None, fill_value: ArrayLike | None = None, **hints: object
     ) -> AnyArray:
-        """Read `x[index]`; `mode` sets the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
+        """Read `x[index]`.
+
+        Args:
+          mode: the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`; by
+            default `None`, as `x[index]`.
+          fill_value: the value for `mode="fill"`, by default `None`.
+          **hints: the other arguments of `jax.Array.at[...].get`.
+        """
         return _get(self._array, self._index, mode, fill_value, hints)
 
     def _update(
@@ -157,12 +164,12 @@ class Selected:
     def apply(
         self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: object
     ) -> NamedArray:
-        """Return `x` with the elementwise function `func` applied to these elements (once per duplicate index)."""
+        """Return `x` with the elementwise `func` applied to these elements, per duplicate index."""
         return self._update("apply", func, mode, hints)
 
 
 def at(x: NamedArray) -> At:
-    """Select elements of `x` for a read with a mode or for an update, like `jax.Array.at`, but by name.
+    """Select elements of `x` for a read with a mode or for an update, as `jax.Array.at`, by name.
 
     The index follows `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0,
     1:].multiply(v)`. A boolean array may be the complete index or the index of one axis. The
@@ -198,7 +205,7 @@ def at(x: NamedArray) -> At:
 def _by_position(
     x: NamedArray, index: object, method: str, value: Any, options: Mapping[str, Any]
 ) -> Any:
-    refuse_positions(f"at[...].{method}", "x.at", x, index)
+    reject_positions(f"at[...].{method}", "x.at", x, index)
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
 
@@ -304,7 +311,7 @@ def _masks(op: str, x: AnyArray, entries: Mapping[Any, Any]) -> list[Any]:
 def _update_where(
     op: str, x: AnyArray, masks: Sequence[Any], method: str, value: Any
 ) -> NamedArray:
-    """Update all elements where the masks hold; the update is elementwise, so it is the same on blocks."""
+    """Update all elements where the masks are true, elementwise, so also block by block."""
     for mask in masks:
         if mask.ndim and mask.ndim != dims_of(x).count(None):
             raise PositionalAxisError(
@@ -435,10 +442,10 @@ def _scatter(
 
 
 class _Targets(Record):
-    """The target of an update: scattered dimensions (arrays, integers, slices of sharded axes) and sliced dimensions.
+    """The target of an update: scattered dimensions and sliced dimensions.
 
     Attributes:
-      dims: the scattered dimensions.
+      dims: the scattered dimensions: arrays, integers, and slices of sharded axes.
       indices: the indices along each of them.
       placements: the mesh axes of each of them.
       members: the scattered dimensions with indices that are already local to the block.
@@ -461,7 +468,10 @@ class _Targets(Record):
         mode: str | None,
         is_unique: bool,
     ) -> list[Any]:
-        """Convert global indices to indices in this block of the given shape; unique indices outside of it remain distinct."""
+        """Convert global indices to indices in this block, which has the given shape.
+
+        Unique indices outside of the block remain distinct.
+        """
         sizes = [
             (
                 axes.size
@@ -494,19 +504,19 @@ def _targets(
         name = dims[part.dim]
         placed = region.place(name) if region is not None and name is not None else ()
         # If an index array has the axis of a slice, both are indexed pairwise.
-        met = (
+        pairwise = (
             name is not None
             and isinstance(part.at, range)
             and any(name in dims_of(array) for array in arrays)
         )
-        if isinstance(part.at, range) and not placed and not met:
+        if isinstance(part.at, range) and not placed and not pairwise:
             where.slices[part.dim] = part.at
             continue
         where.dims.append(part.dim)
         where.placements.append(placed)
-        if met or (name is not None and not isinstance(part.at, range)):
+        if pairwise or (name is not None and not isinstance(part.at, range)):
             where.own[name] = OwnAxis(name)
-        if met:
+        if pairwise:
             where.indices.append(
                 make_in_region(jnp.asarray(np.asarray(part.at)), (where.own[name],))
             )
@@ -519,7 +529,7 @@ def _targets(
 
 
 def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Hashable]:
-    """Return the names of instances that update independently: remaining names of `x`, then names of index and values."""
+    """Return the names over which updates are independent: of `x`, then of index and values."""
     names = [
         dim
         for i, dim in enumerate(dims)
@@ -571,7 +581,7 @@ def _local_update(
     sharded: bool,
     options: Mapping[str, Any],
 ) -> Callable[..., Any]:
-    """Build the update of one instance, at `count` indices, with the values (or, for `apply`, the function)."""
+    """Build the update of one instance at `count` indices; `function` replaces the values."""
 
     def update(target: jax.Array, *operands: jax.Array) -> jax.Array:
         found, values = operands[:count], operands[count:] or function
@@ -617,7 +627,7 @@ def _as_slice(entries: range) -> slice:
 def _block_members(
     entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable
 ) -> NamedArray:
-    """Return the indices in this device's block that belong to a range, and indices out of range for the rest."""
+    """Return the indices in this device's block that belong to a range, the others out of range."""
     step, first = abs(entries.step), min(entries) if len(entries) else 0
     position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block
     if isinstance(mesh_axes, Uneven):  # padding repeats the last element
@@ -630,7 +640,7 @@ def _block_members(
 def _into_block(
     index: jax.Array, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None
 ) -> jax.Array:
-    """Convert global indices to indices in this device's block; indices outside of it become out of range."""
+    """Convert global indices to indices in this device's block, out of range if outside of it."""
     index = jnp.where(index < 0, index + size, index)
     if mode == "clip":
         index = jnp.clip(index, 0, size - 1)
@@ -645,7 +655,10 @@ def _into_block(
 
 
 def _are_unique(arrays: Sequence[Any], hints: Mapping[str, Any]) -> bool:
-    """Return True if no index is duplicated, as JAX requires to differentiate products: no arrays, or the caller's promise."""
+    """Return True if no index is duplicated, as JAX requires to differentiate products.
+
+    This holds without index arrays, and by the promise `unique_indices=True`.
+    """
     return bool(hints.get("unique_indices")) or not any(np.ndim(array) for array in arrays)
 
 
@@ -664,7 +677,7 @@ def _check_value(
     joint: Dims,
     region: Region | None,
 ) -> ArrayLike:
-    """Check the axes of the values in the body, and replace axes that the index also has by its temporary names."""
+    """Check the axes of the values, and give axes that the index has its temporary names."""
     value = to_local(value, op, region)
     if not isinstance(value, NamedArray):
         return value
@@ -717,7 +730,7 @@ def _arrange(
     visible: Sequence[Any],
     where: _Targets,
 ) -> jax.Array:
-    """Transpose the values to the names `front`, then one axis for each of `wanted`, of size 1 if it is missing."""
+    """Transpose the values to the axes `front` and `wanted`, which get size 1 if missing."""
     dims = dims_of(value)
     count = dims.count(None)
     if count > len(visible):

@@ -1,4 +1,4 @@
-"""`broadcast_to`: broadcasting of an array to axes that it lacks, named or positional."""
+"""Broadcast an array to axes that it lacks, and insert or remove axes of size 1."""
 
 from __future__ import annotations
 
@@ -141,9 +141,6 @@ def _named_blocks(array: ArrayLike) -> dict[Hashable, int]:
     }
 
 
-# --- axes of size 1 -------------------------------------------------------------------------------
-
-
 @operation(explicit=Explicit.KEPT)
 def expand_dims(a: ArrayLike, axis: AxisSpec) -> LikeArguments:
     """Insert axes of size 1.
@@ -245,7 +242,12 @@ def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray:
 
 
 def _lax_expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
-    """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both."""
+    """Insert axes of size 1, as `nx.numpy.expand_dims`.
+
+    Args:
+      array: an array, named or not.
+      dimensions: a positional axis, a name that the array lacks, or a tuple of both.
+    """
     return expand_dims(array, dimensions)
 
 

@@ -61,7 +61,13 @@ Tree = TypeVar("Tree")
 def map_with_mappings(
     function: Callable[..., AnyArray], tree: PyTree, axes: PyTree, op: str
 ) -> PyTree:
-    """Apply `function(leaf, mapping, path)` to the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
+    """Apply `function(leaf, mapping, path)` to the leaves of a tree.
+
+    Args:
+      function: a function of a leaf, its axis mapping and its path.
+      tree: a pytree, in which named arrays are leaves.
+      axes: a pytree prefix of axis mappings.
+      op: the operation, for messages.
 
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
@@ -73,7 +79,10 @@ def map_with_mappings(
 def leaves_with_mappings(
     tree: PyTree, axes: PyTree, op: str
 ) -> tuple[list[tuple[Any, AxisMapping | None, KeyPath[Any]]], PyTreeDef]:
-    """Return the leaves of `tree` (named arrays are leaves) with mapping and path, and its structure; see `map_with_mappings`."""
+    """Return the leaves of a tree with mapping and path, and its structure.
+
+    The arguments are those of `map_with_mappings`.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
         return [(leaf, None, path) for path, leaf in leaves], structure
@@ -90,7 +99,7 @@ def leaves_with_mappings(
         )
     except ValueError as error:
         raise AxisMappingError(
-            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure"
+            f"{op}: the axis mappings {format_value(axes)} are not a prefix of the structure"
             f" {jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and"
             " a dict with string keys are containers; each element corresponds to one value."
             f" ({error})"
@@ -106,31 +115,27 @@ def _is_parsed(node: object) -> bool:
 
 
 class _Box:
-    """A leaf that holds a mapping (or `None`, which is not a leaf by itself)."""
+    """A leaf that contains a mapping (or `None`, which is not a leaf by itself)."""
 
     def __init__(self, mapping: AxisMapping | None):
         self.mapping = mapping
 
 
-def _tree_text(axes: PyTree) -> str:
-    return format_value(axes)
-
-
 def attach_names(
     array: AnyArray, mapping: AxisMapping | None, op: str, what: What
 ) -> tuple[Any, Dims]:
-    """Return the global data of `array` and its dims, with the mapping's names for positional axes."""
+    """Return the global data of an array, and its dims with names for positional axes."""
     dims = dims_of(array)
     data = array._data if isinstance(array, NamedArray) else array
     if mapping is None:
         return data, dims
-    _refuse_named(dims, mapping, op, what)
+    _check_positional(dims, mapping, op, what)
     given = mapping.place(dims.count(None), op, what)
     names = iter(given)
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
 
 
-def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
+def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
     """Raise if the mapping counts axes of the array that already have names."""
     own, free = [dim for dim in dims if dim is not None], dims.count(None)
     if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
@@ -162,10 +167,11 @@ def detach_names(
     what: What,
     carried: frozenset[Hashable] = frozenset(),
 ) -> tuple[Any, Dims]:
-    """Transpose `array` to the order of the mapping; return its data and its dims, with `None` for positional axes.
+    """Transpose an array to the order of the mapping, and return its data and dims.
 
-    A name that the mapping places and the array lacks is broadcast to its size in the mapped
-    function. Names in `carried` that the mapping does not place are kept in front of the others.
+    Positional axes of the result are `None` in the dims. A name that the mapping places and the
+    array lacks is broadcast to its size in the mapped function. Names in `carried` that the mapping
+    does not place are kept in front of the others.
 
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
@@ -368,7 +374,7 @@ def untag(x: ArrayLike, axes: PyTree) -> AnyArray: ...
 def untag(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
 def untag(x: PyTree, axes: PyTree) -> PyTree:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -481,7 +487,7 @@ def shard(
 
 
 def _at(op: str, path: KeyPath[Any]) -> str:
-    """Return the operation and the leaf of its tree, for messages; the operation alone if the argument is one array."""
+    """Return the operation, and the path of a leaf if the argument is a tree, for messages."""
     return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
 
 
@@ -531,10 +537,10 @@ def _check_leaves(tree: PyTree) -> None:
 
 
 def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
-    """Raise if an assignment shards nothing: the one array lacks a name, or no array of a tree has named axes.
+    """Raise if `axis_resources` shards nothing.
 
-    Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a
-    program.
+    Then the one array lacks a name, or no array of a tree has named axes. Arrays without these
+    names are valid in a tree: one `axis_resources` shards all parameters of a program.
     """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)

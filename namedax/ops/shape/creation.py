@@ -1,4 +1,4 @@
-"""Creation of arrays with named axes: `zeros` and similar functions, `arange` and `one_hot`."""
+"""Create arrays with named axes, one block on every device: `zeros`, `arange`, `one_hot`."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def ones(
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Device | None = None,
 ) -> AnyArray:
-    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
+    """Create an array of ones; arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.ones(3, named_shape={"batch": 2}).dims
@@ -278,7 +278,7 @@ def full(
     named_shape: Mapping[Hashable, int | None] | None = None,
     device: Device | None = None,
 ) -> AnyArray:
-    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
+    """Create an array of one value, with named axes in addition to the positional ones.
 
     Args:
       shape: the sizes of the positional axes, by default `()`.
@@ -392,9 +392,6 @@ def _stacked(a: ArrayLike | Sequence[Any]) -> AnyArray:
     )
 
 
-# --- evenly spaced numbers and frequencies along an axis, in blocks -------------------------------
-
-
 @operation(explicit=Explicit.AS_JAX)
 def linspace(
     start: ArrayLike,
@@ -503,7 +500,7 @@ def fftfreq(
     device: Device | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.fft`, as `jnp.fft.fftfreq`, also along a named axis.
 
     Args:
       n: the number of samples.
@@ -535,7 +532,7 @@ def rfftfreq(
     device: Device | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`.
 
     >>> import namedax as nx
     >>> nx.numpy.fft.rfftfreq(4, axis="f").named_shape["f"]

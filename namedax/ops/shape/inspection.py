@@ -56,9 +56,12 @@ def ndim(x: ArrayLike) -> int:
 
 @operation(requires_axis=_COUNTED, explicit=Explicit.AS_JAX)
 def size(x: ArrayLike, axis: Any = None) -> int:
-    """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
+    """Return the number of elements over the positional axes, or along given axes.
 
-    Sizes of named axes are global.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Sizes of named axes are global.
 
     Raises:
       AxisNotFoundError: `x` lacks a named axis.

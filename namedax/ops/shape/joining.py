@@ -1,4 +1,4 @@
-"""Joining along an axis: `concatenate`, `append` and `stack`.
+"""Join and split arrays along an axis: `concatenate`, `append`, `stack`, `split`.
 
 Along a sharded axis, blocks of the result consist of rows of a few blocks of the operands; only
 these rows move (see `namedax.resources.row_moves.move_rows`). In a mapped function a name keeps its
@@ -46,9 +46,6 @@ __all__ = ["append", "array_split", "concatenate", "lax_concatenate", "split", "
 
 #: The number of sections, or the split indices.
 Sections: TypeAlias = int | Sequence[int] | jax.typing.ArrayLike
-
-
-# --- joining --------------------------------------------------------------------------------------------------------
 
 
 @operation(explicit=Explicit.KEPT)
@@ -117,7 +114,7 @@ def _concatenate(
     sites = [along(op, array, axis, supports_padding=True) for array in arrays]
     region = ambient()
     dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
-    datas, dims, dim = _broadcast_the_rest(op, arrays, sites)
+    datas, dims, dim = _broadcast_other_axes(op, arrays, sites)
     datas = [data.astype(dtype) for data in datas]
     sizes = [site.size for site in sites]
     total = sum(sizes)
@@ -140,7 +137,7 @@ def _concatenate(
 
 
 def rows_of_parts(sizes: Sequence[int], count: int) -> np.ndarray:
-    """Return the index of each row of the concatenation within blocks that contain a block of every operand."""
+    """Return the index of each row of the concatenation in blocks of all operands together."""
     blocks = -(-np.asarray(sizes) // count)
     offsets = np.concatenate([[0], np.cumsum(blocks)])
     rows = []
@@ -155,10 +152,13 @@ def _labels(dims: Dims) -> list[Hashable]:
     return [next(numbers) if dim is None else dim for dim in dims]
 
 
-def _broadcast_the_rest(
+def _broadcast_other_axes(
     op: str, arrays: Sequence[Any], sites: Sequence[Along]
 ) -> tuple[list[Any], Dims, int]:
-    """Broadcast all operands to equal dims and sizes except along the axis of `sites`; return data, dims and that dimension."""
+    """Broadcast all operands to equal dims and sizes, except along the axis of `sites`.
+
+    Return the data, the dims, and the dimension of that axis.
+    """
     region = ambient()
     thin = []
     for site in sites:  # `align` broadcasts all other axes, and raises for invalid ones
@@ -206,7 +206,8 @@ def append(
     named.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
+    >>> x = nx.named(jnp.ones((2, 3)), ["a", "k"])
+    >>> append(x, nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
     4
     """
     if axis is None:
@@ -278,7 +279,10 @@ def new_place(op: str, axis: object, dims: Dims) -> int:
 
 
 def named_from_front(op: str, data: jax.Array, name: Hashable, dims: Dims) -> AnyArray:
-    """Name the leading dimension of `data`, which is complete on every device; `dims` are the dims of the others."""
+    """Name the leading dimension of `data`, which is complete on every device.
+
+    `dims` are the dims of the other dimensions.
+    """
     check_dims((name, *dims), op)
     region = ambient()
     if region is not None:
@@ -293,10 +297,6 @@ def named_from_front(op: str, data: jax.Array, name: Hashable, dims: Dims) -> An
         if region.place(name):
             data = comm.cut(data, 0, region.place(name))
     return make_result(data, (name, *dims))
-
-
-# --- splitting of arrays along an axis ------------------------------------------------------------
-# Only rows that a device lacks move, as in `joining`.
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
@@ -344,7 +344,7 @@ def array_split(
     *,
     out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
-    """Split an array like `split`, into sections that need not be equal: the first ones are larger by one.
+    """Split an array as `split` does, also unequally: the first sections are larger by one.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> [part.named_shape["k"] for part in array_split(nx.named(jnp.arange(5), ["k"]), 2, "k")]
@@ -360,13 +360,13 @@ def _split(
     axis: AxisSpec,
     out_axis: Hashable | list[Hashable] | None,
 ) -> list[Any]:
-    where, axis = _where_to_cut(op, indices_or_sections), unwrap_single(axis, dims_of(ary))
+    where, axis = _check_sections(op, indices_or_sections), unwrap_single(axis, dims_of(ary))
     if not is_name(axis):
         data, dims = data_and_dims(op, ary)
         parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
         return [make_result(part, dims) for part in parts]
     site = along(op, ary, axis, supports_padding=True)
-    cuts = _cuts(op, site, where)
+    cuts = _split_points(op, site, where)
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
@@ -413,7 +413,7 @@ def _split(
     return parts
 
 
-def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
+def _check_sections(op: str, indices_or_sections: Any) -> int | list[int]:
     what = "indices_or_sections"
     if isinstance(indices_or_sections, NamedArray):
         raise PositionalAxisError(
@@ -425,7 +425,7 @@ def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
     return [as_integer(op, f"{what}[{i}]", index) for i, index in enumerate(indices_or_sections)]
 
 
-def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
+def _split_points(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if count <= 0:

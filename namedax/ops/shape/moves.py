@@ -45,7 +45,10 @@ __all__ = ["Carried", "execute"]
 def _factor(
     placement: MeshAxes, sizes: Sequence[int], devices: Callable[[str], int]
 ) -> tuple[list[MeshAxes], MeshAxes]:
-    """Distribute the mesh axes of a row-major product over its axes; return them per axis, and the ones that fit none."""
+    """Distribute the mesh axes of a row-major product over its axes.
+
+    Return them per axis, and the mesh axes that fit none.
+    """
     rest = list(sizes)
     held: list[list[str]] = [[] for _ in sizes]
     i = 0
@@ -107,7 +110,10 @@ def _solve(
 def _check_result(
     op: str, region: Region | None, dims: Dims, sizes: Sequence[int], uneven: frozenset[Hashable]
 ) -> None:
-    """Raise if the names of the result do not fit the mapped function; unmentioned names with padding are valid."""
+    """Raise if the names of the result do not fit the mapped function.
+
+    Unmentioned names with padding (`uneven`) are valid.
+    """
     check_dims(dims, op)
     if region is None:
         return
@@ -136,7 +142,17 @@ def execute(
     reduction: str | Callable[..., AnyArray] | None = None,
     text: str = "",
 ) -> AnyArray:
-    """Run a pattern; `left` has one term for every positional axis of `x`, in order, and for some of its named axes."""
+    """Run a pattern.
+
+    Args:
+      op: the operation, for messages.
+      x: an array, named or not.
+      left: one term for every positional axis of `x`, in order, and for some of its named axes.
+      right: the terms of the result, without the names that `left` omits.
+      sizes: the known sizes of elementary axes.
+      reduction: the reduction over axes that the result lacks, by default `None`.
+      text: the pattern, for messages, by default empty.
+    """
     region = ambient()
     x = to_local(x, op, region)
     terms, right = _all_terms(op, x, left, right, text)
@@ -164,7 +180,7 @@ def execute(
 def _all_terms(
     op: str, x: ArrayLike, left: Sequence[Term], right: Sequence[Term], text: str
 ) -> tuple[list[Term], list[Term]]:
-    """Return one term per dimension of `x` and of the result; names that the pattern omits are kept in front."""
+    """Return one term per dimension of `x` and of the result, with unmentioned names in front."""
     dims = dims_of(x)
     by_name = {term.name: term for term in left if term.name is not None}
     in_order = iter([term for term in left if term.name is None])
@@ -192,7 +208,7 @@ def _all_sizes(
     sizes: Mapping[Hashable, int],
     text: str,
 ) -> dict[Hashable, int]:
-    """Return the size of every elementary axis: given sizes, sizes of the axes of `x`, and sizes of the mapped function."""
+    """Return the size of every elementary axis: given, from `x`, or from the mapped function."""
     region, dims = ambient(), dims_of(x)
     shape = np.shape(x._data if isinstance(x, NamedArray) else x)
     placement = _placements(region, _carried_uneven(region, terms, right))
@@ -220,7 +236,9 @@ def _all_sizes(
 
 
 class _Move(Record):
-    """A pattern with known sizes and shardings; in pairs the first item belongs to the array, the second to the result.
+    """A pattern with known sizes and shardings.
+
+    In pairs the first item belongs to the array, the second to the result.
 
     Attributes:
       region: the ambient region.
@@ -349,7 +367,7 @@ def _factor_all(
     size: Mapping[Hashable, int],
     devices: Callable[[str], int],
 ) -> tuple[dict[Hashable, MeshAxes], list[MeshAxes]]:
-    """Return the mesh axes of all elementary axes, and for every term the mesh axes that fit none of its axes."""
+    """Return the mesh axes of all elementary axes, and those of each term that fit none."""
     held: dict[Hashable, MeshAxes] = {}
     left_over = []
     for term, axes in zip(terms, places, strict=True):
@@ -387,7 +405,10 @@ def _reduce(
     here: dict[Hashable, MeshAxes],
     there: Mapping[Hashable, MeshAxes],
 ) -> tuple[Any, list[Hashable]]:
-    """Reduce elementary axes, and return the block and its labels; `here` records the mesh axes of a reduce-scatter."""
+    """Reduce elementary axes, and return the block and its labels.
+
+    `here` gets the mesh axes of a reduce-scatter.
+    """
     rest = [label for label in order if label not in vanishing]
     mesh_axes = tuple(axis for label in order if label in vanishing for axis in here[label])
     if mesh_axes and reduction in ("sum", "mean"):

@@ -1,4 +1,4 @@
-"""Splitting, merging and rearranging of axes: `split_axis`, `merge_axes`, and einops patterns with braces for names.
+"""Split, merge and rearrange axes: `split_axis`, `merge_axes`, and einops patterns with names.
 
 All five functions share one pipeline, which `moves` executes; `patterns` parses the patterns.
 """

@@ -93,7 +93,7 @@ def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more:
 
 
 def _rename_tree(tree: Tree, names: Mapping[Any, Hashable]) -> Tree:
-    """Rename all arrays of a pytree that have one of the names; each name must occur in some array."""
+    """Rename the arrays of a pytree that have one of the names; some array must have each name."""
 
     def is_array(node: object) -> bool:
         kept = [name for name in getattr(node, "_names_kept", ()) if name in names]
@@ -115,7 +115,7 @@ def _rename_tree(tree: Tree, names: Mapping[Any, Hashable]) -> Tree:
                 if jax.tree_util.all_leaves([tree])
                 else f"a tree of {len(arrays)} named arrays"
             )
-            raise_not_found("rename", old, what, known, _turned(names, known))
+            raise_not_found("rename", old, what, known, _reversal_hint(names, known))
     results = []
     for path, leaf in leaves:
         own = (
@@ -129,7 +129,7 @@ def _rename_tree(tree: Tree, names: Mapping[Any, Hashable]) -> Tree:
     return jax.tree.unflatten(structure, results)
 
 
-def _turned(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
+def _reversal_hint(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
     """Suggest the reversed mapping if only the new names exist; else return an empty string."""
     if any(old in known for old in names) or not all(new in known for new in names.values()):
         return ""
@@ -145,7 +145,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     for old, new in names.items():
         if old not in dims or old is None:
             own = [d for d in dims if d is not None]
-            raise_not_found(op, old, type_text(x), own, _turned(names, own))
+            raise_not_found(op, old, type_text(x), own, _reversal_hint(names, own))
         if not is_name(new):
             raise AxisNameError(
                 f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional."
@@ -245,7 +245,7 @@ def move(
 
 
 def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -> jax.Array:
-    """Reshard the local block `source`, and make it vary over `variance` (and over its other mesh axes).
+    """Reshard the local block `source`, and make it vary over `variance` and its own mesh axes.
 
     An axis that is gathered for values that vary over the same mesh axes is gathered to varying.
     Its gradient is then one reduce-scatter. Over other mesh axes it is cast before the gather, so
@@ -285,9 +285,9 @@ def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -
 
 
 def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray:
-    """Transpose the named axes of `x` to the physical order of `dims`; positional axes keep their order.
+    """Transpose the named axes of `x` to the physical order of `dims`.
 
-    No communication.
+    Positional axes keep their order. No communication.
     """
     places = iter([i for i, dim in enumerate(x._dims) if dim is None])
     order = [next(places) if dim is None else x._dims.index(dim) for dim in dims]

@@ -16,7 +16,7 @@ from namedax.errors import ArgumentError, AxisSizeError, PositionalAxisError, fo
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
-from namedax.ops.indexing.take_along_axis import take_along_axis
+from namedax.ops.indexing.slicing import take_along_axis
 from namedax.ops.reduction.cumulative import site_of_one_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_entries

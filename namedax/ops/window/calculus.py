@@ -62,7 +62,10 @@ def _inexact(op: str, x: ArrayLike, axis: Hashable) -> AnyArray:
 
 
 def _along(op: str, points: ArrayLike, x: AnyArray, axis: Hashable) -> AnyArray:
-    """Return coordinates along `axis`: an array that has the axis, or a plain one with one element for each of its elements."""
+    """Return coordinates along `axis` as an array with the axis.
+
+    A plain array must have one element for each element along the axis.
+    """
     if isinstance(points, NamedArray):
         return points
     points = jnp.asarray(points)
@@ -152,7 +155,8 @@ def gradient(
       AxisSizeError: an axis has fewer than two elements.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.numpy.gradient(nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"]), axis="t"), ["t"])
+    >>> x = nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"])
+    >>> nx.positional(nx.numpy.gradient(x, axis="t"), ["t"])
     Array([1., 2., 4., 5.], dtype=float32)
     """
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -232,7 +236,8 @@ def unwrap(
       AxisNotFoundError: `p` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.numpy.unwrap(nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"]), axis="t", period=4.0), ["t"])
+    >>> x = nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"])
+    >>> nx.positional(nx.numpy.unwrap(x, axis="t", period=4.0), ["t"])
     Array([ 0., -1., -3.], dtype=float32)
     """
     name = _one_name(axis)

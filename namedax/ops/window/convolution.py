@@ -1,4 +1,4 @@
-"""Convolution over named axes: `conv` and `conv_transpose`, with strides and dilations.
+"""Convolution over named axes: `conv` and `conv_transpose`, and NumPy's `convolve`.
 
 Over a sharded axis a device receives the rows that its windows need beyond its block (`halo`), and
 computes its own block.
@@ -50,9 +50,6 @@ from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
 
 __all__ = ["conv", "conv_transpose", "convolve", "without_constraints"]
-
-
-# --- convolution ----------------------------------------------------------------------------------------------------
 
 
 @operation(scope=True)
@@ -109,7 +106,8 @@ def conv(
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
     >>> kernel = nx.named(jnp.ones((3, 3, 3, 5)), ["kh", "kw", "c", "d"])
-    >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), features_in="c", features_out="d", strides=2)
+    >>> features = {"features_in": "c", "features_out": "d"}
+    >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), strides=2, **features)
     >>> dict(y.named_shape)
     {'batch': 8, 'h': 3, 'w': 3, 'd': 5}
     """
@@ -136,7 +134,7 @@ def conv_transpose(
     precision: lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
 ) -> AnyArray:
-    """Apply a transposed convolution over named axes, which enlarges them, as `jax.lax.conv_transpose`.
+    """Apply a transposed convolution, which enlarges named axes, as `jax.lax.conv_transpose`.
 
     It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is
     not reversed: for the transpose of `nx.conv`, reverse it along its axes (`nx.flip`).
@@ -274,7 +272,10 @@ def _check_kernel_axes(
 def _arrange_kernel(
     op: str, kernel: ArrayLike, kernel_axis: tuple[Hashable, ...] | None, features: _Features
 ) -> tuple[Any, tuple[int, ...]]:
-    """Transpose the kernel to its named axes and `[new, contracted, *taps]`; return it and the number of taps of each axis."""
+    """Transpose the kernel to its named axes and `[new, contracted, *taps]`.
+
+    Return it, and the number of taps of each axis.
+    """
     dims = dims_of(kernel)
     places = [
         along(op, kernel, name, supports_padding=name == features.new).dim
@@ -368,7 +369,7 @@ class _Convolution(Record):
         return self._with_names(value)
 
     def _is_in_place(self, dims: Dims) -> bool:
-        """Return True if the axes can keep their order: one batch axis, and one feature axis that is replaced."""
+        """Return True if the axes can keep their order: one batch axis, one replaced feature axis."""
         has_features = self.features.contracted is not None and self.features.new is not None
         return (
             self.op == "conv"
@@ -398,7 +399,7 @@ class _Convolution(Record):
         return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
     def _with_names(self, value: AnyArray) -> tuple[Any, Dims]:
-        """Name the last axes of the result of `local`, and sum over the mesh axes of the contracted axis."""
+        """Name the last axes of the result of `local`, and sum over the contracted axis."""
         dims, count, new = dims_of(value), len(self.axes), self.features.new
         data = value._data if isinstance(value, NamedArray) else value
         at = len(dims) - count - 1
@@ -422,7 +423,10 @@ def _conv(
     kernel: jax.Array,
     numbers: tuple[Sequence[int], Sequence[int], Sequence[int]] | None = None,
 ) -> jax.Array:
-    """Convolve `x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`, or one batch axis in the given order."""
+    """Convolve `x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`.
+
+    With `numbers`, there is one batch axis, and the axes have that order.
+    """
     batch = x.shape[: x.ndim - count - 1]
     is_flat = numbers is not None or len(batch) == 1
     flat = x if is_flat else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
@@ -447,11 +451,6 @@ def _conv(
         preferred_element_type=element_type,
     )
     return y if is_flat else y.reshape(*batch, *y.shape[1:])
-
-
-# --- `convolve` -----------------------------------------------------------------------------------
-# Over a sharded axis a device receives the rows that its windows need beyond its block, and computes
-# its own block.
 
 
 @operation(scope=True)

@@ -50,9 +50,6 @@ from namedax.resources.row_moves import FILL, along_dim
 __all__ = ["FFT_FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
 
 
-# --- roll and shift -------------------------------------------------------------------------------------------------
-
-
 @operation(requires_axis=MOVED)
 def roll(
     a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None
@@ -101,7 +98,10 @@ def roll(
 
 
 def _shifts(shift: int | Sequence[int] | ArrayLike) -> tuple[Any, ...]:
-    """Return one shift for every axis: an integer, or an integer array without positional axes if it is known at run time only.
+    """Return one shift for every axis.
+
+    A shift that is known at run time only is an integer array without positional axes, else an
+    integer.
 
     Raises:
       ArgumentTypeError: a shift is not an integer.
@@ -176,7 +176,7 @@ def _roll_at_run_time(site: Along, by: jax.Array) -> jax.Array:
 def shift(
     x: ArrayLike, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0
 ) -> LikeArguments:
-    """Shift an array along one axis; elements that leave at one end are dropped, and the other end is filled.
+    """Shift an array along one axis, drop the elements beyond one end, and fill the other end.
 
     Args:
       x: an array, named or not.
@@ -236,7 +236,10 @@ def _shift(
 
 
 def _check_fill(op: str, parameter: str, value: object, x: ArrayLike) -> None:
-    """Raise if an array cannot hold a value: other than zeros among random keys, or an integer out of range for its dtype."""
+    """Raise if an array cannot hold a value.
+
+    Random keys can be filled with zeros only, and an integer must be in range for the dtype.
+    """
     check_fits(op, parameter, value, getattr(x, "dtype", None))
     if (
         hasattr(x, "dtype")
@@ -249,8 +252,6 @@ def _check_fill(op: str, parameter: str, value: object, x: ArrayLike) -> None:
             " or insert keys with nx.where."
         )
 
-
-# --- windows --------------------------------------------------------------------------------------------------------
 
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
@@ -266,7 +267,7 @@ def halo(
     fill_value: jax.typing.ArrayLike = 0,
     out_axis: Hashable | None = None,
 ) -> LikeArguments:
-    """Return the neighbors of every element along a named axis as a window: the building block of stencils.
+    """Return every element with its neighbors along a named axis, as a window for stencils.
 
     Args:
       x: a named array.
@@ -481,7 +482,8 @@ def _pad_one(
     if mode == "constant":
         rows = np.pad(np.arange(site.size), (before, after), constant_values=FILL)
     else:
-        rows = np.pad(np.arange(site.size), (before, after), mode, **options)  # type: ignore[call-overload]
+        padded: Callable[..., np.ndarray] = np.pad
+        rows = padded(np.arange(site.size), (before, after), mode, **options)
     return site.remap(
         out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim)
     )

@@ -1,4 +1,4 @@
-"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, with windows, strides and padding, in `nx.nn`.
+"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, in `nx.nn`.
 
 Over a sharded axis a device receives the rows that its windows need beyond its block, and computes
 its own block.
@@ -144,24 +144,25 @@ _WINDOWS = """
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{{"h": 2, "w": 2}}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. {padded}{more}
-      out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        {padded}{more}
+      out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       {returns} The gradient is the same as for `jax.lax.reduce_window`{gradient}
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
 
 """

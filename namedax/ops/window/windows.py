@@ -61,9 +61,9 @@ class Window:
 
 
 def whole_for_partitioner(data: jax.Array, dims: Dims, axes: Iterable[Hashable]) -> jax.Array:
-    """Prevent XLA's partitioner from sharding the dimensions of `data` with the names `axes`, if it is in use.
+    """Prevent XLA's partitioner from sharding the dimensions of `data` with the names `axes`.
 
-    It computes wrong gradients of windows that overlap, have strides, or are dilated.
+    The partitioner computes wrong gradients of windows that overlap, have strides, or are dilated.
     """
     return constrain_sharding(data, tuple(None if dim in axes else dim for dim in dims))
 
@@ -136,7 +136,7 @@ def padding_of(
     stride: int,
     reach: int,
 ) -> tuple[int, int]:
-    """Return the rows to add before and after `axes[i]`, for windows of `reach` rows in steps of `stride`.
+    """Return the rows to add before and after `axes[i]`, for windows of `reach` rows.
 
     Raises:
       PositionalAxisError: `padding` is neither a known string nor a pair for every axis.
@@ -215,7 +215,10 @@ def transposed_padding(
     stride: int,
     reach: int,
 ) -> tuple[int, int]:
-    """Return the padding as `padding_of`, for a transposed convolution with `stride - 1` zeros between the elements of an axis."""
+    """Return the padding as `padding_of`, for a transposed convolution.
+
+    It has `stride - 1` zeros between the elements of an axis.
+    """
     if (
         isinstance(padding, str) and padding.upper() == "SAME"
     ):  # the result has size * stride elements
@@ -238,7 +241,9 @@ def plan_transposed(
     stride: int,
     padding: tuple[int, int],
 ) -> tuple[Plan, tuple[int, int]]:
-    """Plan a transposed convolution along one axis; also return the padding of a device's rows with zeros between them.
+    """Plan a transposed convolution along one axis.
+
+    Also return the padding of a device's rows, which have zeros between them.
 
     Raises:
       AxisSizeError: the result is empty, or its size differs from its name's size in the mapped
@@ -279,7 +284,7 @@ def spread(
     keep: frozenset[str],
     fill: jax.typing.ArrayLike = 0,
 ) -> NamedArray:
-    """Give this device the rows that its windows reach, along axes named `Window(axis)`, with `fill` as padding.
+    """Give this device the rows that its windows reach, along axes named `Window(axis)`.
 
     Args:
       op: the operation.
