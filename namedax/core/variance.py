@@ -15,7 +15,7 @@ needs the second. So a gathered array can produce both.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -237,7 +237,7 @@ def has_varying_form(array: object) -> bool:
 
     It was gathered, or computed from gathered arrays.
     """
-    return _form_of(array) is not None
+    return type(array) is NamedArray and array._block is not None and array._block.form is not None
 
 
 def saves_when_cast(array: object) -> bool:
