@@ -170,6 +170,7 @@ from namedax.ops.shape.conversion import shard as shard
 from namedax.ops.shape.rename import rename as rename
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
+from namedax.typing.checking import checked as checked
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str
@@ -1126,24 +1127,3 @@ def plan(
     uneven: Iterable[Hashable] = (),
     **kwargs: Any,
 ) -> Any: ...
-def checked(fun: Any) -> Any:
-    """Check the arguments and results of a function against its annotations, on every call.
-
-    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
-    traced, and the traced program has no additional operation. Within the call, a function of
-    leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one call a size
-    variable has one size, in arguments and results. Annotations without array types (`int`,
-    classes) are not checked. Decorate the function itself, under other decorators:
-    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
-
-    Args:
-      fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
-
-    Returns:
-      A function with the same name, signature and docstring. It is `fun` itself if no annotation
-      has an array type.
-
-    Raises, when called:
-      ArrayTypeError: an argument or a result has another type, or an annotation cannot be
-      evaluated.
-    """

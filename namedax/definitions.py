@@ -289,5 +289,5 @@ if TYPE_CHECKING:
     from namedax.planning.planner import plan as plan
     from namedax.resources.serial import SerialLoop as SerialLoop
     from namedax.resources.serial import serial_loop as serial_loop
-    from namedax.typing import checked as checked
+    from namedax.typing.checking import checked as checked
     from namedax.xmap.wrapper import xmap as xmap

@@ -22,6 +22,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import check_numbers
 from namedax.core.region import Region, ambient
+from namedax.core.types import PyTree
 from namedax.errors import (
     AxisMappingError,
     AxisResourceError,
@@ -49,7 +50,7 @@ def __dir__() -> list[str]:
 
 
 def placement(
-    axis_resources: Mapping[Hashable, Any], mesh: Any, op: str
+    axis_resources: Mapping[Hashable, Any], mesh: Mesh | None, op: str
 ) -> tuple[Assignment, Mesh]:
     """Return parsed `axis_resources` and a mesh with devices, to shard arrays outside of mapped functions."""
     surrounding = ambient()
@@ -86,7 +87,7 @@ def _own_blocks(mesh: Mesh, axes: tuple[str, ...]) -> tuple[tuple[int, ...], boo
 
 @checks_signature
 def process_entries(
-    name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Any = None
+    name: Hashable, size: int, axis_resources: Mapping[Hashable, Any], mesh: Mesh | None = None
 ) -> np.ndarray:
     """Return the indices along an axis that this process must pass to `from_process_local`.
 
@@ -128,10 +129,10 @@ def process_entries(
 
 @checks_signature
 def from_process_local(
-    data: Any,
-    axes: Any,
+    data: object,
+    axes: object,
     axis_resources: Mapping[Hashable, Any],
-    mesh: Any = None,
+    mesh: Mesh | None = None,
     global_sizes: Mapping[Hashable, int] | None = None,
 ) -> Any:
     """Assemble global named arrays from the local data of all processes. Use it to load input in a multi-process program.
@@ -257,7 +258,7 @@ def _global_size(name: Hashable, part: int, wanted: int | None, region: Region, 
 
 
 @checks_signature
-def bytes_per_device(tree: Any) -> int:
+def bytes_per_device(tree: PyTree) -> int:
     """Return the bytes per device of a tree of arrays, by their shardings.
 
     The tree may also contain types with a sharding (`nx.interop.abstract`), to compare layouts without the devices. A value without a

@@ -35,6 +35,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding
 
 from namedax.core import explicit_fallback
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit
@@ -188,7 +189,7 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
             if name is not None and name not in touched and is_free:
                 places.setdefault(name, mesh_axes)
 
-    def aligned(x: Any) -> Any:
+    def aligned(x: ArrayLike) -> Any:
         if not isinstance(x, NamedArray):
             return replicated(x) if is_tracked(x) else x
         return (
@@ -218,11 +219,11 @@ def _as_dict(axes: tuple[Hashable, ...], values: Iterable[Any]) -> Any:
 jax.tree_util.register_pytree_node(_ByAxis, _values, _as_dict)
 
 
-def _flattenable(argument: Any) -> Any:
+def _flattenable(argument: object) -> Any:
     return _ByAxis(argument) if type(argument) is dict else argument
 
 
-def _is_array(leaf: Any) -> bool:
+def _is_array(leaf: object) -> bool:
     return isinstance(leaf, (NamedArray, jax.Array)) or (
         isinstance(leaf, np.ndarray) and leaf.dtype.kind not in "OUS"
     )
@@ -317,7 +318,9 @@ def _keep(key: Hashable, program: _Program) -> None:
         _programs[key] = program
 
 
-def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Any) -> Hashable:
+def _key(
+    call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: Mesh | None
+) -> Hashable:
     """Return the key of a program; `None` if a later call may differ."""
     operands = set(call.places)
     known = [
@@ -338,7 +341,7 @@ def _key(call: _Call, places_of_names: Iterable[tuple[Any, Assignment]], mesh: A
     return (key, jax.sharding.get_abstract_mesh())
 
 
-def _identity(value: Any) -> Any:
+def _identity(value: object) -> Any:
     """Return the identity of an argument; `None` for functions of the user, which may read changed variables."""
     if isinstance(value, slice):
         return (slice, value.start, value.stop, value.step)
@@ -363,12 +366,12 @@ def _identity(value: Any) -> Any:
     return (type_key(value), value)
 
 
-def _is_called(value: Any) -> bool:
+def _is_called(value: object) -> bool:
     """Return True if an argument is a function."""
     return callable(value) and not isinstance(value, type)
 
 
-def _is_of_user(function: Any) -> bool:
+def _is_of_user(function: object) -> bool:
     """Return True if a function is not from JAX, NumPy or this package.
 
     Only functions have a module; other objects may hold any.
@@ -388,7 +391,7 @@ def _is_of_user(function: Any) -> bool:
 # --- the ways -----------------------------------------------------------------------------------------------------------
 
 
-def _find(call: _Call, resources: Assignment, mesh: Any) -> tuple[_Program, Any]:
+def _find(call: _Call, resources: Assignment, mesh: Mesh | None) -> tuple[_Program, Any]:
     """A program for a call that JAX has refused, and its result.
 
     Raises:
@@ -445,7 +448,7 @@ def _in_words_of_outside(error: PlacementConflictError, op: str) -> PlacementCon
 
 
 def _mapped(
-    call: _Call, resources: Assignment, mesh: Any, body: Callable[..., Any] | None = None
+    call: _Call, resources: Assignment, mesh: Mesh | None, body: Callable[..., Any] | None = None
 ) -> _Program:
     """The operation as a mapped function."""
 
@@ -481,7 +484,7 @@ class _Own(Record):
 
 
 def _with_own_names(
-    call: _Call, operands: list[Any], resources: Assignment, mesh: Any
+    call: _Call, operands: list[Any], resources: Assignment, mesh: Mesh | None
 ) -> tuple[_Program, Any]:
     """The same where a name has several sizes: the operands come under names of their own."""
 
@@ -525,7 +528,7 @@ def _then(program: _Program, before: Callable[[list[Any]], list[Any]]) -> _Progr
     return lambda operands: program(before(operands))
 
 
-def _under_own_names(operand: Any, index: int) -> Any:
+def _under_own_names(operand: ArrayLike, index: int) -> Any:
     if not isinstance(operand, NamedArray):
         return operand
     return make(
@@ -550,7 +553,7 @@ def _gathered(call: _Call, resources: Assignment, mesh: Any, operands: list[Any]
         return jax.tree.map(cut, call.of(whole), is_leaf=is_named)
 
 
-def _set(mesh: Any) -> Any:
+def _set(mesh: Mesh | None) -> Any:
     """Return a context in which constants are created on the mesh."""
     if not jax.sharding.get_abstract_mesh().empty:
         return contextlib.nullcontext()

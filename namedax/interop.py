@@ -16,12 +16,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,
@@ -71,7 +73,7 @@ def _xarray(op: str) -> Any:
 
 @checks_signature
 def to_xarray(
-    x: Any,
+    x: ArrayLike,
     coords: Mapping[Any, Any] | None = None,
     name: Hashable | None = None,
     *,
@@ -122,7 +124,7 @@ def to_xarray(
     )
 
 
-def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False) -> Dims:
+def _xarray_dims(x: ArrayLike, given: Sequence[Hashable] | None, prefix: bool = False) -> Dims:
     dims = dims_of(x)
     count = dims.count(None)
     names = [f"dim_{i}" for i in range(count)] if given is None else list(given)
@@ -143,7 +145,7 @@ def _xarray_dims(x: Any, given: Sequence[Hashable] | None, prefix: bool = False)
 
 
 @checks_signature
-def from_xarray(array: Any, positional: Sequence[Hashable] = ()) -> Any:
+def from_xarray(array: ArrayLike, positional: Sequence[Hashable] = ()) -> Any:
     """Convert an `xarray.DataArray` to a named array, or an `xarray.Dataset` to a dict of named arrays.
 
     Coordinates, attributes and the name of the `DataArray` are dropped. Values get JAX dtypes: 64
@@ -207,7 +209,9 @@ def _from_data_array(array: Any, positional: Sequence[Hashable]) -> Any:
 
 
 @checks_signature
-def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None) -> Any:
+def abstract(
+    tree: PyTree, axis_resources: Mapping[Hashable, Any], mesh: Mesh | None = None
+) -> PyTree:
     """Return the types and shardings of a tree of arrays, into which a checkpointer restores.
 
     The result is the tree of `nx.shard(tree, axis_resources, mesh)` with a `jax.ShapeDtypeStruct`
@@ -246,7 +250,7 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
     mesh = any_mesh(mesh, "abstract")
     check_mesh_axes(assignment, mesh, "abstract")
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: object) -> Any:
         data = data_of(leaf)
         dims = leaf.dims if isinstance(leaf, NamedArray) else (None,) * len(data.shape)
         sharding = named_sharding(dims, data.shape, assignment, mesh, "abstract")
@@ -260,7 +264,7 @@ def abstract(tree: Any, axis_resources: Mapping[Hashable, Any], mesh: Any = None
 
 
 @checks_signature
-def global_norm(tree: Any) -> jax.Array:
+def global_norm(tree: PyTree) -> jax.Array:
     """Compute the Euclidean norm over all elements of all arrays, also in a mapped body.
 
     The result equals `optax.global_norm` of the global arrays. In a mapped body, a function of raw
@@ -338,7 +342,7 @@ def clip_by_global_norm(max_norm: float) -> Any:
             "clip_by_global_norm: optax is not installed. Install it with `pip install optax`."
         ) from error
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    def update(updates: PyTree, state: PyTree, params: PyTree = None) -> tuple[Any, Any]:
         norm = global_norm(updates)
         small = norm < max_norm
         factor = jnp.where(small, 1, max_norm / jnp.where(small, 1, norm))
@@ -356,7 +360,9 @@ _Places = dict[Hashable, tuple[str, ...]]
 
 
 @checks_signature
-def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> dict[Hashable, Any]:
+def from_logical_rules(
+    rules: Iterable[tuple[Hashable, Any]], *arrays: object
+) -> dict[Hashable, Any]:
     """Convert logical axis rules, as in Flax and MaxText, to `axis_resources`.
 
     Flax applies the rules to each array separately. An axis takes its first rule whose mesh axes no
@@ -407,7 +413,7 @@ def from_logical_rules(rules: Iterable[tuple[Hashable, Any]], *arrays: Any) -> d
     return {name: axes[0] if len(axes) == 1 else axes for name, (axes, _) in places.items() if axes}
 
 
-def _checked_rule(rule: Any) -> tuple[Hashable, tuple[str, ...]]:
+def _checked_rule(rule: object) -> tuple[Hashable, tuple[str, ...]]:
     if isinstance(rule, (tuple, list)) and len(rule) == 2:
         name, axes = rule
         axes = () if axes is None else (axes,) if isinstance(axes, str) else axes
@@ -434,7 +440,7 @@ def _placed(names: Dims, rules: Iterable[tuple[Hashable, tuple[str, ...]]]) -> _
     return places
 
 
-def _is_list_of_names(tree: Any) -> bool:
+def _is_list_of_names(tree: PyTree) -> bool:
     return (
         isinstance(tree, (list, tuple))
         and bool(tree)
@@ -442,7 +448,7 @@ def _is_list_of_names(tree: Any) -> bool:
     )
 
 
-def _names_in(tree: Any) -> list[Dims]:
+def _names_in(tree: PyTree) -> list[Dims]:
     """Return the axis names of every array in a tree, one tuple per array."""
     found = []
     for leaf in jax.tree.leaves(
@@ -460,7 +466,7 @@ def _names_in(tree: Any) -> list[Dims]:
     return [names for names in dict.fromkeys(found) if names]
 
 
-def _is_boxed(leaf: Any) -> bool:
+def _is_boxed(leaf: object) -> bool:
     """Return True if a leaf is a Flax box or variable with axis names.
 
     Without an import of Flax the result is False.
@@ -481,7 +487,7 @@ def _names_of_box(box: Any) -> Dims | None:
 
 
 @checks_signature
-def from_flax(tree: Any) -> Any:
+def from_flax(tree: PyTree) -> PyTree:
     """Convert parameters with Flax axis names to named arrays.
 
     Args:
@@ -529,7 +535,7 @@ def from_flax(tree: Any) -> Any:
 
 
 @checks_signature
-def to_flax(tree: Any, like: Any) -> Any:
+def to_flax(tree: Any, like: Any) -> PyTree:
     """Convert named arrays to parameters with Flax axis names, the inverse of `from_flax`.
 
     Args:

@@ -79,7 +79,7 @@ NAMES: dict[str, str] = {
     "ops.window.neighbours": "halo pad roll shift",
     "planning.planner": "plan",
     "resources.serial": "SerialLoop serial_loop",
-    "typing": "checked",
+    "typing.checking": "checked",
     "xmap.wrapper": "xmap",
 }
 

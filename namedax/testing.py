@@ -27,6 +27,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
 from namedax.core.records import Record
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
 from namedax.operands.pytree import data_of
@@ -49,17 +50,17 @@ _UNMAPPED, _MAPPED, _AUTO = "nothing mapped", "mapped", 'partitioning="auto"'
 @checks_signature
 def assert_resources_do_not_matter(
     fun: Callable[..., Any],
-    *args: Any,
-    in_axes: Any = None,
-    out_axes: Any = None,
+    *args: object,
+    in_axes: object = None,
+    out_axes: object = None,
     axis_sizes: Mapping[Hashable, int] | None = None,
     axis_resources: Mapping[Hashable, Any] | None = None,
-    mesh: Any = None,
+    mesh: Mesh | None = None,
     static_argnums: int | Sequence[int] = (),
     grad: bool = True,
     rtol: float | None = None,
     atol: float | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> None:
     """Check that a program has equal values and gradients unmapped, mapped by `axis_resources`, and under XLA's partitioner.
 
@@ -167,13 +168,13 @@ def _outcomes(
 
 
 def _options(
-    fun: Any,
-    in_axes: Any,
-    out_axes: Any,
-    axis_sizes: Any,
-    axis_resources: Any,
-    mesh: Any,
-    static: Any,
+    fun: object,
+    in_axes: object,
+    out_axes: object,
+    axis_sizes: object,
+    axis_resources: object,
+    mesh: Mesh | None,
+    static: object,
 ) -> dict[str, Any]:
     """Return the options of `xmap`: the given ones, else the options of a mapped function."""
     given = {
@@ -220,7 +221,7 @@ def _run(label: str, call: Callable[[], Any]) -> Any:
         raise
 
 
-def _fetch(leaf: Any) -> Any:
+def _fetch(leaf: object) -> Any:
     data = data_of(leaf)
     if isinstance(data, jax.Array) and jnp.issubdtype(data.dtype, jax.dtypes.prng_key):
         data = jax.random.key_data(data)
@@ -238,7 +239,7 @@ def _fetch(leaf: Any) -> Any:
 # --- gradients --------------------------------------------------------------------------------------------------------
 
 
-def _is_float(leaf: Any) -> bool:
+def _is_float(leaf: object) -> bool:
     data = data_of(leaf)
     return hasattr(data, "dtype") and bool(jnp.issubdtype(data.dtype, jnp.inexact))
 
@@ -261,7 +262,7 @@ def _gradient(
     leaves, tree = jax.tree.flatten(dynamic, is_leaf=is_named)
     floats = [i for i, leaf in enumerate(leaves) if _is_float(leaf)]
 
-    def project(*values: Any) -> Any:
+    def project(*values: object) -> Any:
         filled = list(leaves)
         for i, value in zip(floats, values, strict=True):
             filled[i] = value
@@ -279,14 +280,14 @@ def _gradient(
     return jax.tree.unflatten(tree, filled)
 
 
-def _times(leaf: Any, factor: float) -> Any:
+def _times(leaf: object, factor: float) -> Any:
     """Multiply an array, named or not, by a number and keep its dtype."""
     data = data_of(leaf)
     data = (data * factor).astype(data.dtype)
     return NamedArray(data, dims_of(leaf)) if isinstance(leaf, NamedArray) else data
 
 
-def _projection(tree: Any, weight: float) -> Any:
+def _projection(tree: PyTree, weight: float) -> Any:
     """Sum all floating-point elements with different weights, in at least 32 bits."""
     total: Any = jnp.zeros(())
     for i, leaf in enumerate(jax.tree.leaves(tree, is_leaf=is_named)):
@@ -315,8 +316,8 @@ _ROUNDING = 16.0  # the tolerance, as a multiple of the measured change
 def _rounding(
     compared: Mapping[str, Mapping[str, Any]],
     forms: Mapping[str, Xmapped],
-    args: Any,
-    kwargs: Any,
+    args: object,
+    kwargs: object,
     grad: bool,
 ) -> dict[str, list[float]]:
     """Measure how much rounding changes the elements of each floating-point array.
@@ -350,7 +351,7 @@ def _rounding(
     return {what: [_ROUNDING * far for far in fars] for what, fars in most.items()}
 
 
-def _floats(tree: Any, like: Any) -> list[Any]:
+def _floats(tree: PyTree, like: PyTree) -> list[Any]:
     """Return the data of the leaves of a tree, with an empty array for each leaf that is not floating-point."""
     leaves = jax.tree.leaves(order_like(tree, like), is_leaf=is_named)
     return [np.asarray(data_of(leaf)) if _is_float(leaf) else np.zeros(0) for leaf in leaves]
@@ -364,7 +365,7 @@ def _moved(one: Any, other: Any) -> float:
     return float(np.max(distance, initial=0.0, where=np.isfinite(distance)))
 
 
-def _nudged(leaf: Any, units: int) -> Any:
+def _nudged(leaf: object, units: int) -> Any:
     return (
         _times(leaf, 1 + units * float(jnp.finfo(data_of(leaf).dtype).eps))
         if _is_float(leaf)
@@ -373,7 +374,7 @@ def _nudged(leaf: Any, units: int) -> Any:
 
 
 def _magnitudes(
-    compared: Mapping[str, Mapping[str, Any]], args: Any, kwargs: Any
+    compared: Mapping[str, Mapping[str, Any]], args: object, kwargs: object
 ) -> dict[str, float]:
     """Return the maximum change that can be rounding, for results and gradients.
 
@@ -473,7 +474,7 @@ def _title(what: str, path: Any, parameters: Sequence[str] | None) -> str:
 
 
 def _difference(
-    want: Any, have: Any, rtol: float | None, atol: float | None, rounding: float
+    want: object, have: object, rtol: float | None, atol: float | None, rounding: float
 ) -> str:
     """Describe the difference of two arrays; empty if they are equal up to rounding."""
     if type_text(want) != type_text(have):
@@ -509,18 +510,18 @@ def _difference(
     )
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, (float, complex, np.inexact)) else str(value)
 
 
-def _place(leaf: Any, index: Sequence[Any]) -> str:
+def _place(leaf: object, index: Sequence[Any]) -> str:
     dims = dims_of(leaf)
     names = {dim: int(i) for dim, i in zip(dims, index, strict=True) if dim is not None}
     positions = [int(i) for dim, i in zip(dims, index, strict=True) if dim is None]
     return " ".join(str(part) for part in (names, positions) if part) or "the only element"
 
 
-def _ratio(want: Any, have: Any) -> float | None:
+def _ratio(want: object, have: object) -> float | None:
     """Return the factor between `want` and `have`, if it is the same for all elements, else `None`."""
     a, b = (np.asarray(data_of(leaf)) for leaf in (want, have))
     if a.shape != b.shape or not a.size or not _is_float(want) or np.iscomplexobj(a):
@@ -540,7 +541,7 @@ _SHOWN = 6
 
 
 def _report(
-    name: str, resources: Mapping[Hashable, Any], findings: Sequence[_Finding], mesh: Any
+    name: str, resources: Mapping[Hashable, Any], findings: Sequence[_Finding], mesh: Mesh | None
 ) -> str:
     parts = [
         f"{_OP}: results or gradients of {name} depend on axis_resources={dict(resources)!r}.",
@@ -555,7 +556,7 @@ def _report(
     )
 
 
-def _causes(findings: Sequence[_Finding], mesh: Any) -> list[str]:
+def _causes(findings: Sequence[_Finding], mesh: Mesh | None) -> list[str]:
     differ = frozenset[str]().union(*(finding.differ for finding in findings))
     causes = []
     if _MAPPED in differ:

@@ -81,15 +81,15 @@ LAWS: dict[tuple[int, str], dict[str, str]] = {
     (7, "Errors name the names"): {
         "errors": "operands reductions renaming_taking_and_making contractions collectives mapped_functions"
         " an_error_is_reported_at_the_line_that_made_it every_message_begins_with_its_operation suggestions",
-        "mistakes": "a_function_of_positions_says_what_it_saw other_mistakes",
+        "mistakes": "positional_functions_report_what_they_got other_mistakes",
         "names_alone": "an_operation_along_an_axis_asks_for_it",
-        "words_of_jax": "a_value_that_is_not_known_is_said_to_be_the_users arguments_that_it_does_not_have",
+        "words_of_jax": "a_value_that_is_not_known_is_said_to_be_the_users arguments_that_do_not_match_the_signature",
         "other_words": "every_word_of_others_has_one_of_ours",
         "explicit_axes": "two_names_on_one_mesh_axis one_name_in_two_places",
         "raw": "raw_collectives_say_nx_lax raw_reductions_of_a_block_are_refused",
         "reductions": "mistakes",
-        "surprises": "an_index_over_all_axes_asks_for_their_order a_mask_adds_no_positions",
-        "uneven": "what_knows_no_padding_says_so a_name_that_is_born_uneven_has_to_be_known",
+        "surprises": "an_index_over_all_axes_requires_an_order a_mask_adds_no_positions",
+        "uneven": "operations_without_support_for_padding_raise an_uneven_name_created_in_the_body_needs_a_known_size",
     },
     (8, "Only public JAX"): {
         "public_jax": "public_only the_check_finds_what_it_looks_for no_monkey_patching",

@@ -34,6 +34,7 @@ from namedax.checkpoints.trees import (
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.region import ambient
+from namedax.core.types import Mesh, PyTree
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError, format_value
 from namedax.resources.assignment import Assignment, parse_resources
@@ -59,7 +60,7 @@ def _orbax(op: str) -> Any:
     return orbax.checkpoint
 
 
-def _folder(path: Any) -> str:
+def _folder(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     return text if "://" in text else os.path.abspath(text)
 
@@ -85,7 +86,7 @@ def _refuse_inside(op: str) -> None:
 
 
 @checks_signature
-def save(path: Any, tree: Any, *, overwrite: bool = False) -> None:
+def save(path: str | os.PathLike[str], tree: PyTree, *, overwrite: bool = False) -> None:
     """Write a tree of arrays to a new folder, with the names of their axes.
 
     The call returns when everything is written.
@@ -141,7 +142,7 @@ def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
 
 
 @checks_signature
-def save_args(tree: Any) -> Any:
+def save_args(tree: PyTree) -> PyTree:
     """Return the arguments with which orbax's own checkpointers write the same data as `save`.
 
     Orbax's checkpointers have more features: they write in the background (`AsyncCheckpointer`),
@@ -180,7 +181,9 @@ def _save_args(ocp: Any, tree: Any, op: str, more: Mapping[str, str]) -> Any:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, Any]:
+def _metadata(
+    ocp: Any, path: str | os.PathLike[str], op: str, every: bool = False
+) -> tuple[str, Any]:
     """Return the folder with the arrays, and the JSON of its tree, after checking the metadata or, with `every`, all files."""
     from etils import epath  # orbax's file library
 
@@ -216,7 +219,7 @@ def _metadata(ocp: Any, path: Any, op: str, every: bool = False) -> tuple[str, A
     return found, tree
 
 
-def _compare(stored: Mapping[Path, Stored | Value], arrays: Any, folder: str, op: str) -> None:
+def _compare(stored: Mapping[Path, Stored | Value], arrays: object, folder: str, op: str) -> None:
     """Raise `CheckpointError` if the files of an array are missing, or differ in size or dtype from the metadata."""
     for where, have in stored.items():
         if isinstance(have, Stored) and not have.empty:
@@ -248,7 +251,7 @@ def _checked_tree(entry: Any, identifier: str | None, file: str, op: str) -> Any
 
 
 @checks_signature
-def names(path: Any) -> dict[str, dict[Hashable, int]]:
+def names(path: str | os.PathLike[str]) -> dict[str, dict[Hashable, int]]:
     """Return the names and sizes of the axes of every array in a checkpoint, without reading the arrays.
 
     Args:
@@ -278,7 +281,7 @@ def names(path: Any) -> dict[str, dict[Hashable, int]]:
 
 
 @checks_signature
-def types(path: Any) -> Any:
+def types(path: str | os.PathLike[str]) -> PyTree:
     """Return the tree of a checkpoint, with the type of each array (`jax.ShapeDtypeStruct`) in place of its values.
 
     The result is like that of `jax.eval_shape` on the program that saved it. Use it to inspect the
@@ -310,14 +313,14 @@ def types(path: Any) -> Any:
 
 @checks_signature
 def restore(
-    path: Any,
-    like: Any = None,
+    path: str | os.PathLike[str],
+    like: PyTree = None,
     *,
     axis_resources: Mapping[Hashable, Any] | None = None,
-    mesh: Any = None,
+    mesh: Mesh | None = None,
     partial: bool = False,
     verify_files: bool = True,
-) -> Any:
+) -> PyTree:
     """Read a tree of arrays from a folder, onto any mesh, under any layout.
 
     Every process of a program must call this function, and each device reads its own blocks. The

@@ -140,7 +140,7 @@ def _order(stored: Stored, wanted: Wanted, op: str) -> tuple[int, ...]:
 
 
 def placed_value(
-    value: Any, wanted: Wanted | Value, placement: tuple[Assignment, Mesh] | None
+    value: object, wanted: Wanted | Value, placement: tuple[Assignment, Mesh] | None
 ) -> Any:
     """Return a Python value in the requested form: itself, or an array without axes."""
     if isinstance(wanted, Value):
@@ -171,7 +171,7 @@ class Wanted(NamedTuple):
     text: str
 
 
-def wanted_leaf(leaf: Any, path: Path, op: str) -> Wanted | Value:
+def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     """Return the request for a leaf of `like`.
 
     Raises:

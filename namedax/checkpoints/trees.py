@@ -25,6 +25,7 @@ from namedax.checkpoints.written_names import identity, read_name, written_name
 from namedax.core.array import NamedArray, is_named, make, positions
 from namedax.core.display import type_text
 from namedax.core.names import Dims
+from namedax.core.types import PyTree
 from namedax.errors import CheckpointError, format_value
 from namedax.operands.pytree import data_of
 
@@ -122,7 +123,7 @@ class Value(NamedTuple):
         return f"the {type(self.value).__name__} {self.value!r}"
 
 
-def _name_text(dim: Any) -> str:
+def _name_text(dim: object) -> str:
     """Return the text of a written name, without importing anything."""
     if isinstance(dim, dict) and "enum" in dim:
         return str(dim["enum"])
@@ -132,11 +133,11 @@ def _name_text(dim: Any) -> str:
         return json.dumps(dim)
 
 
-def _as_array(data: Any, dims: Dims) -> Any:
+def _as_array(data: object, dims: Dims) -> Any:
     return make(data, dims) if any(dim is not None for dim in dims) else data
 
 
-def is_key(data: Any) -> bool:
+def is_key(data: object) -> bool:
     """Return True if an array, or its type, has random keys."""
     return bool(jnp.issubdtype(getattr(data, "dtype", np.dtype(bool)), jax.dtypes.prng_key))
 
@@ -144,7 +145,7 @@ def is_key(data: Any) -> bool:
 # --- trees, one level at a time ---------------------------------------------------------------------------------------
 
 
-def _children(node: Any) -> list[tuple[Any, Any]] | None:
+def _children(node: object) -> list[tuple[Any, Any]] | None:
     """Return the keys and children of a node of a tree; `None` for a leaf."""
     if is_named(node):
         return None
@@ -154,7 +155,7 @@ def _children(node: Any) -> list[tuple[Any, Any]] | None:
     return [(_key_of(path[0]), child) for path, child in flat]
 
 
-def _key_of(key: Any) -> Hashable:
+def _key_of(key: object) -> Hashable:
     for attribute in ("key", "idx", "name"):
         if hasattr(key, attribute):
             found: Hashable = getattr(key, attribute)
@@ -166,7 +167,7 @@ def _written_key(key: Hashable, op: str) -> Any:
     return written_name(key, op, "a key of a dict")
 
 
-def _part(written: Any) -> str:
+def _part(written: object) -> str:
     """Return a written key as a part of a path."""
     text = str(written) if isinstance(written, (str, int)) else identity(written)
     return "".join(_QUOTED.get(character, character) for character in text)
@@ -186,11 +187,11 @@ def path_text(path: Path) -> str:
     return "/".join(path)
 
 
-def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
+def leaves_of(tree: PyTree, op: str) -> dict[Path, Any]:
     """Return the leaves of a tree by their paths, in the order of `jax.tree.leaves(tree, is_leaf=is_named)`."""
     found: dict[Path, Any] = {}
 
-    def visit(node: Any, path: Path) -> None:
+    def visit(node: object, path: Path) -> None:
         children = _children(node)
         if children is None:
             if path in found:
@@ -209,12 +210,12 @@ def leaves_of(tree: Any, op: str) -> dict[Path, Any]:
 # --- writing --------------------------------------------------------------------------------------------------------
 
 
-def split(tree: Any, op: str) -> tuple[dict[Path, Any], Any]:
+def split(tree: PyTree, op: str) -> tuple[dict[Path, Any], Any]:
     """Return the arrays that orbax writes, by their paths, and the JSON of everything else."""
     leaves_of(tree, op)  # checks that paths are unique
     arrays: dict[Path, Any] = {}
 
-    def visit(node: Any, path: Path) -> Any:
+    def visit(node: object, path: Path) -> Any:
         children = _children(node)
         if children is None:
             return _leaf(node, path, arrays, op)
@@ -232,7 +233,7 @@ def split(tree: Any, op: str) -> tuple[dict[Path, Any], Any]:
     return arrays, visit(tree, ())
 
 
-def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
+def _leaf(leaf: object, path: Path, arrays: dict[Path, Any], op: str) -> Any:
     """Return the JSON of a leaf, and add its array to `arrays` if it has elements."""
     if type(leaf) in PLAIN:
         return {"value": _written_value(leaf)}
@@ -254,7 +255,7 @@ def _leaf(leaf: Any, path: Path, arrays: dict[Path, Any], op: str) -> Any:
     return entry
 
 
-def _storable(leaf: Any, what: str, op: str) -> Any:
+def _storable(leaf: object, what: str, op: str) -> Any:
     """Return the data of a leaf if orbax can write them."""
     data = data_of(leaf)
     if isinstance(data, jax.core.Tracer):
@@ -326,13 +327,13 @@ def _as_orbax_takes_it(data: Any) -> Any:
     )  # with several processes, each process has its own equal copy, as for a Python value
 
 
-def _written_value(value: Any) -> Any:
+def _written_value(value: object) -> Any:
     if isinstance(value, complex):
         return {"complex": [value.real.hex(), value.imag.hex()]}
     return {"float": value.hex()} if isinstance(value, float) else value
 
 
-def _read_value(data: Any) -> Any:
+def _read_value(data: object) -> Any:
     match data:
         case {"float": str(text)}:
             return float.fromhex(text)
@@ -366,16 +367,16 @@ def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def check_tree(node: Any, field: str, op: str) -> None:
+def check_tree(node: object, field: str, op: str) -> None:
     """Raise `CheckpointError`, with the invalid part, if a field of a checkpoint's metadata is not the JSON of a tree."""
 
-    def wrong(what: str, value: Any) -> CheckpointError:
+    def wrong(what: str, value: object) -> CheckpointError:
         return CheckpointError(
             f"{op}: {field} has {format_value(value)} for {what}: the file is damaged, or from a"
             " newer namedax. Restore another checkpoint."
         )
 
-    def visit(node: Any, path: Path) -> None:
+    def visit(node: object, path: Path) -> None:
         here = path_text(path) or "the tree itself"
         if (
             not isinstance(node, dict)
@@ -440,12 +441,12 @@ def _inner(node: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(node.get("list", node.get("tuple", ()))))
 
 
-def stored_leaves(tree: Any, op: str) -> dict[Path, Stored | Value]:
+def stored_leaves(tree: PyTree, op: str) -> dict[Path, Stored | Value]:
     """Return the leaves of a checkpoint, by paths, from the JSON of its tree."""
     return {path: _stored(entry, op) for path, entry in _walk(tree, ())}
 
 
-def rebuilt(tree: Any, leaf: Callable[[Path], Any], op: str) -> Any:
+def rebuilt(tree: Any, leaf: Callable[[Path], Any], op: str) -> PyTree:
     """Return the tree of this JSON, with `leaf(path)` for each leaf."""
 
     def visit(node: Any, path: Path) -> Any:

@@ -48,7 +48,7 @@ def written_name(name: Hashable, op: str, what: str) -> Any:
 _UNKNOWN = object()
 
 
-def _written(name: Any) -> Any:
+def _written(name: object) -> Any:
     if name is None:
         return None
     if isinstance(name, str):
@@ -91,12 +91,12 @@ def _written_member(member: Any) -> Any:
     return {"enum": f"{kind.__qualname__}.{member.name}", "module": kind.__module__}
 
 
-def identity(data: Any) -> str:
+def identity(data: object) -> str:
     """Return a text that is equal for two written names exactly if they are the same name, without modules of enumerations."""
     return json.dumps(_without_modules(data), sort_keys=True)
 
 
-def _without_modules(data: Any) -> Any:
+def _without_modules(data: object) -> Any:
     if isinstance(data, list):
         return [_without_modules(part) for part in data]
     if isinstance(data, dict):
@@ -104,7 +104,7 @@ def _without_modules(data: Any) -> Any:
     return data
 
 
-def read_name(data: Any, op: str) -> Any:
+def read_name(data: object, op: str) -> Any:
     """Return the name that was written as `data`.
 
     Raises:

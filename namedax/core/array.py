@@ -201,7 +201,9 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             # its data lack the attribute: JAX puts objects other than arrays into a tree
             if hasattr(NamedArray, name):
                 raise ArrayAttributeError(
-                    f"{name}: {type_text(self)}: it holds no array.", name=name, obj=self
+                    f"{name}: this NamedArray does not hold an array: {type_text(self)}.",
+                    name=name,
+                    obj=self,
                 )
             remedy = hints().attribute(name, names)
             instead = (
@@ -332,7 +334,10 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return self._data
 
     def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> np.ndarray:
-        also = " jnp.asarray and NumPy's functions need one too; nx and nx.numpy take names."
+        also = (
+            " jnp.asarray and NumPy's functions need one too; the functions of nx and nx.numpy take"
+            " named arrays."
+        )
         return np.array(
             self._nameless("np.asarray", lambda names: for_positions(names) + also),
             dtype=dtype,

@@ -160,7 +160,7 @@ def checks_signature(function: Callable[P, R]) -> Callable[P, R]:
 def _of_names(
     op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> str:
-    """Return a remedy for names that were given one by one: the list or dict to write."""
+    """Return a remedy for names that were given as separate arguments: the list or dict to write."""
     unknown = {
         key: value
         for key, value in kwargs.items()
@@ -203,7 +203,8 @@ def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
         if word not in has
     ]
     hints = "".join(f" Did you mean {word}=?" for word in called if word is not None)
-    by_name = f" It also takes the keywords {', '.join(more)}." if more else ""
+    keywords = "keyword" if len(more) == 1 else "keywords"
+    by_name = f" It also takes the {keywords} {', '.join(more)}." if more else ""
     return by_name + hints
 
 

@@ -149,13 +149,13 @@ def _beyond(value: int, info: jnp.iinfo) -> str:
 
 
 _WIDER = (
-    "Enable them with jax.config.update('jax_enable_x64', True), or change the dtype or the unit,"
-    " as by array.astype('float32')."
+    "Enable 64-bit types with jax.config.update('jax_enable_x64', True), or change the dtype or"
+    " the unit, for example with array.astype('float32')."
 )
 
 
 _NUMBERS = {
-    **dict.fromkeys("Mm", "Convert dates to numbers, as by (x - x[0]).astype(int)."),
+    **dict.fromkeys("Mm", "Convert dates to numbers, for example (x - x[0]).astype(int)."),
     **dict.fromkeys(
         "SU", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."
     ),
@@ -172,7 +172,7 @@ def as_jax(op: str, value: object, dtype: DType | None = None, **options: Any) -
     """
     if isinstance(value, NUMPY) and (value.dtype.kind in "MmOSU" or value.dtype.names is not None):
         remedy = _NUMBERS.get(
-            value.dtype.kind, "Convert it to numbers first, as by x.astype(float)."
+            value.dtype.kind, "Convert it to numbers first, for example with x.astype(float)."
         )
         raise ArgumentTypeError(
             f"{op}: the dtype {value.dtype} of {format_value(np.asarray(value))} is not supported"

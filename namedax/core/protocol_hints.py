@@ -43,10 +43,10 @@ def for_truth(names: Names) -> str:
     Examples are `if`, `and`, `not`, a chain of comparisons, and `min` of two arrays.
 
     >>> for_truth(["day"])
-    'Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
+    'Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
     """
     return (
-        "Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1),"
+        "Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1),"
         " ~c, nx.where(c, x, y), nx.minimum(x, y)."
     )
 
@@ -55,12 +55,12 @@ def for_a_number(names: Names) -> str:
     """Return the remedy where one number is needed: `float`, the functions of `math`, `range`.
 
     >>> for_a_number(["station", "day"])
-    "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all; the functions of math are nx.sqrt(x) and so on."
+    "Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all; instead of math.sqrt(x) write nx.sqrt(x)."
     """
     entry = ", ".join(f"{format_value(name)}, 0" for name in names)
     return (
-        f"Write x[{entry}] for one of its numbers, nx.mean(x, ...) for one of all; the functions of"
-        " math are nx.sqrt(x) and so on."
+        f"Write x[{entry}] for one element or nx.mean(x, ...) for the mean of all; instead of"
+        " math.sqrt(x) write nx.sqrt(x)."
     )
 
 
@@ -69,7 +69,7 @@ def for_membership(value: object, names: Names) -> str:
     if isinstance(value, Hashable) and value in names:
         return f"Write {format_value(value)} in x.named_shape for the name of an axis."
     return (
-        "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an"
+        "Write nx.any(x == value, ...) for an element, or name in x.named_shape for the name of an"
         " axis."
     )
 
@@ -92,7 +92,7 @@ def for_a_format(form: str, names: Names) -> str:
     digits = str(form).rpartition(".")[2].rstrip("efgEFG%")
     decimals = digits if digits.isdigit() else "2"
     return (
-        f"Write x.round({decimals}) for the array, rounded;"
+        f"Write x.round({decimals}) to round the array,"
         f" {for_a_number(names)[len('Write ') :].partition(';')[0]}."
     )
 

@@ -242,7 +242,8 @@ class Region(frozenset[_Seen]):
         living = [other for other, axes in self.resources.items() if name in axes]
         if living:
             return (
-                f"{name!r} is a mesh axis, over which {show_names(living)} is sharded. Write"
+                f"{name!r} is a mesh axis, over which {show_names(living)}"
+                f" {'is' if len(living) == 1 else 'are'} sharded. Write"
                 f" {' or '.join(map(repr, living))}."
             )
         return (
@@ -307,8 +308,8 @@ class Region(frozenset[_Seen]):
             op,
             name,
             size,
-            f", so the last blocks of {block_size(size, devices)} contain padding, and this operation"
-            " does not support padded axes",
+            f", so the last blocks, of size {block_size(size, devices)}, contain padding, and this"
+            " operation does not support padded axes",
             "Use a size that divides, such as"
             f" {above if below == above else f'{below} or {above}'}",
         )
@@ -377,8 +378,8 @@ class Region(frozenset[_Seen]):
         remedy = f"Use a size that is a multiple of {devices}"
         if supports_padding and name not in self.sizes:
             remedy = (
-                f"Write axis_sizes={{{name!r}: {size}}}, which sets the size before the mapped"
-                f" function begins, use a multiple of {devices}"
+                f"Pass axis_sizes={{{name!r}: {size}}} to set the size before the mapped function"
+                f" begins, use a multiple of {devices}"
             )
         self._refuse(op, name, size, "", remedy)
 

@@ -321,7 +321,7 @@ def _turned(names: Sequence[Hashable]) -> str:
 # --- functions of numpy that a named array was given to, and their replacem -----------------------
 
 
-_FLAT = "nx.rearrange(x, pattern), or nx.merge_axes(x, {names}, 'flat') for one axis with a name"
+_FLAT = "nx.rearrange(x, pattern), or nx.merge_axes(x, {names}, 'flat') for one named axis"
 _INSTEAD = {
     **dict.fromkeys(("reshape", "ravel"), _FLAT),
     **dict.fromkeys(

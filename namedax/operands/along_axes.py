@@ -293,7 +293,7 @@ class Entries:
         if not self.by_name and axis != 0:
             raise PositionalAxisError(
                 f"{op}: axis must be 0 (the first positional axis) or a name, got"
-                f" {format_value(axis)}. Use nx.numpy.moveaxis first."
+                f" {format_value(axis)}. Use nx.numpy.moveaxis(x, {format_value(axis)}, 0) first."
             )
         leaves, self.tree = flatten(xs)
         self.datas: list[Any] = []

@@ -203,7 +203,7 @@ def refuse_order(op: str, x: object) -> None:
     if not names:
         return
     order = f"nx.positional(x, {list(names)!r})"
-    merged = f"nx.merge_axes(x, {names!r}, 'flat') for one axis with a name, or "
+    merged = f"nx.merge_axes(x, {names!r}, 'flat') for one named axis, or "
     raise PositionalAxisError(
         f"{op}: {type_text(x)} has no positional axis, and names have no order, so there is nothing"
         f" to {op}. Write {merged if len(names) > 1 else ''}{order} for a positional array."
@@ -229,13 +229,13 @@ def refuse_order_of_storage(op: str, x: object, axis: AxisSpec) -> None:
     positions = iter(range(len(x._dims)))
     order = tuple(next(positions) if dim is None else dim for dim in x._dims)
     raise PositionalAxisError(
-        f"{op}: axis=... has no order for the index, since the names of {type_text(x)} have none."
-        f" Give the order, axis={format_value(order)}."
+        f"{op}: axis=... gives the index no order, because the names of {type_text(x)} have no"
+        f" order. Write the axes in order: axis={format_value(order)}."
     )
 
 
 def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
-    """Raise if the arguments from `place` on are several axes of an array, given one by one.
+    """Raise if the arguments from `place` on are several axes of an array, as separate arguments.
 
     The array may be an element of a list. The check runs before the call, because an axis may have
     the name of a dtype, "h" or "f", and the argument after the axis is the dtype.
@@ -249,8 +249,8 @@ def refuse_axes_apart(op: str, args: Sequence[Any], place: int) -> None:
     for x in args[0] if isinstance(args[0], (list, tuple)) else args[:1]:
         if type(x) is NamedArray and any(entry in x._dims for entry in entries[1:]):
             raise ArgumentTypeError(
-                f"{op}: {show_names(entries)} are given one by one, but one argument takes all axes"
-                f" of {type_text(x)}. Write axis={tuple(entries)!r}."
+                f"{op}: {show_names(entries)} are separate arguments, but one argument takes all"
+                f" axes of {type_text(x)}. Write axis={tuple(entries)!r}."
             )
         if type(x) is NamedArray and not _is_element_type(entries[1]):
             candidates = [
@@ -300,10 +300,14 @@ def new_names(
         return {}
     if not isinstance(out_axis, Mapping):
         if len(names) != 1:
+            remedy = (
+                f"Write a dict, such as out_axis={{{names[0]!r}: {format_value(out_axis)}}}."
+                if names
+                else "Leave it out for positional axes."
+            )
             raise ArgumentError(
-                f"{op}: out_axis={format_value(out_axis)} is one name, and {what} has {len(names)}"
-                f" named axes. Write a dict, such as out_axis={{{names[0] if names else 'k'!r}:"
-                f" {format_value(out_axis)}}}."
+                f"{op}: out_axis={format_value(out_axis)} is one name, but {what} has {len(names)}"
+                f" named axes. {remedy}"
             )
         return {names[0]: out_axis}
     for name in out_axis:

@@ -128,7 +128,7 @@ def _check_named_shape(op: str, named_shape: object) -> None:
         ):
             raise AxisSizeError(
                 f"{op}: named_shape gives axis {name!r} the size {format_value(size)}; a size must"
-                " be a nonnegative integer, or None for that of the mapped function."
+                " be a nonnegative integer, or None for the size in the mapped function."
             )
 
 

@@ -63,8 +63,8 @@ __all__ = [
 ]
 
 _NOTE = (
-    "namedax: a function of positional arrays got a named array. Lift the function over the names"
-    " with nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
+    "namedax: a function that takes positional arrays got a named array. Lift the function over"
+    " the names with nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
 )
 
 
@@ -85,7 +85,7 @@ _VARYING = (
     " call the solver outside of the mapped function. A loop of your own casts its carry if it is"
     " nx.scan, nx.fori_loop, nx.while_loop or nx.cond."
 )
-_XEINSUM = "namedax: JAX has removed xeinsum with xmap. Use nx.einsum, with names in braces."
+_XEINSUM = "namedax: JAX removed xeinsum together with xmap. Use nx.einsum, with names in braces."
 
 
 def _note_on(error: BaseException) -> str | None:
@@ -198,8 +198,8 @@ class _ExplainNames:
         seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
         names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
         remedy = (
-            f"Convert the axes that it acts on to positions first, nx.positional(x, [{names}]), and"
-            " name them again afterwards (nx.named)."
+            f"Convert the axes that it acts on to positions first with nx.positional(x, [{names}]),"
+            " and name them again afterwards with nx.named."
         )
         if self._function == "matmul" and len(named) == 2:
             remedy = contraction_of(named) or remedy
@@ -234,7 +234,7 @@ class _ExplainNames:
             or "its arguments"
         )
         named = any(isinstance(x, NamedArray) for x in self._arguments)
-        batch = ", and names are batch axes, which share it" if named else ""
+        batch = "; names are batch axes, and all their elements share one shape" if named else ""
         raise ArgumentTypeError(
             f"{self._function}: the shape of the result would depend on the values of {arrays},"
             f" which are not known while tracing{batch}. Pass {says}=, the size of the result, as a"
@@ -598,10 +598,10 @@ def _on_its_device(
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the function"
-            " communicates along these, which would mix their elements. A lifted function has no"
-            " names: move the code that names an axis on these mesh axes out of it, or rename that"
-            " axis to one that is not mapped."
+            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the"
+            " function communicates along these, which would mix their elements. A lifted function"
+            " has no names: move the code that names an axis on these mesh axes out of it, or rename"
+            " that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)

@@ -31,10 +31,10 @@ class _Alternative:
 
     __slots__ = ()
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return typing.Union[self, other]  # noqa: UP007
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: object) -> Any:
         return typing.Union[other, self]  # noqa: UP007
 
 
@@ -62,7 +62,7 @@ class ElementType(_Alternative):
             raise AttributeError(f"{self} is a kind of dtypes and has no dtype of its own.")
         return self.of
 
-    def has(self, dtype: Any, *, weak: bool = False) -> bool:
+    def has(self, dtype: object, *, weak: bool = False) -> bool:
         """Return True if an array of `dtype` has this dtype, or one of this kind.
 
         Args:
@@ -75,7 +75,7 @@ class ElementType(_Alternative):
         """
         return _has(self.of, dtype, weak)
 
-    def __getitem__(self, item: Any) -> ArrayType:
+    def __getitem__(self, item: object) -> ArrayType:
         return _parse(self, item)
 
     def __repr__(self) -> str:

@@ -6,10 +6,9 @@ import contextlib
 import functools
 import inspect
 import re
-import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from namedax.core.call_errors import checks_signature
 from namedax.errors import ArrayTypeError, NamedaxError
@@ -23,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @checks_signature
-def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> Any:
+def check(value: object, annotation: object, sizes: dict[str, int] | None = None) -> Any:
     """Return `value` if its type matches `annotation`.
 
     Args:
@@ -55,7 +54,7 @@ def check(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> A
 
 
 @checks_signature
-def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) -> bool:
+def matches(value: object, annotation: object, sizes: dict[str, int] | None = None) -> bool:
     """Return True if the type of `value` matches `annotation`.
 
     Args:
@@ -71,7 +70,7 @@ def matches(value: Any, annotation: Any, sizes: dict[str, int] | None = None) ->
     return _check(value, annotation, sizes) is None
 
 
-def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem | None:
+def _check(value: object, annotation: object, sizes: dict[str, int] | None) -> Problem | None:
     known: Sizes = {variable: (size, "`sizes`", None) for variable, size in (sizes or {}).items()}
     compare = read(annotation)
     problem = compare and compare(value, known, "the value")
@@ -80,7 +79,11 @@ def _check(value: Any, annotation: Any, sizes: dict[str, int] | None) -> Problem
     return problem
 
 
-def checked(fun: F) -> F:
+@overload
+def checked(fun: F, *, localns: Mapping[str, object] | None = None) -> F: ...
+@overload
+def checked(*, localns: Mapping[str, object]) -> Callable[[F], F]: ...
+def checked(fun: object = None, *, localns: Mapping[str, object] | None = None) -> Any:
     """Check the arguments and results of a function against its annotations, on every call.
 
     Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
@@ -92,6 +95,9 @@ def checked(fun: F) -> F:
 
     Args:
       fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
+        Default: none, to decorate with options, `@checked(localns=locals())`.
+      localns: local names that string annotations mention, such as aliases that the enclosing
+        function defines. Names of the module and of the class are known. Default: none.
 
     Returns:
       A function with the same name, signature and docstring. It is `fun` itself if no annotation
@@ -114,14 +120,10 @@ def checked(fun: F) -> F:
       ...
     namedax.errors.ArrayTypeError: predict: argument x should be f32[{'batch', 'inputs'}], but is f32[]{inputs:3, hidden:6}. ...
     """
-    # A variable for the frame of this call would keep the frame and its objects alive.
-    wrapped: F = _checked(fun, getattr(inspect.currentframe(), "f_back", None))
-    return wrapped
-
-
-def _checked(fun: Any, caller: types.FrameType | None) -> Any:
+    if fun is None and localns is not None:
+        return functools.partial(checked, localns=localns)
     if isinstance(fun, (staticmethod, classmethod)):
-        return type(fun)(_checked(fun.__func__, caller))
+        return type(fun)(checked(fun.__func__, localns=localns))
     if isinstance(fun, type) or not callable(fun):
         raise ArrayTypeError(
             f"checked: the argument must be a function; got {fun!r}. For a class, decorate its"
@@ -134,24 +136,21 @@ def _checked(fun: Any, caller: types.FrameType | None) -> Any:
             f"checked: {op} is a coroutine function, which is not supported. Call check(value,"
             " annotation) in it."
         )
-    # String annotations may mention names that are local to the decorating code.
-    near = caller is not None and caller.f_globals is getattr(inner, "__globals__", None)
-    local = _mentioned(inner, caller.f_locals if caller is not None and near else {})
+    local = _mentioned(inner, localns or {})
     compared: dict[str, Compare] | None = None
-    with contextlib.suppress(
-        NameError
-    ):  # perhaps a class that is defined later: then it exists at the first call
+    # A name may be defined later, as the class of a method is: then it exists at the first call.
+    with contextlib.suppress(NameError):
         compared = _compared(inner, local, op)
         if not compared:
             return fun
     signature = inspect.signature(fun)
 
     @functools.wraps(fun)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         nonlocal compared
         if compared is None:
             try:
-                compared = _compared(inner, local, op)
+                compared = _compared(inner, _names_of_class(inner) | local, op)
             except NameError as error:
                 raise unreadable(f"an annotation of {op}", error) from error
         try:
@@ -197,7 +196,16 @@ def _annotated(fun: Any) -> Any:
     return fun if hasattr(fun, "__qualname__") else type(fun).__call__
 
 
-def _mentioned(inner: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+def _names_of_class(inner: Any) -> dict[str, Any]:
+    """Return the names that the class of a method defines; none for other functions."""
+    first, *others = inner.__qualname__.split(".")
+    owner: Any = getattr(inner, "__globals__", {}).get(first)
+    for part in others[:-1]:
+        owner = getattr(owner, part, None)
+    return dict(vars(owner)) if isinstance(owner, type) else {}
+
+
+def _mentioned(inner: object, names: Mapping[str, Any]) -> dict[str, Any]:
     """Select the names that the annotations of a function may mention; the others are not kept alive."""
     try:
         annotations = getattr(inner, "__annotations__", {})
@@ -207,7 +215,7 @@ def _mentioned(inner: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return {name: names[name] for name in words if name in names}
 
 
-def _compared(inner: Any, local: dict[str, Any], op: str) -> dict[str, Compare]:
+def _compared(inner: object, local: dict[str, Any], op: str) -> dict[str, Compare]:
     """Return the comparisons of a function's arguments, by parameter, and of its result ("return"), for array annotations."""
     try:
         hints = typing.get_type_hints(inner, localns=local, include_extras=True)

@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     named: Mapping[Hashable, int]
 
 
-def see(value: Any) -> Seen | None:
+def see(value: object) -> Seen | None:
     """Return the properties of an array of namedax, JAX or NumPy, or a Python number; `None` for other values."""
     if isinstance(value, NamedArray):
         data: Any = value.data
@@ -83,7 +83,7 @@ def see(value: Any) -> Seen | None:
     return None if number is None else Seen(np.dtype(number), number is not bool, (), {})
 
 
-def came(value: Any) -> str:
+def came(value: object) -> str:
     """Describe a value, for messages."""
     if value is None:
         return "None"
@@ -124,7 +124,7 @@ def no_array_problem(value: Any, want: ArrayType, where: str) -> Problem:
 
 
 def array_problem(
-    value: Any,
+    value: object,
     have: Seen,
     want: ArrayType,
     wrong: list[tuple[Hashable, Size, int]],
@@ -163,7 +163,7 @@ def array_problem(
     return Problem(where, repr(want), value, said, remedies)
 
 
-def union_problem(value: Any, text: str, problems: list[Problem], where: str) -> Problem:
+def union_problem(value: object, text: str, problems: list[Problem], where: str) -> Problem:
     """Describe a value that matches none of the alternatives in `text`; `problems` are those of array alternatives."""
     if len(problems) == 1:
         return (
@@ -181,8 +181,8 @@ def unreadable(what: str, error: BaseException) -> ArrayTypeError:
     """Return the error for an annotation that cannot be evaluated."""
     return ArrayTypeError(
         f"checked: {what} cannot be evaluated: {type(error).__name__}: {error}. Import or define"
-        " the name so that it exists at run time (not under TYPE_CHECKING), or remove the"
-        " annotation."
+        " the name so that it exists at run time (not under TYPE_CHECKING), pass names of an"
+        " enclosing function, as in @checked(localns=locals()), or remove the annotation."
     )
 
 
@@ -202,14 +202,14 @@ def _bound(variable: Any, sizes: Sizes, where: str) -> str:
     return f"{variable} = {size} from {first if first != where else f'its {_axis(axis)}'}"
 
 
-def _element_text(value: Any, have: Seen) -> str:
+def _element_text(value: object, have: Seen) -> str:
     if not hasattr(value, "dtype"):
         return f"that of a Python {type(value).__name__}"
     read = "" if value.dtype == have.dtype else f", which JAX reads as {show_dtype(have.dtype)}"
     return f"{show_dtype(value.dtype)}{read}"
 
 
-def _about_elements(value: Any, have: Seen, want: ArrayType) -> list[str]:
+def _about_elements(value: object, have: Seen, want: ArrayType) -> list[str]:
     if want.element == key:
         return ["Make random keys with jax.random.key."]
     if not (jnp.issubdtype(have.dtype, np.number) or jnp.issubdtype(have.dtype, np.bool_)):
@@ -291,11 +291,11 @@ def read(annotation: Any) -> Compare | None:
     return functools.partial(_all, inside)
 
 
-def _is_container(kind: Any) -> bool:
+def _is_container(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, (Sequence, Mapping))
 
 
-def _inside(annotation: Any, kind: Any) -> tuple[Any, ...]:
+def _inside(annotation: Any, kind: object) -> tuple[Any, ...]:
     """Return the annotations inside another one: of the same value, of alternatives, or of items."""
     args = typing.get_args(annotation)
     if isinstance(annotation, typing.NewType):
@@ -310,7 +310,7 @@ def _inside(annotation: Any, kind: Any) -> tuple[Any, ...]:
     return args[-1:] if _is_container(kind) else ()
 
 
-def _text_of(annotation: Any) -> str:
+def _text_of(annotation: object) -> str:
     if annotation is type(None):
         return "None"
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
@@ -321,7 +321,7 @@ def _text_of(annotation: Any) -> str:
 # --- comparison functions -------------------------------------------------------------------------------------------
 
 
-def _array(want: ArrayType, value: Any, sizes: Sizes, where: str) -> Problem | None:
+def _array(want: ArrayType, value: object, sizes: Sizes, where: str) -> Problem | None:
     have = see(value)
     if have is None:
         return no_array_problem(value, want, where)
@@ -352,13 +352,15 @@ def _array(want: ArrayType, value: Any, sizes: Sizes, where: str) -> Problem | N
     return array_problem(value, have, want, wrong, sizes, where)
 
 
-def _all(inside: Sequence[Compare | None], value: Any, sizes: Sizes, where: str) -> Problem | None:
+def _all(
+    inside: Sequence[Compare | None], value: object, sizes: Sizes, where: str
+) -> Problem | None:
     """Compare one value with several annotations, such as the array types in one `Annotated`."""
     return next(filter(None, (compare(value, sizes, where) for compare in inside if compare)), None)
 
 
 def _tuple(
-    annotation: Any, inside: Sequence[Compare | None], value: Any, sizes: Sizes, where: str
+    annotation: object, inside: Sequence[Compare | None], value: object, sizes: Sizes, where: str
 ) -> Problem | None:
     if not isinstance(value, tuple) or len(value) != len(inside):
         return Problem(where, _text_of(annotation), value)
@@ -369,7 +371,7 @@ def _tuple(
 
 
 def _each(
-    annotation: Any, kind: type, compare: Compare, value: Any, sizes: Sizes, where: str
+    annotation: object, kind: type, compare: Compare, value: object, sizes: Sizes, where: str
 ) -> Problem | None:
     """Compare a sequence, or the values of a mapping, with one annotation for all items."""
     if not isinstance(value, kind):
@@ -381,7 +383,7 @@ def _each(
     return None
 
 
-def _is_record(kind: Any) -> bool:
+def _is_record(kind: object) -> bool:
     """Return True for a dataclass, a TypedDict or a NamedTuple."""
     return isinstance(kind, type) and (
         dataclasses.is_dataclass(kind)
@@ -433,7 +435,7 @@ def _fields(kind: Any) -> Mapping[str, Compare]:
     return {name: compare for name, hint in hints.items() if (compare := read(hint))}
 
 
-def _alias(alias: Any, value: Any, sizes: Sizes, where: str) -> Problem | None:
+def _alias(alias: object, value: object, sizes: Sizes, where: str) -> Problem | None:
     compare = _value_of(alias)
     return compare and compare(value, sizes, where)
 
@@ -448,7 +450,7 @@ def _union(annotations: Sequence[Any], inside: Sequence[Compare | None]) -> Comp
     """Return a comparison that takes the first matching alternative, which binds size variables."""
     classes = [_class_of(annotation) for annotation in annotations]
 
-    def compare_union(value: Any, sizes: Sizes, where: str) -> Problem | None:
+    def compare_union(value: object, sizes: Sizes, where: str) -> Problem | None:
         if value is None and type(None) in annotations:
             return None
         problems = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 from jax.sharding import Mesh
 
 from namedax.core.array import NamedArray, is_named
@@ -41,7 +42,7 @@ def compare_calls(xmapped: Any, args: Any, kwargs: Any) -> None:
     xmapped._compared.add(key)
 
 
-def _types(args: Any, kwargs: Any) -> tuple[Any, ...]:
+def _types(args: object, kwargs: object) -> tuple[Any, ...]:
     leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=is_named)
     return tree, *(_type(leaf) for leaf in leaves)
 
@@ -56,7 +57,7 @@ def _type(leaf: Any) -> Any:
     )
 
 
-def _description(xmapped: Any, args: Any, kwargs: Any, mesh: Mesh) -> dict[str, str]:
+def _description(xmapped: Any, args: object, kwargs: object, mesh: Mesh) -> dict[str, str]:
     source = source_of(xmapped._fun)
     code = getattr(source, "__code__", None)
     where = (
@@ -113,7 +114,7 @@ def _program(xmapped: Any, args: Any, kwargs: Any) -> str:
     return f"hash {found.hexdigest()[:16]}"
 
 
-def _hash_equations(jaxpr: Any, found: Any) -> None:
+def _hash_equations(jaxpr: ClosedJaxpr, found: Any) -> None:
     """Hash primitives, types and plain parameters.
 
     The text of other objects may differ between processes.

@@ -30,6 +30,7 @@ from namedax.core.names import Dims
 from namedax.core.padded_sharding import block_size
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
+from namedax.core.types import Mesh, PyTree
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
 from namedax.operands.broadcasting import make_result, to_local
@@ -122,7 +123,7 @@ def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
             region.check_placement(f"xmap, {argument.what}", names, remedy)
 
 
-def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
+def run_manual(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
     """Run the body under one `jax.shard_map`."""
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
@@ -155,7 +156,7 @@ def run_manual(call: Call, mesh: Any, from_context: bool) -> Any:
     if not call.results_are_placed:
         out_specs[:] = call.probed_specs()
 
-    def opened_body(*blocks: Any) -> Any:
+    def opened_body(*blocks: jax.Array) -> Any:
         return again(blocks[: len(consts)], blocks[len(consts) :])
 
     mapped = group_specs(shard_map, [PartitionSpec()] * len(consts) + list(specs))(
@@ -186,7 +187,7 @@ def _axes_of(resources: Assignment) -> frozenset[str]:
     return frozenset(axis for axes in resources.values() for axis in axes)
 
 
-def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
+def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> PyTree:
     """Run the body within the body of a surrounding mapped function, which already uses some mesh axes.
 
     Axes on these mesh axes are sliced to their blocks, as in `nx.rename`. A nested `jax.shard_map`
@@ -241,14 +242,14 @@ def run_nested(call: Call, outer: Region, new_axes: frozenset[str]) -> Any:
     return call.rebuild(results)
 
 
-def run_unmapped(call: Call) -> Any:
+def run_unmapped(call: Call) -> PyTree:
     """Run the body unchanged, if no axis has a resource."""
     datas = call.replicated_datas()
     with mesh_of_types(datas):
         return call.run(*datas)
 
 
-def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
+def run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
     """Run the body in the steps of its loops, on the mesh if there is one."""
     with mesh_of_types(
         [] if on_devices(call.region.resources) else [argument.data for argument in call.arguments]
@@ -256,7 +257,7 @@ def run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
         return _run_in_steps(call, mesh, from_context)
 
 
-def _run_in_steps(call: Call, mesh: Any, from_context: bool) -> Any:
+def _run_in_steps(call: Call, mesh: Mesh | None, from_context: bool) -> Any:
     resources = call.region.resources
     devices, loops = on_devices(resources), loops_of(resources)
     # Axes with short last steps enter and leave with padding, so that each step can take a full
@@ -311,7 +312,7 @@ class _Ends(Record):
         dims = [argument.dims for argument in self.call.arguments]
         return self._each(list(datas), dims, self._pad, before=True)
 
-    def unpadded(self, results: Any) -> Any:
+    def unpadded(self, results: object) -> Any:
         """Remove the padding of the results. Requires a traced body."""
         leaves, tree = jax.tree.flatten(results)
         return jax.tree.unflatten(
@@ -321,13 +322,13 @@ class _Ends(Record):
             ),
         )
 
-    def _pad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
+    def _pad(self, data: jax.Array, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
         region = self.call.region
         blocks = region.mesh_axis_size(region.resources[name])
         data = padded(data, dim, block_size(region.sizes[name], blocks) * blocks)
         return comm.cut(data, dim, axes) if axes else data
 
-    def _unpad(self, data: Any, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
+    def _unpad(self, data: jax.Array, dim: int, name: Hashable, axes: tuple[str, ...]) -> Any:
         data = comm.all_gather(data, dim, axes, "invarying") if axes else data
         return unpadded(data, dim, self.call.region.sizes[name])
 
@@ -344,7 +345,7 @@ class _Ends(Record):
             if not places:
                 continue
 
-            def changed(data: Any, places: Any = places) -> Any:
+            def changed(data: object, places: Any = places) -> Any:
                 for place in places:
                     data = change(data, *place)
                 return data
@@ -377,7 +378,7 @@ def _run_hoisted(mapped: Callable[..., Any], datas: Sequence[Any]) -> Any:
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 
-def run_auto(call: Call, mesh: Any, from_context: bool) -> Any:
+def run_auto(call: Call, mesh: Any, from_context: bool) -> PyTree:
     """Run the body on global arrays, with sharding constraints from their named axes for XLA's partitioner."""
     datas = [jnp.asarray(argument.data) for argument in call.arguments]
     if not has_explicit_axes(mesh):
@@ -488,7 +489,7 @@ class Call:
     def result_specs(self) -> Any:
         """Return a prefix tree of partition specs for the results, if `out_axes` determines all of them."""
 
-        def spec(mapping: Any) -> PartitionSpec:
+        def spec(mapping: object) -> PartitionSpec:
             names = parse_mapping(mapping, "xmap, out_axes").names
             dims: list[Hashable | None] = [None] * (max((i for i, _ in names), default=-1) + 1)
             for i, name in names:
@@ -525,14 +526,14 @@ class Call:
             for array, data, dims in zip(arrays, datas, all_dims, strict=True)
         ]
 
-    def _cut(self, data: Any, dims: Dims) -> Any:
+    def _cut(self, data: jax.Array, dims: Dims) -> Any:
         """Slice this device's block of an argument along the axes that entered unsharded."""
         for i, dim in enumerate(dims):
             if dim in self.whole:
                 data = comm.cut(data, i, self.region.place(dim))
         return data
 
-    def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def _finish(self, leaf: object, mapping: AxisMapping | None, path: Any) -> Any:
         """Convert a result to an array that varies exactly over the mesh axes of its named axes, and record its dims."""
 
         def what() -> str:
@@ -581,7 +582,7 @@ class Call:
         self.results.append(_Result(dims, final))
         return data
 
-    def body(self, *datas: Any) -> Any:
+    def body(self, *datas: jax.Array) -> Any:
         """Compute the data of the results from local data of the arguments."""
         with enter(self.region):
             self.region.state.closure.begin(lambda value: enter_mesh(value, self.region.mesh))
@@ -597,7 +598,7 @@ class Call:
                     refuse_raw(closed, self.region.resources, self.name, reductions=False)
                 raise
 
-    def flat_body(self, *datas: Any) -> list[Any]:
+    def flat_body(self, *datas: jax.Array) -> list[Any]:
         """Run `body` and return the data of all leaves as one list."""
         leaves, self._tree = jax.tree.flatten(self.body(*datas))
         return leaves
@@ -617,7 +618,7 @@ class Call:
         """
         specs: list[PartitionSpec] = []
 
-        def noted(*datas: Any) -> list[Any]:
+        def noted(*datas: jax.Array) -> list[Any]:
             results = body(*datas)
             specs[:] = self.probed_specs()
             return results
@@ -639,7 +640,7 @@ class Call:
     def within(self, body: Callable[..., Any], says: bool = True) -> Callable[..., Any]:
         """Wrap `body` to run in the region, including its custom derivatives, and with `says` in the scope of the function."""
 
-        def run(*datas: Any) -> Any:
+        def run(*datas: jax.Array) -> Any:
             with enter(self.region), self.scope() if says else contextlib.nullcontext():
                 return body(*datas)
 
@@ -703,7 +704,7 @@ class Call:
         """
         return [replicated(jnp.asarray(argument.data)) for argument in self.arguments]
 
-    def run(self, *datas: Any) -> Any:
+    def run(self, *datas: jax.Array) -> Any:
         """Run the body unchanged on the data of the arguments, and return the results."""
         with self.scope():
             return self.rebuild(self.flat_body(*datas))

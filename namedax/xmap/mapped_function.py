@@ -94,7 +94,7 @@ def compile_mapped(xmapped: Xmapped) -> Any:
     """Wrap the calls of a mapped function in `jax.jit`."""
     shared, options = xmapped._shared, xmapped._options
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         return _run(shared.wrapper(), *args, **kwargs)
 
     run.__name__ = run.__qualname__ = xmapped._name
@@ -136,7 +136,7 @@ class Xmapped:
         self._arrivals = Arrivals(options.mesh)
         self._compared: set[Any] = set()  # calls that were compared between processes
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         """Call the mapped function."""
         try:
             if is_distributed() and (not active_regions or ambient() is None):
@@ -167,7 +167,7 @@ class Xmapped:
     def _passes(self) -> tuple[Pass, ...]:
         return tuple(name for name in PASSES if name not in self._options.left_out)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: object = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -176,7 +176,7 @@ class Xmapped:
     def _compiled_form(self) -> Any:
         return self._shared.jitted if self._shared.jitted is not None else compile_mapped(self)
 
-    def lower(self, *args: Any, **kwargs: Any) -> jax.stages.Lowered:
+    def lower(self, *args: object, **kwargs: object) -> jax.stages.Lowered:
         """Lower the function for the given arguments (arrays, or `jax.ShapeDtypeStruct`s), like `jax.jit(f).lower`.
 
         With an `AbstractMesh` it lowers for the default backend. For another one write
@@ -197,24 +197,24 @@ class Xmapped:
         )
         return lowered
 
-    def trace(self, *args: Any, **kwargs: Any) -> jax.stages.Traced:
+    def trace(self, *args: object, **kwargs: object) -> jax.stages.Traced:
         """Trace the function for the given arguments, like `jax.jit(f).trace`."""
         traced: jax.stages.Traced = under_automatic_casts(
             self._compiled_form().trace, *args, **kwargs
         )
         return traced
 
-    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+    def eval_shape(self, *args: object, **kwargs: object) -> Any:
         """Compute the shapes and dtypes of the results without running the function, like `jax.jit(f).eval_shape`."""
         return under_automatic_casts(self._compiled_form().eval_shape, *args, **kwargs)
 
-    def _check_devices(self, args: Any, kwargs: Any) -> None:
+    def _check_devices(self, args: object, kwargs: object) -> None:
         """Raise a `MeshError` unless the mesh or an argument determines the devices."""
         mesh = without_devices(self._options.mesh, jax.tree.leaves((args, kwargs)))
         if mesh is not None:
             raise MeshError(f"xmap: {no_devices(self._name, mesh)}")
 
-    def _place(self, args: Any, kwargs: Any, only_type: bool = False) -> Any:
+    def _place(self, args: object, kwargs: object, only_type: bool = False) -> Any:
         """Reshard concrete arrays that are committed to another mesh or device onto the mesh.
 
         With `only_type` replace them by their type and sharding on the mesh, for lowering.
@@ -337,7 +337,7 @@ def _mappings_for(xmapped: Xmapped, count: int, kwargs: Mapping[str, Any]) -> tu
     return in_axes[:count], found
 
 
-def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argument], Any]:
+def name_arguments(xmapped: Xmapped, args: object, kwargs: object) -> tuple[list[Argument], Any]:
     """Return all arrays in the dynamic arguments with their dims, and the tree structure of the dynamic `(args, kwargs)`."""
     dynamic, names = dynamic_arguments(xmapped, args, kwargs), _dynamic_parameters(xmapped)
     mappings = (
@@ -364,7 +364,7 @@ def name_arguments(xmapped: Xmapped, args: Any, kwargs: Any) -> tuple[list[Argum
     return arguments, tree
 
 
-def _text_of(leaf: Any, path: Sequence[Any], names: Sequence[str]) -> str:
+def _text_of(leaf: object, path: Sequence[Any], names: Sequence[str]) -> str:
     return f"{what_of(path, names)}, {type_text(leaf)},"
 
 
@@ -425,7 +425,7 @@ def _without_entries(
 # --- one call -------------------------------------------------------------------------------------------------------
 
 
-def _run(xmapped: Xmapped, *args: Any, **kwargs: Any) -> Any:
+def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> Any:
     """Run one call, traced or eager: name the arguments, create the region and lower the body into it."""
     outer, options = ambient(), xmapped._options
     arguments, tree = name_arguments(xmapped, args, kwargs)

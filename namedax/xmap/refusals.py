@@ -12,6 +12,7 @@ from jax.sharding import AbstractMesh
 
 from namedax.core.array import dims_of
 from namedax.core.region import Region, ambient
+from namedax.core.types import Mesh
 from namedax.errors import (
     ArgumentError,
     AxisResourceError,
@@ -28,7 +29,7 @@ __all__ = ["carried_names", "check_nested", "explain_refusal", "no_devices", "sh
 
 
 def explain_refusal(
-    error: Exception, function: str, mesh: Any, resources: Assignment, arguments: Any
+    error: Exception, function: str, mesh: Mesh | None, resources: Assignment, arguments: object
 ) -> None:
     """Add a note to an error from the call of a mapped function, or raise a more specific error.
 
@@ -78,7 +79,7 @@ def _explain_nesting(error: RecursionError, function: str) -> None:
         ) from error
 
 
-def _is_of_another_mesh(error: Exception, arguments: Any) -> bool:
+def _is_of_another_mesh(error: Exception, arguments: object) -> bool:
     """Return True if JAX failed to find a mesh axis of an argument's type on the function's mesh."""
     return isinstance(error, KeyError) and any(
         is_tracked_on(leaf, error.args[0]) for leaf in jax.tree.leaves(arguments)
@@ -156,7 +157,9 @@ def shorten_traceback(error: Exception) -> None:
 # --- checks for a mapped function that is called within another mapped func -----------------------
 
 
-def check_nested(function: str, mesh: Any, resources: Assignment, outer: Region) -> frozenset[str]:
+def check_nested(
+    function: str, mesh: Mesh | None, resources: Assignment, outer: Region
+) -> frozenset[str]:
     """Check the mesh and `axis_resources` of an inner mapped function, and return the mesh axes that only it uses.
 
     Args:

@@ -13,6 +13,7 @@ import numpy as np
 from namedax.core.axis_mappings import copied, is_mapping
 from namedax.core.call_errors import checks_signature
 from namedax.core.names import is_name
+from namedax.core.types import Mesh
 from namedax.errors import (
     ArgumentError,
     AxisMappingError,
@@ -37,12 +38,12 @@ __all__ = ["xmap"]
 @checks_signature
 def xmap(
     fun: Callable[..., Any],
-    in_axes: Any = None,
-    out_axes: Any = None,
+    in_axes: object = None,
+    out_axes: object = None,
     *,
     axis_sizes: Mapping[Hashable, int] | None = None,
     axis_resources: Mapping[Hashable, Any] | None = None,
-    mesh: Any = None,
+    mesh: Mesh | None = None,
     donate_argnums: int | Sequence[int] = (),
     static_argnums: int | Sequence[int] = (),
     partitioning: Partitioning = "manual",
@@ -164,7 +165,7 @@ _MAX_PROGRAMS = 256
 _wrapping = threading.RLock()  # reentrant: the hash of an option may be a user's function
 
 
-def _shared(fun: Any, options: Hashable) -> Shared:
+def _shared(fun: object, options: Hashable) -> Shared:
     """Return the shared state of an earlier wrapper of `fun` with the same options, or a new one.
 
     The key is the function object, as in `jax.jit`. So a new bound method is a different function,

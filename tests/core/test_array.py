@@ -121,13 +121,13 @@ def test_any_hashable_is_a_name(name):
 
 
 @pytest.mark.parametrize("name", [0, -1, True, np.int32(3), np.True_, 2.0, ..., [1], {}, slice(0, 2), np.zeros(2)])
-def test_an_entry_that_is_no_name_is_refused(name):
+def test_invalid_axis_names(name):
     shown = "..." if name is ... else "f64[2]" if isinstance(name, np.ndarray) else repr(name)
     with pytest.raises(AxisNameError) as error:
         nx.NamedArray(make.zeros((2, 3)), (name, "b"))
     assert said(error.value) == (
-        f"NamedArray: {shown} is not an axis name; names are any hashable values but integers, None and '...'. Write None for "
-        "a positional axis."
+        f"NamedArray: {shown} is not an axis name; a name is any hashable value except integers, None and '...'. Write None "
+        "for a positional axis."
     )
 
 
@@ -242,13 +242,13 @@ def test_repr_in_a_body_has_global_sizes(partitioning):
     ]
 
 
-def test_repr_of_what_is_no_concrete_array():
+def test_repr_without_concrete_data():
     x = nx.named(make.zeros((2, 3), jnp.int32), ["a", None])
     texts = []
     jax.jit(lambda x: texts.append(repr(x)))(x)
     assert texts == ["NamedArray(i32[3]{a:2})"]
     assert repr(jax.eval_shape(lambda x: x, x)) == "NamedArray(i32[3]{a:2})"
-    assert repr(jax.tree.map(lambda _: "leaf", x)) == "NamedArray('leaf' with the axes ('a', None), which do not fit)"
+    assert repr(jax.tree.map(lambda _: "leaf", x)) == "NamedArray('leaf' with axes ('a', None) that do not fit)"
     keys = nx.named(jax.random.split(jax.random.key(0), 3), ["k"])
     assert repr(keys).startswith("NamedArray(key<fry>[]{k:3}, dims=(k),\n[[")
     x.data.delete()
@@ -269,20 +269,20 @@ class Odd:
 
 
 LEAVES = {
-    "None": (lambda x: None, "None with the axes ('a', None), which do not fit"),
-    "text": (lambda x: "leaf", "'leaf' with the axes ('a', None), which do not fit"),
-    "an object": (lambda x: Odd(), "a value of type Odd with the axes ('a', None), which do not fit"),
-    "a class": (lambda x: np.float32, "the class float32 with the axes ('a', None), which do not fit"),
-    "a tuple": (lambda x: (1, 2), "(1, 2) with the axes ('a', None), which do not fit"),
-    "a named array": (lambda x: x, "i32[3]{a:2} with the axes ('a', None), which do not fit"),
+    "None": (lambda x: None, "None with axes ('a', None) that do not fit"),
+    "text": (lambda x: "leaf", "'leaf' with axes ('a', None) that do not fit"),
+    "an object": (lambda x: Odd(), "a value of type Odd with axes ('a', None) that do not fit"),
+    "a class": (lambda x: np.float32, "the class float32 with axes ('a', None) that do not fit"),
+    "a tuple": (lambda x: (1, 2), "(1, 2) with axes ('a', None) that do not fit"),
+    "a named array": (lambda x: x, "i32[3]{a:2} with axes ('a', None) that do not fit"),
     "a type of JAX": (lambda x: jax.ShapeDtypeStruct((2, 3), jnp.int32), "i32[3]{a:2}"),
-    "another type": (lambda x: jax.ShapeDtypeStruct((2,), jnp.int32), "i32[2] with the axes ('a', None), which do not fit"),
+    "another type": (lambda x: jax.ShapeDtypeStruct((2,), jnp.int32), "i32[2] with axes ('a', None) that do not fit"),
     "an argument": (lambda x: jax.tree.leaves(jax.jit(lambda x: x).lower(x).args_info)[0], "i32[3]{a:2}"),
 }
 
 
 @pytest.mark.parametrize("kind", LEAVES)
-def test_whatever_jax_puts_in_the_place_of_the_data_is_shown(kind):
+def test_repr_with_a_placeholder_as_data(kind):
     x = nx.named(make.zeros((2, 3), jnp.int32), ["a", None])
     leaf, text = LEAVES[kind]
     placeholder = jax.tree.unflatten(jax.tree.structure(x), [leaf(x)])
@@ -293,11 +293,11 @@ def test_whatever_jax_puts_in_the_place_of_the_data_is_shown(kind):
     nx.xmap(lambda x: repr(placeholder) and x, axis_resources={"a": "x"}, mesh=make_mesh((2,)))(nx.named(jnp.zeros(2), ["a"]))
 
 
-def test_what_holds_no_array_has_no_shape():
+def test_named_shape_without_an_array():
     placeholder = jax.tree.map(lambda _: "leaf", nx.named(make.zeros(2), ["a"]))
     with pytest.raises(nx.errors.ArrayAttributeError) as raised:
         placeholder.named_shape  # noqa: B018
-    assert said(raised.value) == "named_shape: 'leaf' with the axes ('a',), which do not fit: it holds no array."
+    assert said(raised.value) == "named_shape: this NamedArray does not hold an array: 'leaf' with axes ('a',) that do not fit."
 
 
 def test_what_is_lowered_shows_its_arguments():
@@ -615,12 +615,12 @@ def test_astype():
 # --- as Python and NumPy see it -------------------------------------------------------------------------------------
 
 
-def test_numpy_refuses_names():
+def test_conversion_to_numpy_rejects_named_axes():
     x = nx.named(make.zeros((2, 3), jnp.int32), ["a", None])
     message = (
         "np.asarray: i32[3]{a:2} still has named axes, and np.asarray needs an array without names. Reduce them, or give them "
         "positions with nx.positional(x, ['a', ...])."
-        " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
+        " jnp.asarray and NumPy's functions need one too; the functions of nx and nx.numpy take named arrays."
     )
     for convert in (np.asarray, np.array, jnp.asarray):
         with pytest.raises(NamedAxesLeftError) as error:

@@ -87,11 +87,11 @@ def refusal(call):
     return said(error.value)
 
 
-def test_what_is_said():
+def test_messages_for_non_boolean_flags():
     assert refusal(lambda: nx.sum(X, "k", keepdims="b")) == "sum: keepdims='b' is neither True nor False."
     assert refusal(lambda: X.sum("k", keepdims=["b"])) == "sum: keepdims=['b'] is neither True nor False."
     assert refusal(lambda: nx.linspace(0.0, 1.0, 5, "k")) == (
-        "linspace: endpoint='k' is neither True nor False. The name of the axis goes by keyword, axis='k'."
+        "linspace: endpoint='k' is neither True nor False. Pass the axis name by keyword: axis='k'."
     )
     mapped = nx.xmap(lambda x: nx.cumsum(x, "k", reverse="no"), axis_resources={"b": "x"}, mesh=make_mesh((2,)))
     assert refusal(lambda: mapped(X)) == "cumsum: reverse='no' is neither True nor False."

@@ -321,28 +321,31 @@ _CALLED = {
 }
 
 
-def test_what_is_said_of_such_a_number():
+def test_messages_for_numbers_out_of_range():
     with jax.enable_x64(False):
-        wider = "Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by array.astype('float32')."
+        wider = (
+            "Enable 64-bit types with jax.config.update('jax_enable_x64', True), or change the dtype or the unit, for example with "
+            "array.astype('float32')."
+        )
         for call, text in (
             (
                 lambda: I + np.int64(2**40),
-                "add: 1099511627776 is an integer, and JAX holds those from -2147483648 to 2147483647 while 64-bit types are off. "
-                + wider,
+                "add: the integer 1099511627776 does not fit; JAX holds integers from -2147483648 to 2147483647 while 64-bit types are "
+                "off. " + wider,
             ),
             (
                 lambda: I * 2**40,
-                "multiply: 1099511627776 is beyond the integers of int32, those from -2147483648 to 2147483647 while 64-bit types are off. "
+                "multiply: 1099511627776 is out of range for int32, from -2147483648 to 2147483647 while 64-bit types are off. "
                 + wider,
             ),
             (
                 lambda: I * np.array([1.0, np.nan, -1e300])[:, None],
-                "multiply: there are numbers in f64[3,1] that are beyond 3.4e+38, the largest that JAX holds while 64-bit types are off; it "
-                "would be infinite. " + wider,
+                "multiply: f64[3,1] has numbers beyond 3.4e+38, the largest that JAX holds while 64-bit types are off; it would become "
+                "infinite. " + wider,
             ),
             (
                 lambda: nx.full((), 300, jnp.uint8, named_shape={"k": 2}),
-                "full: fill_value: 300 is beyond the integers of uint8, those from 0 to 255. Give the array a type that holds it.",
+                "full: fill_value: 300 is out of range for uint8, from 0 to 255. Give the array a dtype that holds it.",
             ),
         ):
             with pytest.raises(ArgumentError) as error:

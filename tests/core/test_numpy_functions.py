@@ -11,7 +11,7 @@ A = np.asarray(array(3, 4))
 X = nx.named(A, ["station", "day"])
 
 
-FOR_POSITIONS = "nx.positional(x, ['station', 'day']) for an array of positions."
+FOR_POSITIONS = "nx.positional(x, ['station', 'day']) for a positional array."
 ONE_OF = "where axis is one of 'station', 'day', or "
 OF_NUMPY = {
     "median": (lambda: np.median(X), "nx.median(x, axis), " + ONE_OF),
@@ -28,19 +28,19 @@ OF_NUMPY = {
     "fft.fft": (lambda: np.fft.fft(X), "nx.numpy.fft.fft, or "),
     "reshape": (
         lambda: np.reshape(X, -1),
-        "nx.rearrange(x, pattern), or nx.merge_axes(x, ('station', 'day'), 'flat') for one axis with a name, or ",
+        "nx.rearrange(x, pattern), or nx.merge_axes(x, ('station', 'day'), 'flat') for one named axis, or ",
     ),
     "copyto": (lambda: np.copyto(A, X), ""),
 }
 
 
 @pytest.mark.parametrize("name", OF_NUMPY)
-def test_a_function_of_numpy_says_its_name(name):
+def test_numpy_functions_reject_named_axes(name):
     call, remedy = OF_NUMPY[name]
     with pytest.raises(NamedAxesLeftError) as error:
         call()
     assert said(error.value) == (
-        f"np.{name}: f32[]{{station:3, day:4}} still has named axes, and NumPy's functions know no names. Write {remedy}{FOR_POSITIONS}"
+        f"np.{name}: f32[]{{station:3, day:4}} still has named axes, and NumPy's functions do not support names. Write {remedy}{FOR_POSITIONS}"
     )
 
 

@@ -108,11 +108,11 @@ ORDERS = {
     ),
     "top_k": (
         lambda: nx.top_k(X, "k", 2),
-        "takes 2 positional arguments but 3 were given. Write nx.top_k(x, k, axis=...). By name it takes out_axis= too.",
+        "takes 2 positional arguments but 3 were given. Write nx.top_k(x, k, axis=...). It also takes the keyword out_axis=.",
     ),
     "map": (
         lambda: nx.map(lambda r: r, "k", X),
-        "takes 2 positional arguments but 3 were given. Write nx.map(f, xs, axis=...). By name it takes batch_size= too.",
+        "takes 2 positional arguments but 3 were given. Write nx.map(f, xs, axis=...). It also takes the keyword batch_size=.",
     ),
     "unstack": (lambda: nx.numpy.unstack("k", X, 1), "too many positional arguments. Write nx.numpy.unstack(x, axis=...)."),
     "named": (
@@ -122,11 +122,11 @@ ORDERS = {
     ),
     "zeros": (
         lambda: nx.zeros(("k",)),
-        "the shape is ('k',); names have sizes, and are given as in zeros(named_shape={'k': 8}), and the shape is that of the positional axes.",
+        "the shape ('k',) has names without sizes. Give sizes by name, as in zeros(named_shape={'k': 8}). The shape is for positional axes.",
     ),
     "normal": (
         lambda: nx.random.normal(KEY, ("k", "m")),
-        "the shape is ('k', 'm'); names have sizes, and are given as in named_shape={'k': 8}, and the shape is that of the positional axes.",
+        "the shape ('k', 'm') has names without sizes. Give sizes by name, as in named_shape={'k': 8}. The shape is for positional axes.",
     ),
 }
 

@@ -69,11 +69,11 @@ def test_a_length():
 
 TRUTH = (
     "bool()",
-    "Write nx.all(c, ...) or nx.any(c, ...) for one boolean; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
+    "Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
 )
-NUMBER = "Write x['station', 0, 'day', 0] for one of its numbers, nx.mean(x, ...) for one of all"
-A_NUMBER = f"{NUMBER}; the functions of math are nx.sqrt(x) and so on."
-DECIMALS = f"for the array with so many decimals; {NUMBER.removeprefix('Write ')}."
+NUMBER = "Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all"
+A_NUMBER = f"{NUMBER}; instead of math.sqrt(x) write nx.sqrt(x)."
+DECIMALS = f"to round the array, {NUMBER.removeprefix('Write ')}."
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,16 @@ DECIMALS = f"for the array with so many decimals; {NUMBER.removeprefix('Write ')
         (lambda: X.item(), "item()", A_NUMBER),
         (lambda: X.tolist(), "tolist()", "Reduce them, or give them positions with nx.positional(x, ['station', 'day', ...])."),
         (lambda: "day" in X, "in", "Write 'day' in x.named_shape for the name of an axis."),
-        (lambda: 1 in X, "in", "Write nx.any(x == value, ...) for an entry, or name in x.named_shape for the name of an axis."),
+        (
+            lambda: 1 in X,
+            "in",
+            "Write nx.any(x == value, ...) for an element, or name in x.named_shape for the name of an axis.",
+        ),
         (lambda: f"{X:.3f}", "format()", f"Write x.round(3) {DECIMALS}"),
         (lambda: format(X, "d"), "format()", f"Write x.round(2) {DECIMALS}"),
     ],
 )
-def test_one_number_of_an_array_with_names(call, what, remedy):
+def test_conversion_to_one_number_rejects_named_axes(call, what, remedy):
     text = message(call, NamedAxesLeftError).replace("bool[]", "f32[]")
     assert text == f"{what}: {OF_X} still has named axes, and {what} needs an array without names. {remedy}"
 
@@ -230,11 +234,11 @@ GIVEN = "no axis 'day' in {}; it has no named axis. Name the axes of {} first: n
         (
             lambda: X.at.__setitem__(("day", 0), 3),
             ArgumentTypeError,
-            f"setitem: {OF_X} is immutable, and its entries cannot be set. Write x = x.at['day', 0].set(3), which makes a new array.",
+            f"setitem: {OF_X} is immutable, and its elements cannot be set. Write x = x.at['day', 0].set(3), which makes a new array.",
         ),
     ],
 )
-def test_what_the_remedy_is(call, kind, text):
+def test_remedies_for_common_mistakes(call, kind, text):
     assert message(call, kind) == text
 
 
@@ -313,15 +317,15 @@ def test_a_lifted_function_says_its_name_and_what_takes_names(call, name, remedy
         (
             np.array(["2020-01-01"], "datetime64[D]"),
             "datetime64[D]",
-            "Dates are numbers counted from one of them, as by (x - x[0]).astype(int).",
+            "Convert dates to numbers, for example (x - x[0]).astype(int).",
         ),
-        (np.array(["a"]), "<U1", "Words are numbers of a list of them, words, x = np.unique(x, return_inverse=True)."),
-        (np.array([None]), "object", "Make an array of numbers of it first, as by x.astype(float)."),
+        (np.array(["a"]), "<U1", "Convert strings to indices: words, x = np.unique(x, return_inverse=True)."),
+        (np.array([None]), "object", "Convert it to numbers first, for example with x.astype(float)."),
     ],
 )
-def test_elements_that_jax_does_not_have(values, dtype, remedy):
+def test_dtypes_that_jax_does_not_support(values, dtype, remedy):
     text = message(lambda: nx.named(values, ["k"]), ArgumentTypeError)
-    assert text == f"named: the element type {dtype} of {dtype}[1] is none of JAX's. {remedy}"
+    assert text == f"named: the dtype {dtype} of {dtype}[1] is not supported by JAX. {remedy}"
 
 
 SINGLE = {
@@ -362,23 +366,23 @@ def test_a_name_that_is_a_tuple_stays_one():
     [
         (
             lambda: nx.named(A),
-            "named: missing 1 required positional argument: 'axes'. Write nx.named(array, axes). The names are one list, an entry for each "
-            "axis, as in nx.named(array, ['batch', 'k']).",
+            "named: missing 1 required positional argument: 'axes'. Write nx.named(array, axes). Give the names as one list with an entry "
+            "per axis: nx.named(array, ['batch', 'k']).",
         ),
         (
             lambda: nx.named(A, "station", "day"),
-            "named: takes 2 positional arguments but 3 were given. Write nx.named(array, axes). The names are one list, an entry for each axis, "
-            "as in nx.named(array, ['station', 'day']).",
+            "named: takes 2 positional arguments but 3 were given. Write nx.named(array, axes). Give the names as one list with an entry per axis: "
+            "nx.named(array, ['station', 'day']).",
         ),
         (
             lambda: nx.zeros(day=3),
-            "zeros: got an unexpected keyword argument 'day'. Write nx.zeros(shape, dtype). By name it takes named_shape=, device= too. Sizes by "
-            "name are one dict, named_shape={'day': 3}.",
+            "zeros: got an unexpected keyword argument 'day'. Write nx.zeros(shape, dtype). It also takes the keywords named_shape=, device=. "
+            "Give sizes by name as one dict: named_shape={'day': 3}.",
         ),
         (lambda: nx.shift(V, 1), "shift: missing 1 required positional argument: 'axis'. Write nx.shift(x, offset, axis)."),
         (
             lambda: nx.nmap(nx.sin, "day"),
-            "nmap: takes 1 positional argument but 2 were given. Write nx.nmap(function). By name it takes collectives= too.",
+            "nmap: takes 1 positional argument but 2 were given. Write nx.nmap(function). It also takes the keyword collectives=.",
         ),
         (
             lambda: nx.minimum(X),
@@ -396,7 +400,7 @@ def test_a_name_that_is_a_tuple_stays_one():
         ),
     ],
 )
-def test_a_call_that_is_not_taken(call, text):
+def test_calls_that_do_not_match_the_signature(call, text):
     assert message(call, ArgumentTypeError) == text
 
 

@@ -162,6 +162,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.rest(3)
 @pytest.mark.part(5)
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted(name, monkeypatch):

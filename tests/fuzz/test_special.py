@@ -37,8 +37,8 @@ def test_special_values_in_random_programs():
     assert not run(PROGRAMS)
 
 
-@pytest.mark.rest(1)
 @pytest.mark.full
+@pytest.mark.product
 def test_special_values_in_more_random_programs():
     assert not run(FULL)
 

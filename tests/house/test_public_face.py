@@ -284,11 +284,11 @@ def test_out_axis_is_a_name_or_names_by_names(call):
     assert (by_name.data == by_dict.data).all()
 
 
-def test_one_new_name_for_several_axes():
+def test_one_out_axis_for_several_axes():
     with pytest.raises(ArgumentError) as info:
         nx.pad(X, {"b": (1, 0), "k": (1, 0)}, out_axis="new")
     assert said(info.value) == (
-        "pad: out_axis='new' is one name, and pad_width={'b': (1, 0), 'k': (1, 0)} has 2 axes with names. Say which of them gets it, as in "
+        "pad: out_axis='new' is one name, but pad_width={'b': (1, 0), 'k': (1, 0)} has 2 named axes. Write a dict, such as "
         "out_axis={'b': 'new'}."
     )
 

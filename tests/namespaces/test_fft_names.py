@@ -24,6 +24,7 @@ ONE_AXIS = {
 }
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(4)
 @pytest.mark.parametrize("name", ONE_AXIS)
 def test_out_axis_in_mapped_functions(name):
@@ -76,11 +77,19 @@ def test_out_axis_of_several_axes(name):
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda x: FFT.rfft(x, axis="t", out_axis="b"), AxisSizeError, "rfft: the result has an axis 'b' already."),
+        (lambda x: FFT.rfft(x, axis="t", out_axis="b"), AxisSizeError, "rfft: the result already has an axis 'b'."),
         (lambda x: FFT.rfft(x, axis="t", out_axis=3), PositionalAxisError, "rfft: out_axis=3 is not a name"),
         (lambda x: FFT.rfft(x, axis="t", out_axis={"b": "q"}), AxisNotFoundError, "rfft: no axis 'b'"),
-        (lambda x: FFT.fftn(x, axes=("t", "b"), out_axis="f"), ArgumentError, "fftn: out_axis='f' is one name, and axis has 2"),
-        (lambda x: FFT.rfft(x.data, axis=0, out_axis="f"), ArgumentError, "rfft: out_axis='f' is one name, and axis has 0"),
+        (
+            lambda x: FFT.fftn(x, axes=("t", "b"), out_axis="f"),
+            ArgumentError,
+            "fftn: out_axis='f' is one name, but axis has 2 named axes. Write a dict",
+        ),
+        (
+            lambda x: FFT.rfft(x.data, axis=0, out_axis="f"),
+            ArgumentError,
+            "rfft: out_axis='f' is one name, but axis has 0 named axes. Leave it out",
+        ),
     ],
 )
 def test_mistakes(call, error, words):

@@ -193,7 +193,7 @@ PROGRAMS = {
 HOLES_NAMED = nx.named(HOLES, ["a", "b", None])
 
 
-@pytest.mark.rest(3)
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", FEW, ids=str)

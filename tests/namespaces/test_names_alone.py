@@ -208,15 +208,15 @@ def test_a_width_without_names():
         ("flatten", lambda x: x.flatten()),
     ],
 )
-def test_names_are_not_flattened(op, call):
+def test_named_axes_are_not_flattened(op, call):
     with pytest.raises(PositionalAxisError) as error:
         call(X)
     assert said(error.value) == (
         f"{op}: f32[]{{q:4, k:6}} has no positional axis, and names have no order, so there is nothing to {op}. Write "
-        "nx.merge_axes(x, ('q', 'k'), 'flat') for one axis with a name, or nx.positional(x, ['q', 'k']) for an array of positions."
+        "nx.merge_axes(x, ('q', 'k'), 'flat') for one named axis, or nx.positional(x, ['q', 'k']) for a positional array."
     )
     with pytest.raises(
-        PositionalAxisError, match=r"nothing to \w+\. Write nx\.positional\(x, \['t'\]\) for an array of positions"
+        PositionalAxisError, match=r"nothing to \w+\. Write nx\.positional\(x, \['t'\]\) for a positional array"
     ):
         call(T)
 
@@ -232,12 +232,11 @@ def test_sizes_of_all_axes():
 
 
 @pytest.mark.parametrize("join", [nx.concatenate, nx.numpy.concatenate])
-def test_two_axes_of_a_joint_are_no_element_type(join):
-    """As the argument behind the axis, "q" would be the 64-bit integers."""
+def test_two_axes_as_separate_arguments_of_concatenate(join):
+    """As the argument after the axis, "q" would be the 64-bit integers."""
     with pytest.raises(ArgumentTypeError) as error:
         join([X, X], "k", "q")
     assert said(error.value) == (
-        "concatenate: 'k', 'q' are given one by one, and one argument says over which axes of f32[]{q:4, k:6} it goes. Several axes are a "
-        "tuple; write axis=('k', 'q')."
+        "concatenate: 'k', 'q' are separate arguments, but one argument takes all axes of f32[]{q:4, k:6}. Write axis=('k', 'q')."
     )
     assert join([X, X], "k", "float16").dtype == "float16"

@@ -79,26 +79,28 @@ def test_a_collective_is_still_called_one():
 @pytest.mark.parametrize("spec", ["{q,k}->{q}", "{q} {k} -> {q}", "ij->i"])
 def test_the_einsum_of_jax_in_a_body(spec):
     for resources in PLACES:
-        assert "nx.einsum has names too, in braces" in note(
+        assert "nx.einsum takes names too, in braces, one pair of braces for each operand" in note(
             lambda resources=resources: in_body(lambda x: jnp.einsum(spec, x), resources), ValueError
         )
 
 
-def test_what_has_become_of_xeinsum():
+def test_hints_for_xeinsum():
     with pytest.raises(
         AttributeError,
         match=r"module 'namedax.lax' has no attribute 'xeinsum'; it is namedax.einsum, whose names stand in braces now",
     ):
         nx.lax.xeinsum  # noqa: B018 - the attribute is what is tried
-    assert "here it is nx.einsum" in note(lambda: in_body(lambda x: lax.xeinsum("{q,k}->{q}", x)), AttributeError)
+    assert "JAX removed xeinsum together with xmap. Use nx.einsum, with names in braces." in note(
+        lambda: in_body(lambda x: lax.xeinsum("{q,k}->{q}", x)), AttributeError
+    )
 
 
-def test_a_gradient_of_what_has_names():
+def test_gradient_of_a_function_that_returns_named_axes():
     for resources in PLACES:
         text = note(lambda resources=resources: in_body(lambda x: jax.grad(lambda y: nx.sum(y, "k"))(x), resources), TypeError)
         left = "f32[]{q:4@x}" if resources else "f32[]{q:4}"
         assert text == (
-            f"namedax: what is differentiated returns {left}, and a gradient is that of one number. Reduce the names that are left in the "
+            f"namedax: the differentiated function returns {left}, but a gradient needs a scalar. Reduce the remaining names in the "
             "function: nx.mean(loss, axis=...) reduces all of them."
         )
 
@@ -199,11 +201,11 @@ def test_a_name_is_not_suggested_for_itself(make):
 def test_a_reduction_of_numpy(name):
     for call in (lambda: getattr(np, name)(X), lambda: getattr(np, name)(X, "k")):
         assert message(call, NamedAxesLeftError) == (
-            f"np.{name}: f32[]{{q:4, k:6}} still has named axes, and NumPy's functions know no names. Write nx.{name}(x, axis), where axis is one of "
-            "'q', 'k', or nx.positional(x, ['q', 'k']) for an array of positions."
+            f"np.{name}: f32[]{{q:4, k:6}} still has named axes, and NumPy's functions do not support names. Write nx.{name}(x, axis), "
+            "where axis is one of 'q', 'k', or nx.positional(x, ['q', 'k']) for a positional array."
         )
     assert message(lambda: getattr(nx, name)(X, "k", out=None), ArgumentTypeError) == (
-        f"{name}: f32[]{{q:4, k:6}} is given out=, as np.{name} does, and NumPy's functions know no names. Write nx.{name}(x, axis), where "
+        f"{name}: f32[]{{q:4, k:6}} got out= from np.{name}, and NumPy's functions do not support names. Write nx.{name}(x, axis), where "
         "axis is one of 'q', 'k', a tuple of them, or ... for all."
     )
 
@@ -217,10 +219,10 @@ CONVERTING = [
 
 
 @pytest.mark.parametrize("function", CONVERTING)
-def test_what_asks_for_an_array_of_numpy(function):
+def test_conversion_to_numpy(function):
     assert message(lambda: function(X), NamedAxesLeftError) == (
         "np.asarray: f32[]{q:4, k:6} still has named axes, and np.asarray needs an array without names. Reduce them, or give them positions with "
-        "nx.positional(x, ['q', 'k', ...]). jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
+        "nx.positional(x, ['q', 'k', ...]). jnp.asarray and NumPy's functions need one too; the functions of nx and nx.numpy take named arrays."
     )
 
 
@@ -238,23 +240,23 @@ def test_operators_of_numpy_and_arrays_without_names_are_as_before():
     [
         (
             lambda: nx.nn.layer_norm(X, "k", 1.0, 0.0),
-            "layer_norm: takes 2 positional arguments but 4 were given. Write nx.nn.layer_norm(x, axis). By name it takes scale=, bias=, "
-            "epsilon=, where= too.",
+            "layer_norm: takes 2 positional arguments but 4 were given. Write nx.nn.layer_norm(x, axis). It also takes the keywords scale=, "
+            "bias=, epsilon=, where=.",
         ),
         (
             lambda: nx.nn.layer_norm(X, "k", gamma=1.0),
-            "layer_norm: got an unexpected keyword argument 'gamma'. Write nx.nn.layer_norm(x, axis). By name it takes scale=, bias=, epsilon=, "
-            "where= too. Did you mean scale=?",
+            "layer_norm: got an unexpected keyword argument 'gamma'. Write nx.nn.layer_norm(x, axis). It also takes the keywords scale=, bias=, "
+            "epsilon=, where=. Did you mean scale=?",
         ),
         (
             lambda: nx.sort(X, "q", "k"),
-            "sort: takes from 1 to 2 positional arguments but 3 were given. Write nx.sort(x, axis). By name it takes kind=, order=, stable=, "
-            "descending= too.",
+            "sort: takes from 1 to 2 positional arguments but 3 were given. Write nx.sort(x, axis). It also takes the keywords kind=, order=, "
+            "stable=, descending=.",
         ),
         (
             lambda: nx.nn.dropout(X, 0.5),
-            "dropout: missing 1 required positional argument: 'rate'. Write nx.nn.dropout(x, key, rate). By name it takes shared=, "
-            "deterministic= too.",
+            "dropout: missing 1 required positional argument: 'rate'. Write nx.nn.dropout(x, key, rate). It also takes the keywords shared=, "
+            "deterministic=.",
         ),
         (
             lambda: nx.split_axis(X, "k"),
@@ -263,17 +265,17 @@ def test_operators_of_numpy_and_arrays_without_names_are_as_before():
         (lambda: nx.nn.relu(X, 1), "relu: too many positional arguments. Write nx.nn.relu(x)."),
         (
             lambda: nx.dot(X, X),
-            "dot: missing 1 required positional argument: 'axis'. Write nx.dot(x, y, axis). By name it takes precision=, "
-            "preferred_element_type=, overlap= too.",
+            "dot: missing 1 required positional argument: 'axis'. Write nx.dot(x, y, axis). It also takes the keywords precision=, "
+            "preferred_element_type=, overlap=.",
         ),
         (
             lambda: nx.arange(3, out_axis="k"),
-            "arange: got an unexpected keyword argument 'out_axis'. Write nx.arange(start, stop, step, axis=...). By name it takes "
-            "dtype= too. Did you mean axis=?",
+            "arange: got an unexpected keyword argument 'out_axis'. Write nx.arange(start, stop, step, axis=...). It also takes the "
+            "keyword dtype=. Did you mean axis=?",
         ),
     ],
 )
-def test_arguments_that_it_does_not_have(call, text):
+def test_arguments_that_do_not_match_the_signature(call, text):
     assert message(call, ArgumentTypeError) == text
     if "arange" not in text:
         with pytest.raises(ArgumentTypeError, match=re.escape(text.partition(". Write")[0])):
@@ -321,21 +323,23 @@ ON_X = {"axis_resources": {"i": "x"}, "mesh": MESH}
 
 
 @pytest.mark.parametrize("op", ["psum", "all_gather", "axis_size"])
-def test_a_mesh_axis_where_a_name_belongs(op):
+def test_a_mesh_axis_in_place_of_an_axis_name(op):
     body = getattr(nx.lax, op)
     text = message(
         lambda: nx.xmap(lambda v: body("x") if op == "axis_size" else body(v, "x"), ["i"], **ON_X)(make.arange(8)),
         AxisNotFoundError,
     )
-    assert text == f"{op}: axis 'x' has no size; the names here are 'i'. 'x' is a mesh axis, on which 'i' lives: write 'i'."
+    assert (
+        text == f"{op}: axis 'x' has no size; the names here are 'i'. 'x' is a mesh axis, over which 'i' is sharded. Write 'i'."
+    )
 
 
 def test_a_mesh_axis_of_a_reduction():
     text = message(lambda: nx.xmap(lambda v: nx.sum(v, "x"), ["i"], **ON_X)(make.arange(8)), AxisNotFoundError)
-    assert text.endswith("its named axes are 'i'. 'x' is a mesh axis, on which 'i' lives: write 'i'.")
+    assert text.endswith("its named axes are 'i'. 'x' is a mesh axis, over which 'i' is sharded. Write 'i'.")
     text = message(lambda: nx.xmap(lambda v: nx.sum(v, "y"), ["i"], **ON_X)(make.arange(8)), AxisNotFoundError)
     assert text.endswith(
-        "'y' is a mesh axis, on which no name lives: write a name, and where it lives in axis_resources of xmap."
+        "'y' is a mesh axis, over which no name is sharded. Write an axis name, and map it in axis_resources of xmap."
     )
     # A name that is called as a mesh axis is, where a value lacks it.
     named_y = {"in_axes": (["i"], ["y"]), "axis_resources": {"i": "x"}, "mesh": MESH}
@@ -356,15 +360,15 @@ def test_a_partition_spec_for_an_axis_mapping(which):
     [
         (
             "in_specs",
-            "A PartitionSpec has mesh axes: names stand in in_axes=, and where they live in axis_resources={'name': 'x'}.",
+            "A PartitionSpec has mesh axes: write axis names in in_axes=, and their mesh axes in axis_resources={'name': 'x'}.",
         ),
         (
             "out_specs",
-            "A PartitionSpec has mesh axes: names stand in out_axes=, and where they live in axis_resources={'name': 'x'}.",
+            "A PartitionSpec has mesh axes: write axis names in out_axes=, and their mesh axes in axis_resources={'name': 'x'}.",
         ),
-        ("check_vma", "What is replicated is always checked; leave it out."),
-        ("backend", "The devices are those of mesh=."),
-        ("axis_name", "The names of axes stand in in_axes=, as in in_axes=['batch']."),
+        ("check_vma", "Replication is always checked; remove this option."),
+        ("backend", "The mesh determines the devices: pass mesh=."),
+        ("axis_name", "Write axis names in in_axes=, as in in_axes=['batch']."),
         ("axis_mapping", "Did you mean axis_resources=?"),
         ("donate_argnames", "Give the positions, donate_argnums=."),
     ],
@@ -382,7 +386,7 @@ def test_xmap_as_a_decorator_with_options():
 
 def test_vmap_without_its_axis():
     text = message(lambda: nx.vmap(nx.sin)(nx.named(make.arange(8), ["i"])), PositionalAxisError)
-    assert text == "vmap: i32[]{i:8} has no positional axis to go along. Write in_axes= and the name of an axis."
+    assert text == "vmap: i32[]{i:8} has no positional axis. Pass in_axes= with the name of an axis."
 
 
 def test_a_symbolic_size_that_may_not_divide():
@@ -395,7 +399,7 @@ def test_a_symbolic_size_that_may_not_divide():
     assert str(exported("4*n").in_avals[0].shape) == "(4*n,)"
     assert message(lambda: exported("2*n"), UnevenAxisError) == (
         "xmap: axis 'i' of size 2*n does not divide over mesh axes ('x',), 4 devices in total, for some values of its symbols. Export it with a "
-        "size that does, such as jax.export.symbolic_shape('4*n'), or map 'i' to fewer devices in axis_resources."
+        "size that divides, such as jax.export.symbolic_shape('4*n'), or map 'i' to fewer devices in axis_resources."
     )
 
 

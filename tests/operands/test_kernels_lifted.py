@@ -236,14 +236,14 @@ def total(row):
     return nx.sum(nx.named(row, ["b"]), "b")
 
 
-def test_names_of_its_own_do_not_mix_entries():
+def test_names_inside_a_lifted_function_do_not_mix_elements():
     x = array(8, 4)
     for resources in ({"a": "x"}, {"a": "x", "b": "y"}, {"b": "x"}):
         f = nx.xmap(nx.nmap(total), ["a", None], ["a"], axis_resources=resources, mesh=make_mesh((4, 2)))
         np.testing.assert_allclose(f(x), x.sum(1), rtol=1e-5)
     f = nx.xmap(nx.nmap(total), ["a", None], ["a"], axis_resources={"a": "x", "b": "x"}, mesh=make_mesh((4, 2)))
     with pytest.raises(
-        nx.errors.PlacementConflictError, match=r"nmap\(total\): 'a' are spread over mesh axes \['x'\], and the"
+        nx.errors.PlacementConflictError, match=r"nmap\(total\): the names 'a' are sharded over mesh axes \['x'\], and the"
     ):
         f(x)
 

@@ -119,6 +119,7 @@ def test_types_without_infinity(name, layout):
     _check(name, layout)
 
 
+@pytest.mark.rest(16)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", _LAYOUTS)
 @pytest.mark.parametrize("name", _TYPES)

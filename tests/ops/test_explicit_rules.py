@@ -1,4 +1,4 @@
-"""How each operation declares that it runs on Explicit axes is right for this version of JAX.
+"""The declaration of each operation about Explicit axes is right for this version of JAX.
 
 An operation that declares that JAX has a rule for sharded axes is left to JAX, which raises an error if it has none. So every call of the
 reference runs on operands that are sharded over Explicit axes, and must give what it gives on one device.
@@ -93,6 +93,17 @@ def gradient(f, values):
     return jax.jit(jax.grad(loss))({name: x for name, x in values.items() if jnp.issubdtype(x.dtype, jnp.floating)})
 
 
+def without_ties(values):
+    return {key: x + nx.named(jnp.arange(x.data.size).reshape(x.data.shape) / 1e3, list(x.dims)) for key, x in values.items()}
+
+
+def has_gradient(name, values, result):
+    def has_floats(tree):
+        return any(hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(tree))
+
+    return name not in NO_GRADIENT and has_floats(result) and has_floats(values)
+
+
 @pytest.mark.full
 @pytest.mark.rest(60)
 @pytest.mark.parametrize(("name", "layout"), list(cases()))
@@ -113,9 +124,36 @@ def test_every_operation_runs_on_explicit_axes(name, layout):
     # A program whose result has no operand, such as that of `zeros_like`, needs the mesh to know its devices.
     with jax.set_mesh(mesh):
         check(jax.jit(f)(here), want)
-    is_float = any(hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.floating) for x in jax.tree.leaves(want))
-    floats = any(jnp.issubdtype(x.dtype, jnp.floating) for x in values.values())
-    if is_float and floats and name not in NO_GRADIENT:
+    if has_gradient(name, values, want):
         expected = gradient(f, values)
         with jax.set_mesh(mesh):
             check(gradient(f, here), expected)
+
+
+# It halves an axis, and a name has one size in a mapped function.
+CHANGES_SIZES = {"nx.nn.glu"}
+
+
+@pytest.mark.full
+@pytest.mark.rest(40)
+@pytest.mark.parametrize(("name", "layout"), [case for case in cases() if case.values[0] not in CHANGES_SIZES])
+def test_every_operation_runs_on_results_of_inner_functions(name, layout):
+    """Inside a mapped function, such a result is sharded over Explicit mesh axes that the outer function does not map."""
+    call, names = CALLS[name]
+    values, mesh = operands(names), make_mesh((4, 2), "explicit")
+    if name in SPLIT_TIES:
+        values = without_ties(values)
+
+    def f(values):
+        return eval(call, SCOPE | SIZES | values)
+
+    def sharded(x):
+        resources = {axis: mesh_axis for axis, mesh_axis in layout.items() if isinstance(x, nx.NamedArray) and axis in x.dims}
+        return nx.xmap(lambda x: x, axis_resources=resources, mesh=mesh)(x) if resources else x
+
+    mapped = nx.xmap(lambda values: f({key: sharded(x) for key, x in values.items()}), mesh=mesh)
+    want = f(values)
+    with jax.set_mesh(mesh):
+        check(jax.jit(mapped)(values), want)
+        if has_gradient(name, values, want):
+            check(gradient(mapped, values), gradient(f, values))

@@ -130,6 +130,7 @@ PROGRAMS = {
 EVERYWHERE = ("sum", "batch norm", "matmul")
 
 
+@pytest.mark.rest(8)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)
 @pytest.mark.parametrize("name", EVERYWHERE)
@@ -700,6 +701,7 @@ SEVERAL = (
 )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("resources", SEVERAL, ids=str)
 def test_partial_results_are_gathered_over_mesh_axes_and_loops_together(resources):
@@ -783,7 +785,7 @@ ERRORS = {
     "size": (
         lambda: mapped(lambda x: nx.named(jnp.arange(8.0), ["b"]) * 2, {"b": LOOP(3)}, axis_sizes={"a": 8}),
         AxisSizeError,
-        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Write axis_sizes={'b': 8}.* map 'b' "
+        r"axis 'b' of size 8 does not divide over mesh axes \(.SerialLoop\(3\) of 'b'.,\), 3 blocks in total\. Pass axis_sizes={'b': 8}.* map 'b' "
         "to fewer devices or steps in axis_resources",
     ),
     "roll": (

@@ -58,6 +58,7 @@ MOVES = (
 )
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("smooth", [True, False])
 @pytest.mark.parametrize("placement", [SHORT[0], SHORT[-1]], ids=str)
@@ -174,7 +175,7 @@ def test_real_entries_that_are_not_finite():
     np.testing.assert_array_equal(jax.grad(lambda x: f(x)[1])(x), jax.grad(finite)(x))
 
 
-def test_what_knows_no_padding_says_so():
+def test_operations_without_support_for_padding_raise():
     f = nx.xmap(
         lambda x: nx.split_axis(x, "a", {"p": 5, "q": 2}),
         ["a"],
@@ -185,7 +186,7 @@ def test_what_knows_no_padding_says_so():
     with pytest.raises(nx.errors.UnevenAxisError) as caught:
         f(array(10))
     assert said(caught.value) == (
-        "nx.split_axis{a,p,q}: axis 'a' of size 10 does not divide over mesh axes ('x', \"SerialLoop(2) of 'a'\"), 4 blocks in total, so that the "
-        "last blocks of 3 are padding, which this operation does not know. Use a size that divides, such as 8 or 12, or map 'a' to fewer devices "
-        "or steps in axis_resources."
+        "nx.split_axis{a,p,q}: axis 'a' of size 10 does not divide over mesh axes ('x', \"SerialLoop(2) of 'a'\"), 4 blocks in total, so the "
+        "last blocks, of size 3, contain padding, and this operation does not support padded axes. Use a size that divides, "
+        "such as 8 or 12, or map 'a' to fewer devices or steps in axis_resources."
     )

@@ -45,7 +45,7 @@ def test_every_operation_is_right_or_says_so(placement, smooth):
 
 
 @pytest.mark.parametrize("label", REFUSED)
-def test_what_knows_no_padding_says_so(label):
+def test_operations_without_support_for_padding_raise(label):
     named, _, out_axes, _ = EVERY[label]
     f = nx.xmap(named, (["a", "b", None],), out_axes, **UNEVEN[0].options)
     with pytest.raises(nx.errors.UnevenAxisError) as caught:
@@ -53,8 +53,8 @@ def test_what_knows_no_padding_says_so(label):
     message = str(caught.value)
     assert message.removeprefix("nx.").startswith((f"{REFUSED[label]}{{", f"{REFUSED[label]}: "))
     assert (
-        "axis 'a' of size 8 does not divide over mesh axes ('x',), 3 devices in total, so that the last blocks of 3 are padding, which this "
-        "operation does not know. Use a size that divides, such as 6 or 9, or map 'a' to fewer devices in axis_resources."
+        "axis 'a' of size 8 does not divide over mesh axes ('x',), 3 devices in total, so the last blocks, of size 3, contain padding, and this "
+        "operation does not support padded axes. Use a size that divides, such as 6 or 9, or map 'a' to fewer devices in axis_resources."
     ) in message
     assert caught.value.axis == "a"
 
@@ -342,15 +342,15 @@ def test_random_numbers_are_the_same():
         np.testing.assert_array_equal(have, want)
 
 
-def test_a_name_that_is_born_uneven_has_to_be_known():
+def test_an_uneven_name_created_in_the_body_needs_a_known_size():
     f = nx.xmap(
         lambda v: nx.rename(v, {"b": "q"}), (["a", "b"],), ["a", "q"], axis_resources={"q": "x"}, mesh=UNEVEN[0].options["mesh"]
     )
     with pytest.raises(nx.errors.UnevenAxisError) as caught:
         f(array(3, 4))
     assert said(caught.value) == (
-        "rename: axis 'q' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Write axis_sizes={'q': 4}, so that the mapped "
-        "function knows it when it begins, use a multiple of 3, or map 'q' to fewer devices in axis_resources."
+        "rename: axis 'q' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Pass axis_sizes={'q': 4} to set the size "
+        "before the mapped function begins, use a multiple of 3, or map 'q' to fewer devices in axis_resources."
     )
 
 

@@ -181,6 +181,7 @@ COUNTS = {
 }
 
 
+@pytest.mark.rest(2)
 @pytest.mark.parametrize(("size", "placement"), SIZES, ids=str)
 def test_values_and_gradients(size, placement):
     named, plain, out_axes = together(
@@ -234,7 +235,7 @@ def test_new_axes_that_do_not_divide():
     with pytest.raises(nx.errors.UnevenAxisError) as caught:
         f(x)
     assert (
-        "top_k: axis 'best' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Write axis_sizes={'best': 4}"
+        "top_k: axis 'best' of size 4 does not divide over mesh axes ('x',), 3 devices in total. Pass axis_sizes={'best': 4}"
         in str(caught.value)
     )
 

@@ -247,7 +247,7 @@ def test_keys():
     assert not matches(keys, number[{"batch"}])
 
 
-def test_what_is_no_array():
+def test_values_that_are_not_arrays():
     assert not any(matches(v, any_) for v in (None, "x", [1.0], (1.0,), {}, object(), f32))
     fails(lambda: check([1.0, 2.0], f32[2]), "is of type list of length 2. Make it an array first (jnp.asarray, nx.named).")
     fails(lambda: check(None, f32[2]), "is None. If None is allowed here, write f32[2] | None.")
@@ -259,7 +259,7 @@ def test_what_is_no_array():
     holes = jax.tree.unflatten(jax.tree.structure(zeros(batch=3)), [object()])
     assert not matches(holes, f32[{"batch"}])
     stripped = jax.tree.map(lambda leaf: leaf[0], zeros(batch=3))
-    fails(lambda: check(stripped, f32[{"batch"}]), "which do not fit")
+    fails(lambda: check(stripped, f32[{"batch"}]), "f32[] with axes ('batch',) that do not fit")
 
 
 # --- against brute force --------------------------------------------------------------------------------------------
@@ -744,7 +744,7 @@ def images(x: Images) -> f32[()]:
 def factory(size, unused):
     Row = f32[size]
 
-    @checked
+    @checked(localns=locals())
     def g(x: Row, y: nt.f32[size, {"b"}] | None = None) -> Row:
         return x
 
@@ -799,7 +799,8 @@ def test_annotations_that_are_strings(monkeypatch):
     fails(lambda: f(three, scope["Later"](four)), "f: argument y.w should be f32['n'], but is f32[4].", "n = 3 from argument x")
     assert fails(lambda: images(three)) == (
         "checked: an annotation of images cannot be evaluated: NameError: name 'Images' is not defined. Import or define the "
-        "name so that it exists at run time (not under TYPE_CHECKING), or remove the annotation."
+        "name so that it exists at run time (not under TYPE_CHECKING), pass names of an enclosing function, as in "
+        "@checked(localns=locals()), or remove the annotation."
     )
     g = scope["factory"](3, None)
     assert g(three, zeros((3,), b=2)) is three
@@ -829,11 +830,11 @@ def test_the_scope_of_the_caller_is_not_kept():
     def make():
         big, Row = Local(), f32[3]
 
-        @checked
+        @checked(localns=locals())
         def f(x: "Row", y: "Later" = None):
             return x
 
-        @checked
+        @checked(localns=locals())
         def g(x: "Row"):
             return x
 
@@ -985,7 +986,7 @@ def test_static_checkers(tmp_path):
     pytest.importorskip("mypy")
     hints = typing.get_type_hints(sys.modules[nt.ArrayType.__module__])  # where the element types are
     assert all(hints[name] is Any for name in (*NAMED, *KINDS, "key"))
-    hints = typing.get_type_hints(checked)
+    hints = typing.get_type_hints(typing.get_overloads(inspect.unwrap(checked))[0])
     assert hints["fun"] is hints["return"]
     assert isinstance(hints["fun"], TypeVar)
     (tmp_path / "program.py").write_text(STATIC)

@@ -123,6 +123,7 @@ def is_explained(report, cost, memory):
 
 
 # Between them, what all others do; benchmarks/transformer.py shows all.
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["dp", "tp", "fsdp+tp+sp", "accumulation", "ep+tp"])
 def test_by_hand_and_named_give_the_same_and_the_named_one_costs_no_more(layout):

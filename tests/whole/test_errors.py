@@ -569,9 +569,9 @@ MAPPED = {
     "a loop whose steps do not divide an axis": (
         lambda: xmap(lambda x: nx.split_axis(x, "a", {"p": 3, "q": 4}), ["a"], ["p", "q"], {"a": nx.SerialLoop(8)})(zeros(12)),
         UnevenAxisError,
-        "nx.split_axis{a,p,q}: axis 'a' of size 12 does not divide over mesh axes (\"SerialLoop(8) of 'a'\",), 8 blocks in total, so that the last "
-        "blocks of 2 are padding, which this operation does not know. Use a size that divides, such as 8 or 16, or map 'a' to fewer devices or "
-        "steps in axis_resources.",
+        "nx.split_axis{a,p,q}: axis 'a' of size 12 does not divide over mesh axes (\"SerialLoop(8) of 'a'\",), 8 blocks in total, so the last "
+        "blocks, of size 2, contain padding, and this operation does not support padded axes. Use a size that divides, such as 8 "
+        "or 16, or map 'a' to fewer devices or steps in axis_resources.",
     ),
     "an unknown mesh axis": (
         lambda: xmap(body, ["a"], ["a"], {"a": "xx"})(zeros(8)),
@@ -625,14 +625,14 @@ MAPPED = {
     "rename to a name that does not divide": (
         lambda: xmap(lambda x: nx.rename(x, {"b": "c"}), ["a", "b"], None, {"a": "x", "c": "y"})(zeros(8, 3)),
         UnevenAxisError,
-        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Write axis_sizes={'c': 3}, so "
-        "that the mapped function knows it when it begins, use a multiple of 2, or map 'c' to fewer devices in axis_resources.",
+        "rename: axis 'c' of size 3 does not divide over mesh axes ('y',), 2 devices in total. Pass axis_sizes={'c': 3} to "
+        "set the size before the mapped function begins, use a multiple of 2, or map 'c' to fewer devices in axis_resources.",
     ),
     "a branch on a named value": (
         lambda: xmap(lambda x: x if x > 0 else -x, ["a"], ["a"])(zeros(8)),
         NamedAxesLeftError,
         "bool(): bool[]{a:8} still has named axes, and bool() needs an array without names. Write nx.all(c, ...) or nx.any(c, ...) for one "
-        "truth value; entry by entry (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
+        "boolean, or elementwise (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).",
     ),
 }
 
@@ -704,7 +704,7 @@ def test_two_names_on_one_mesh_axis_that_do_not_meet():
 # --- a named array given to a function of positions ---------------------------------------------------------------------
 
 NOTE = (
-    "namedax: a named array was given to a function that takes positional arrays only. Lift the function over the names with "
+    "namedax: a function that takes positional arrays got a named array. Lift the function over the names with "
     "nx.nmap(function), or call its namesake in namedax (nx.numpy, nx.lax, nx.nn)."
 )
 
@@ -814,12 +814,12 @@ def test_every_message_begins_with_its_operation():
     assert [message for message in messages if not operation.match(message[2])] == []
 
 
-def test_a_region_says_which_operation():
+def test_errors_of_a_region_name_the_operation():
     fails(
         lambda: xmap(lambda x: nx.pad(x, {"a": (0, 2)}, out_axis={"a": "p"}), ["a"], ["p"], {"a": "x", "p": "x"})(jnp.zeros(4)),
         UnevenAxisError,
-        "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Write axis_sizes={'p': 6}, so that the mapped "
-        "function knows it when it begins, use a multiple of 4, or map 'p' to fewer devices in axis_resources.",
+        "pad: axis 'p' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Pass axis_sizes={'p': 6} to set the size "
+        "before the mapped function begins, use a multiple of 4, or map 'p' to fewer devices in axis_resources.",
     )
 
 

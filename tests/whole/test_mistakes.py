@@ -51,7 +51,7 @@ def in_body(body, *args, resources=None):
 
 # As a shape that is wrong since JAX 0.12, and before as a permutation that is none.
 OF_CHOLESKY = PositionalAxisError if jax.__version_info__ >= (0, 12) else ArgumentTypeError
-SAW_X = "it saw f32[] of f32[]{q:4, k:6}. Give the axes that it is to act on positions first, as by nx.positional(x, ['q', 'k']), and names"
+GOT_X = "it got f32[] of f32[]{q:4, k:6}. Convert the axes that it acts on to positions first with nx.positional(x, ['q', 'k']), and name them"
 
 
 @pytest.mark.parametrize(
@@ -69,16 +69,16 @@ SAW_X = "it saw f32[] of f32[]{q:4, k:6}. Give the axes that it is to act on pos
         (lambda: X[jnp.array(0)], PositionalAxisError, "getitem"),
     ],
 )
-def test_a_function_of_positions_says_what_it_saw(call, kind, name):
+def test_positional_functions_report_what_they_got(call, kind, name):
     text = message(call, kind)
     assert text.startswith(f"{name}: ")
-    assert f"Here {name} acts on positional axes, and names are batch axes: {SAW_X}" in text
+    assert f"Here {name} acts on positional axes, and names are batch axes: {GOT_X}" in text
 
 
 @pytest.mark.parametrize("resources", [{}, {"t": "x"}])
-def test_so_does_one_in_a_body(resources):
+def test_positional_functions_in_a_body_report_what_they_got(resources):
     text = message(in_body(lambda t: nx.numpy.linalg.inv(t), T, resources=resources), PositionalAxisError)
-    assert "it saw f32[] of f32[]{t:8" in text
+    assert "it got f32[] of f32[]{t:8" in text
 
 
 def test_a_users_own_function_keeps_its_error_and_gets_a_note():
@@ -89,7 +89,7 @@ def test_a_users_own_function_keeps_its_error_and_gets_a_note():
         nx.nmap(own)(X)
     assert not isinstance(error.value, NamedaxError)
     (note,) = (note for note in error.value.__notes__ if note.startswith("namedax"))
-    assert note.startswith(f"namedax: own acts on positional axes, and names are batch axes: {SAW_X}")
+    assert note.startswith(f"namedax: own acts on positional axes, and names are batch axes: {GOT_X}")
 
 
 def test_arrays_without_names_keep_the_words_of_jax():
@@ -219,7 +219,7 @@ MAPPING = (
     "that ends with '...' (['batch', ...])."
 )
 PAIRS = "names an axis, but does not consist of pairs of a name and an index."
-OPERANDS = "matmul acts on positional axes, and names are batch axes: it saw f32[] of f32[]{q:4, k:6} and f32[] of"
+OPERANDS = "matmul acts on positional axes, and names are batch axes: it got f32[] of f32[]{q:4, k:6} and f32[] of"
 
 
 def assign(x, index, value):
@@ -229,22 +229,20 @@ def assign(x, index, value):
 @pytest.mark.parametrize("product", [lambda x, y: x @ y, nx.numpy.matmul])
 def test_a_matrix_product_of_names(product):
     text = message(lambda: product(X, W), PositionalAxisError)
-    assert text.endswith(
-        f"Here {OPERANDS} f32[]{{k:6, hidden:3}}. To contract the axis that both have write nx.dot(x, y, 'k')."
-    )
+    assert text.endswith(f"Here {OPERANDS} f32[]{{k:6, hidden:3}}. To contract their common axis write nx.dot(x, y, 'k').")
     text = message(lambda: product(X, X), PositionalAxisError)
-    assert text.endswith("To contract an axis that both have write nx.dot(x, y, axis), with one of 'q', 'k'.")
+    assert text.endswith("To contract a common axis write nx.dot(x, y, axis), with one of 'q', 'k'.")
 
 
 @pytest.mark.parametrize("op", ["dot", "inner", "vdot"])
-def test_a_contraction_of_positions_where_there_are_only_names(op):
+def test_positional_contractions_of_arrays_with_named_axes_only(op):
     product = getattr(nx.numpy, op)
     why = f"{op}: nx.numpy.{op} contracts positional axes, and neither f32[]{{q:4, k:6}} nor"
     assert message(lambda: product(X, W), PositionalAxisError) == (
-        f"{why} f32[]{{k:6, hidden:3}} has one. To contract the axis that both have write nx.dot(x, y, 'k')."
+        f"{why} f32[]{{k:6, hidden:3}} has one. To contract their common axis write nx.dot(x, y, 'k')."
     )
     assert message(lambda: product(a=X, b=X), PositionalAxisError) == (
-        f"{why} f32[]{{q:4, k:6}} has one. To contract an axis that both have write nx.dot(x, y, axis), with one of 'q', 'k'."
+        f"{why} f32[]{{q:4, k:6}} has one. To contract a common axis write nx.dot(x, y, axis), with one of 'q', 'k'."
     )
     other = nx.rename(X, {"q": "r", "k": "s"})
     assert message(lambda: product(X, other), PositionalAxisError) == (
@@ -258,22 +256,21 @@ def test_a_contraction_of_positions_where_there_are_only_names(op):
 
 @pytest.mark.parametrize("op", ["sum", "mean", "prod", "max", "min", "any", "all", "std", "var", "argmax", "ptp"])
 @pytest.mark.parametrize("as_method", [True, False])
-def test_axes_one_by_one(op, as_method):
+def test_axes_as_separate_arguments(op, as_method):
     call = getattr(X, op) if as_method else lambda *axes: getattr(nx, op)(X, *axes)
     assert message(lambda: call("q", "k"), ArgumentTypeError) == (
-        f"{op}: 'q', 'k' are given one by one, and one argument says over which axes of f32[]{{q:4, k:6}} it goes. Several axes are a tuple; "
-        "write axis=('q', 'k')."
+        f"{op}: 'q', 'k' are separate arguments, but one argument takes all axes of f32[]{{q:4, k:6}}. Write axis=('q', 'k')."
     )
 
 
 @pytest.mark.parametrize("function", [nx.sum, nx.numpy.sum, nx.cumsum, nx.mean, nx.numpy.var])
-def test_neither_an_axis_nor_an_element_type(function):
-    text = f"{function.__name__}: {{!r}} stands behind the axis, and is neither an axis of f32[]{{{{q:4, k:6}}}} nor an element type."
+def test_neither_an_axis_nor_a_dtype(function):
+    text = f"{function.__name__}: {{!r}} follows the axis, but is neither an axis of f32[]{{{{q:4, k:6}}}} nor a dtype."
     assert message(lambda: function(X, "k", "flaot"), ArgumentTypeError) == (
-        text.format("flaot") + " Did you mean 'float'? Several axes are a tuple; write axis=('k', 'flaot')."
+        text.format("flaot") + " Did you mean 'float'? For several axes write axis=('k', 'flaot')."
     )
     assert message(lambda: function(X, "k", "qq"), ArgumentTypeError) == (
-        text.format("qq") + " Did you mean 'q'? Several axes are a tuple; write axis=('k', 'qq')."
+        text.format("qq") + " Did you mean 'q'? For several axes write axis=('k', 'qq')."
     )
     with pytest.raises(ArgumentTypeError, match="dtype='flaot' is not a dtype"):
         function(X.data, 0, "flaot")
@@ -370,9 +367,9 @@ def test_a_name_misspelt_where_it_is_placed(axes, remedy):
         (nx.named(array(4, 6), ["q", ...]), (slice(None), 0), 1, "x.at[:, 0].set(1)"),
     ],
 )
-def test_an_assignment_to_entries(x, index, value, written):
+def test_an_assignment_to_elements(x, index, value, written):
     assert message(lambda: assign(x, index, value), ArgumentTypeError) == (
-        f"setitem: {nx.core.display.type_text(x)} is immutable, and its entries cannot be set. Write x = {written}, which makes a new array."
+        f"setitem: {nx.core.display.type_text(x)} is immutable, and its elements cannot be set. Write x = {written}, which makes a new array."
     )
 
 
@@ -432,17 +429,17 @@ def test_resources_the_wrong_way_round():
 @pytest.mark.parametrize(
     ("shape", "kind", "text"),
     [
-        ("k", ArgumentTypeError, "named_shape='k' is not a mapping from names to sizes; write named_shape={'batch': 128}."),
-        (["k"], ArgumentTypeError, "named_shape=['k'] is not a mapping from names to sizes; write named_shape={'batch': 128}."),
+        ("k", ArgumentTypeError, "named_shape='k' is not a mapping from names to sizes. Write named_shape={'batch': 128}."),
+        (["k"], ArgumentTypeError, "named_shape=['k'] is not a mapping from names to sizes. Write named_shape={'batch': 128}."),
         (
             {"k": 1.5},
             AxisSizeError,
-            "named_shape gives axis 'k' the size 1.5; a size is an integer from 0, or None for that of the mapped function.",
+            "named_shape gives axis 'k' the size 1.5; a size must be a nonnegative integer, or None for the size in the mapped function.",
         ),
         (
             {"k": -1},
             AxisSizeError,
-            "named_shape gives axis 'k' the size -1; a size is an integer from 0, or None for that of the mapped function.",
+            "named_shape gives axis 'k' the size -1; a size must be a nonnegative integer, or None for the size in the mapped function.",
         ),
     ],
 )
@@ -450,17 +447,15 @@ def test_named_shapes(make, shape, kind, text):
     assert message(lambda: make(named_shape=shape), kind).partition(": ")[2] == text
 
 
-def test_sizes_by_name_in_the_place_of_the_shape():
+def test_sizes_by_name_as_the_shape():
     assert message(lambda: nx.ones({"k": 3}), ArgumentTypeError) == (
-        "ones: the shape is {'k': 3}, a mapping; sizes by name are given as ones(named_shape={'k': 3}), and the shape is that of the "
-        "positional axes."
+        "ones: the shape is {'k': 3}, a mapping. Give sizes by name as ones(named_shape={'k': 3}). The shape is for positional axes."
     )
 
 
-def test_sizes_by_name_in_the_place_of_a_samplers_shape():
+def test_sizes_by_name_as_the_shape_of_a_sampler():
     assert message(lambda: nx.random.normal(KEY, {"a": 3}), ArgumentTypeError) == (
-        "normal: the shape is {'a': 3}, a mapping; sizes by name are given as named_shape={'a': 3}, and the shape is that of the positional "
-        "axes."
+        "normal: the shape is {'a': 3}, a mapping. Give sizes by name as named_shape={'a': 3}. The shape is for positional axes."
     )
 
 
@@ -518,10 +513,10 @@ def test_and_only_one():
 @pytest.mark.parametrize(
     "function", [nx.sum, nx.numpy.sum, nx.mean, nx.numpy.var, nx.cumsum, nx.numpy.cumprod, lambda x, *axes: x.sum(*axes)]
 )
-def test_a_name_that_is_an_element_type_too_is_an_axis(function):
-    """As the argument behind the axis, "h" would be the 16-bit integers."""
+def test_a_name_that_is_also_a_dtype_is_an_axis(function):
+    """As the argument after the axis, "h" would be the 16-bit integers."""
     x = nx.named(array(4, 6), ["b", "h"])
     text = message(lambda: function(x, "b", "h"), ArgumentTypeError)
-    assert "'b', 'h' are given one by one" in text
-    assert "write axis=('b', 'h')." in text
+    assert "'b', 'h' are separate arguments" in text
+    assert "Write axis=('b', 'h')." in text
     assert function(x, "b", "float16").dtype == "float16"

@@ -45,7 +45,7 @@ def test_nonsense_is_refused_in_words():
 
 
 @pytest.mark.full
-@pytest.mark.rest(8)
+@pytest.mark.rest(4)
 @pytest.mark.parametrize("seed", [0, 2])
 @pytest.mark.parametrize("part", range(8))
 def test_nonsense_is_refused_in_words_everywhere(part, seed):
@@ -155,7 +155,7 @@ SPECIMENS = {
     "nx.sum(x, 'k', dtype='flaot')": (ArgumentTypeError, "sum: dtype='flaot' is not a dtype."),
     "nx.numpy.sort(x.data, [])": (
         ArgumentTypeError,
-        "sort: axis=[] cannot be hashed, and is an option of the compiled program.",
+        "sort: axis=[] is not hashable, and a static argument must be. Pass a number, a string or a tuple.",
     ),
     "nx.lax.abs()": (ArgumentTypeError, "abs: missing 1 required positional argument: 'x'"),
     "nx.lax.pmax(x)": (ArgumentTypeError, "pmax: missing 1 required positional argument: 'axis_name'"),

@@ -30,18 +30,18 @@ def message(call, kind):
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "nanargmax", "nanargmin"])
-def test_an_index_over_all_axes_asks_for_their_order(name):
+def test_an_index_over_all_axes_requires_an_order(name):
     for function in (getattr(nx, name), getattr(nx.numpy, name)):
         for x, order, kind in (
             (X, ("station", "day"), "f32[]{station:3, day:4}"),
             (TURNED, ("day", "station"), "f32[]{day:4, station:3}"),
         ):
             assert message(lambda function=function, x=x: function(x, ...), PositionalAxisError) == (
-                f"{name}: axis=... has no order for the index to count by, since the names of {kind} have none. Say the "
-                f"order, axis={order}."
+                f"{name}: axis=... gives the index no order, because the names of {kind} have no order. Write the axes in order: "
+                f"axis={order}."
             )
             assert int(function(x, ("station", "day"))) == getattr(np, name)(DATA)
-        with pytest.raises(PositionalAxisError, match=r"Say the order, axis=\('day', 0\)\."):
+        with pytest.raises(PositionalAxisError, match=r"Write the axes in order: axis=\('day', 0\)\."):
             function(nx.untag(X, ["station"]), ...)
         assert int(function(DAY, ...)) == getattr(np, name)(np.arange(4.0))
     assert int(getattr(nx, name)(jnp.asarray(DATA), ...)) == getattr(np, name)(DATA)  # positions have an order
@@ -222,9 +222,9 @@ def test_integers_that_do_not_fit(op):
         with jax.enable_x64(False):
             kind = "i64" if low < 0 else "u64"
             assert message(lambda data=data: MADE[op](data), ArgumentError) == (
-                f"{op.strip()}: the integers of {kind}[2] are from {low} to {high}, and JAX holds those from {kept[0]} to {kept[1]} while "
-                "64-bit types are off. Switch them on, jax.config.update('jax_enable_x64', True), or give the array another type or unit, as by "
-                "array.astype('float32')."
+                f"{op.strip()}: the integers of {kind}[2] are from {low} to {high}; JAX holds integers from {kept[0]} to {kept[1]} while "
+                "64-bit types are off. Enable 64-bit types with jax.config.update('jax_enable_x64', True), or change the dtype or the unit, for "
+                "example with array.astype('float32')."
             )
         with jax.enable_x64(True):
             made = MADE[op](data)
@@ -252,7 +252,7 @@ def test_integers_that_fit():
         assert nx.asarray(MILLISECONDS, "float32").dtype == "float32"
         assert nx.named(np.array([], "int64"), ["t"]).named_shape == {"t": 0}
         for call in (lambda: nx.asarray([1, 2**40]), lambda: nx.array(2**40)):
-            with pytest.raises(ArgumentError, match=r"array: .*1099511627776.* Switch them on, jax\.config\.update"):
+            with pytest.raises(ArgumentError, match=r"array: .*1099511627776.* Enable 64-bit types with jax\.config\.update"):
                 call()
 
 
@@ -265,18 +265,26 @@ def test_integers_of_xarray():
 # --- names in the place of something else ------------------------------------------------------------------------------------
 
 MISPLACED = {
-    "zeros": (lambda: nx.zeros((3, 4), ["a", "b"]), "dtype=['a', 'b'] is no element type", "named_shape={'a': 3, 'b': 4}."),
-    "ones": (lambda: nx.ones(3, "day"), "dtype='day' is no element type", "named_shape={'day': 3}."),
-    "normal": (lambda: nx.random.normal(jax.random.key(0), (3,), ["day"]), "dtype=['day'] is no", "named_shape={'day': 3}."),
-    "array": (lambda: nx.array(DATA, ["station", "day"]), "dtype=['station', 'day'] is no", "nx.named(x, ['station', 'day'])."),
-    "mean": (lambda: nx.mean(X, "day", True), "dtype=True is no element type", "By name it takes keepdims=, where= too."),
+    "zeros": (lambda: nx.zeros((3, 4), ["a", "b"]), "dtype=['a', 'b'] is not a dtype", "named_shape={'a': 3, 'b': 4}."),
+    "ones": (lambda: nx.ones(3, "day"), "dtype='day' is not a dtype", "named_shape={'day': 3}."),
+    "normal": (
+        lambda: nx.random.normal(jax.random.key(0), (3,), ["day"]),
+        "dtype=['day'] is not a dtype",
+        "named_shape={'day': 3}.",
+    ),
+    "array": (
+        lambda: nx.array(DATA, ["station", "day"]),
+        "dtype=['station', 'day'] is not a dtype",
+        "nx.named(x, ['station', 'day']).",
+    ),
+    "mean": (lambda: nx.mean(X, "day", True), "dtype=True is not a dtype", "It also takes the keywords keepdims=, where=."),
     "arange": (lambda: nx.arange(5, "day"), "stop='day' is not a number", "Pass the axis name by keyword, axis='day'."),
     "linspace": (lambda: nx.linspace(0, 1, 5, "day"), "endpoint='day' is neither True nor False", "axis='day'."),
 }
 
 
 @pytest.mark.parametrize("op", MISPLACED)
-def test_a_name_in_the_place_of_something_else(op):
+def test_a_name_as_the_wrong_argument(op):
     call, beginning, end = MISPLACED[op]
     text = message(call, ArgumentTypeError)
     assert text.startswith(f"{op}: {beginning}")

@@ -76,6 +76,7 @@ def test_layers_over_devices(case):
     check(case)
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("layout", ["pp", "pp+dp", "pp+tp", "pp+fsdp"])
 def test_pipelines_learn_as_one_device_does(layout):
@@ -106,7 +107,7 @@ def test_every_two_choices_occur_together():
     assert len(run) < 60
 
 
-@pytest.mark.rest(100)
+@pytest.mark.rest(12)
 @pytest.mark.full
 @pytest.mark.parametrize("case", list(matrix()))
 def test_the_whole_matrix(case):

@@ -615,7 +615,7 @@ def test_numpy_takes_a_placed_array_through_positional():
     assert said(raised.value) == (
         "np.asarray: f32[3]{a:8@x, b:4@y} still has named axes, and np.asarray needs an array without names. Reduce them, or give "
         "them positions with nx.positional(x, ['a', 'b', ...])."
-        " jnp.asarray and NumPy's functions ask for one too; those that take names are in nx and nx.numpy."
+        " jnp.asarray and NumPy's functions need one too; the functions of nx and nx.numpy take named arrays."
     )
 
 
@@ -904,10 +904,10 @@ def test_displays_without_values(monkeypatch):
     assert drawn(large)
 
 
-def test_displays_of_what_does_not_fit():
+def test_displays_of_data_that_do_not_fit_the_axes():
     broken = jax.tree.map(lambda leaf: leaf.sum(), nx.named(array(8), ["a"]))
     for text in (*shown(broken), treescope.render_to_text([broken]), drawn(broken)):
-        assert "which do not fit" in text
+        assert "that do not fit" in text
     placeholder = jax.tree.map(lambda leaf: "label", nx.named(array(8), ["a"]))
     for text in (*shown(placeholder), treescope.render_to_text([placeholder]), drawn(placeholder)):
         assert "label" in text

@@ -392,9 +392,8 @@ def test_a_named_axis_that_was_stripped_is_reported_where_the_array_is_used(tran
     with pytest.raises(PositionalAxisError) as error:
         transform(named("a", "b"))
     assert said(error.value) == (
-        f"{text} A raw JAX transform (jax.vmap, lax.scan, jax.tree.map) has removed an axis that has a name, or one that "
-        f"stands behind a "
-        "named one. Move the positional axis to the front first, or use nx.nmap, which takes names."
+        f"{text} A raw JAX transform (jax.vmap, lax.scan, jax.tree.map) has removed a named axis, or one behind a named axis. "
+        "Move the positional axis to the front first, or use nx.nmap, which takes names."
     )
 
 
@@ -564,7 +563,7 @@ def test_functions_of_leaves_that_change_the_sizes_of_names_are_refused_in_a_bod
     f = nx.xmap(lambda x: jax.tree.map(function, x), axis_resources=resources, mesh=make_mesh((2, 2)))
     message = (
         r"^jax.tree.unflatten: an array with the axes \('a', 'b'\) had data of shape \(\d, \d\) when .*: axis '[ab]' would have "
-        r"\d+ entries instead of \d+\. .* is_leaf=lambda v: isinstance\(v, nx.NamedArray\), .*nx.transpose"
+        r"size \d+ instead of \d+\. .* is_leaf=lambda v: isinstance\(v, nx.NamedArray\), .*nx.transpose"
     )
     with pytest.raises(nx.errors.AxisSizeError, match=message):
         f(x)
@@ -580,7 +579,7 @@ def test_functions_of_leaves_that_change_the_sizes_of_names_are_refused_where_ty
     def moved(x: Named):
         return jax.tree.map(function, x)
 
-    with pytest.raises(nx.errors.AxisSizeError, match=rf"'[ab]' would have {after} entries instead of {before}"):
+    with pytest.raises(nx.errors.AxisSizeError, match=rf"'[ab]' would have size {after} instead of {before}"):
         nx.checked(moved)(x)
     jax.jit(moved)(x)  # elsewhere any data may be put into a tree
 

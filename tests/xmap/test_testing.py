@@ -29,6 +29,7 @@ IN = ({"w": ["k", "h"]}, ["b", "k"])
 OUT = {"loss": [], "h": ["h", "b"], "best": ["b"]}
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize(
     "resources", [{"b": "x"}, {"b": "x", "h": "y"}, {"b": ("x", nx.SerialLoop(2)), "h": "y"}, {"b": nx.SerialLoop(2)}], ids=str
@@ -146,6 +147,7 @@ NOTHING_BUT_ROUNDING = {
 }
 
 
+@pytest.mark.rest(1)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("case", NOTHING_BUT_ROUNDING)
 def test_what_only_rounding_is_left_of_is_no_alarm(case):

@@ -427,8 +427,8 @@ NEW_NAMES = {
     ),
     "does-not-divide": (
         "{a,c}->{a,d:c}",
-        "axis 'd' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Write axis_sizes={'d': 6}, so that "
-        "the mapped function knows it when it begins, use a multiple of 4, or map 'd' to fewer devices in axis_resources.",
+        "axis 'd' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Pass axis_sizes={'d': 6} to set "
+        "the size before the mapped function begins, use a multiple of 4, or map 'd' to fewer devices in axis_resources.",
     ),
 }
 

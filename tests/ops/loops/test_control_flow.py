@@ -813,7 +813,11 @@ MISTAKES = {
     "no axis": (lambda: nx.scan(lambda c, x: (c, x), 0, X, axis="time"), E.AxisNotFoundError, r"scan: no axis 'time' in f32\[\]\{t:2, k:3\}"),
     "no size": (lambda: nx.scan(lambda c, x: (c, x), 0, axis="t"), E.AxisNotFoundError, r"scan: there are no xs, and axis 't' has no size"),
     "length": (lambda: nx.scan(lambda c, x: (c, x), 0, X, 5, axis="t"), E.AxisSizeError, r"length=5, but axis 't' has size 2"),
-    "axis": (lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=1), E.PositionalAxisError, r"axis=1; it is 0"),
+    "axis": (
+        lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=1),
+        E.PositionalAxisError,
+        r"scan: axis must be 0 \(the first positional axis\) or a name, got 1\. Use nx\.numpy\.moveaxis\(x, 1, 0\) first",
+    ),
     "no axis name": (lambda: nx.scan(lambda c, x: (c, x), 0, P_, axis=None), E.AxisNameError, r"axis=None is neither 0 nor"),
     "no position": (lambda: nx.map(lambda x: x, X), E.PositionalAxisError, r"map: f32\[\]\{t:2, k:3\} has no positional axis"),
     "no pair": (lambda: nx.scan(lambda c, x: c, 0.0, X, axis="t"), E.ArgumentTypeError, r"must return a pair \(carry, result\), got \w+"),
@@ -835,7 +839,7 @@ MISTAKES = {
     "the axis comes back": (
         lambda: nx.scan(lambda c, x: (c, X), 0, X, axis="t"),
         E.AxisNameError,
-        r"has an axis 't' itself, from a value that it carries or closes over",
+        r"already has an axis 't', from a value that it carries or closes over",
     ),
     "bound": (lambda: nx.fori_loop(0, X, lambda i, c: c, 0), E.NamedAxesLeftError, r"upper must not have named axes, got f32\[\]\{t:2, k:3\}"),
     "condition": (lambda: nx.while_loop(lambda c: P_ > 0, lambda c: c, 0), E.PositionalAxisError, r"the condition is \S*\[2,3\]"),

@@ -123,6 +123,7 @@ def test_all_axes(resources):
             np.testing.assert_allclose(have, wants[name], rtol=1e-5, err_msg=name)
 
 
+@pytest.mark.rest(3)
 @pytest.mark.part(2)
 @pytest.mark.parametrize("kind", ["auto", "explicit"])
 @pytest.mark.parametrize("resources", RESOURCES)

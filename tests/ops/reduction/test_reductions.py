@@ -142,6 +142,7 @@ def compiled(whole):
     )
 
 
+@pytest.mark.rest(3)
 @pytest.mark.parametrize("placement", [*PLACEMENTS, PARTITIONER[3]], ids=str)
 def test_placements(placement):
     named, plain, out_axes = compiled(placement in FEW)
@@ -150,6 +151,7 @@ def test_placements(placement):
     check(named, plain, ARGS, IN_AXES, out_axes, placement, grad=grad)
 
 
+@pytest.mark.rest(9)
 @pytest.mark.part(19)
 @pytest.mark.parametrize("label", [*CORE, *MORE])
 def test_eager(label):
@@ -393,6 +395,7 @@ def of_every_type(jnp, axis):
 OF_EVERY_TYPE = jax.jit(of_every_type(jnp, 1))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.full
 @pytest.mark.parametrize("placement", [UNMAPPED, ONE_EACH, BLOCKS], ids=str)
 def test_element_types(placement):

@@ -49,6 +49,7 @@ _named = _functions(nx, nx.lax, "a", 0)
 _plain = jax.jit(_functions(jnp, lax, 0, 1))
 
 
+@pytest.mark.rest(2)
 @pytest.mark.part(1)
 @pytest.mark.parametrize(
     "placement", [p for p in PLACEMENTS if p.kind == "auto" or p.label in ("both", "two-reversed")], ids=str

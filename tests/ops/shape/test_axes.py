@@ -113,15 +113,15 @@ MALFORMED = {
     ),
     "a number for a name": (
         {0: 1},
-        "1 in the axis mapping {0: 1} is not an axis name; names are any hashable values but integers, None and '...'.",
+        "1 in the axis mapping {0: 1} is not an axis name; a name is any hashable value except integers, None and '...'.",
     ),
     "None for a name": (
         {0: None},
-        "None in the axis mapping {0: None} is not an axis name; names are any hashable values but integers, None and '...'.",
+        "None in the axis mapping {0: None} is not an axis name; a name is any hashable value except integers, None and '...'.",
     ),
     "a number in a list": (
         ["a", 1],
-        "1 in the axis mapping ['a', 1] is not an axis name; names are any hashable values but integers, None and '...'.",
+        "1 in the axis mapping ['a', 1] is not an axis name; a name is any hashable value except integers, None and '...'.",
     ),
     "a name twice in a list": (
         ["a", "b", "a"],
@@ -416,15 +416,15 @@ def test_a_name_has_one_size_in_a_body():
         )
 
 
-def test_a_name_born_in_a_body_divides_over_its_mesh_axes():
+def test_a_name_created_in_a_body_must_divide_over_its_mesh_axes():
     def body(x):
         return x * nx.sum(nx.named(jnp.arange(6.0), ["born"]), "born")
 
     f = nx.xmap(body, ["a"], ["a"], axis_resources={"born": "x"}, mesh=make_mesh((4, 2)))
     assert message(f, jnp.zeros(8)) == (
         UnevenAxisError,
-        "named: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Write axis_sizes={'born': 6}, "
-        "so that the mapped function knows it when it begins, use a multiple of 4, or map 'born' to fewer devices in axis_resources.",
+        "named: axis 'born' of size 6 does not divide over mesh axes ('x',), 4 devices in total. Pass axis_sizes={'born': 6} "
+        "to set the size before the mapped function begins, use a multiple of 4, or map 'born' to fewer devices in axis_resources.",
     )
 
 

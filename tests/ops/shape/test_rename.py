@@ -292,8 +292,8 @@ def test_size_does_not_divide():
     with pytest.raises(nx.errors.AxisSizeError) as caught:
         f(VALUE[:12])
     assert said(caught.value) == (
-        "rename: axis 'c' of size 12 does not divide over mesh axes ('x',), 8 devices in total. Write axis_sizes={'c': 12}, so "
-        "that the mapped function knows it when it begins, use a multiple of 8, or map 'c' to fewer devices in axis_resources."
+        "rename: axis 'c' of size 12 does not divide over mesh axes ('x',), 8 devices in total. Pass axis_sizes={'c': 12} to "
+        "set the size before the mapped function begins, use a multiple of 8, or map 'c' to fewer devices in axis_resources."
     )
 
 

@@ -122,7 +122,7 @@ def test_what_nonzero_sends():
         (
             lambda x: nx.unique(x, axis="a"),
             ArgumentTypeError,
-            "and names are batch axes, which share it. Give size=",
+            "; names are batch axes, and all their elements share one shape. Pass size=",
         ),
         (lambda x: nx.nonzero(x, axis="a", out_axis="p"), AxisNotFoundError, "nonzero: axis 'p' has no size here"),
         (lambda x: nx.nonzero(x, axis="c", size=2), AxisNotFoundError, "nonzero: no axis 'c' in f32[]{a:8, b:4}"),
