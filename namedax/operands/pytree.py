@@ -246,7 +246,11 @@ def flatten(tree: PyTree) -> tuple[list[Any], jax.tree_util.PyTreeDef]:
     return jax.tree.flatten(tree, is_leaf=is_named)
 
 
-def data_of(value: AnyArray) -> jax.Array:
+@overload
+def data_of(value: NamedArray) -> jax.Array: ...
+@overload
+def data_of(value: object) -> Any: ...
+def data_of(value: object) -> object:
     """Return the data of a named array; anything else unchanged."""
     return value._data if isinstance(value, NamedArray) else value
 
