@@ -475,7 +475,7 @@ def is_global(array: NamedArray) -> bool:
     return array._block is None
 
 
-def make(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedArray:
+def make(data: object, dims: Dims) -> NamedArray:
     """Return a `NamedArray` of global data without any check; `dims` must be a valid tuple."""
     parts: Any = Parts()
     parts._data = data

@@ -237,7 +237,7 @@ def has_varying_form(array: object) -> bool:
 
     It was gathered, or computed from gathered arrays.
     """
-    return _form_of(array) is not None
+    return type(array) is NamedArray and array._block is not None and array._block.form is not None
 
 
 def saves_when_cast(array: object) -> bool:
