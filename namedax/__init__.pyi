@@ -187,11 +187,7 @@ def dot(
     overlap: Any = None,
 ) -> AnyArray: ...
 def einsum(
-    spec: str,
-    *operands: ArrayLike | Sequence[object],
-    precision: Any = None,
-    preferred_element_type: Any = None,
-    overlap: Any = None,
+    spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Any = None,
 ) -> AnyArray: ...
 def tensordot(
     a: ArrayLike, b: ArrayLike, axes: AxisSpec = 2, *, precision: Any = None, preferred_element_type: Any = None,
@@ -210,6 +206,14 @@ def trace(
     a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
 ) -> AnyArray: ...
 @overload
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
+@overload
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
+@overload
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
+@overload
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
+@overload
 def slice(
     x: NamedArray,
     index: Mapping[Hashable, Any],
@@ -220,14 +224,6 @@ def slice(
 def slice(
     x: ArrayLike, index: Mapping[Hashable, Any], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray: ...
-def take(
-    x: ArrayLike,
-    indices: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    mode: str | None = None,
-    fill_value: ArrayLike | None = None,
-) -> AnyArray: ...
 def take_along_axis(
     x: ArrayLike,
     indices: ArrayLike,
@@ -236,6 +232,14 @@ def take_along_axis(
     fill_value: ArrayLike | None = None,
     *,
     wrap_negative_indices: bool | None = None,
+) -> AnyArray: ...
+def take(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> AnyArray: ...
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Hashable = 0) -> Any: ...
 def pipeline(
@@ -462,10 +466,16 @@ def segment_sum(
 ) -> AnyArray: ...
 @overload
 def broadcast_to(
-    array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
+    array: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray: ...
 @overload
-def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> AnyArray: ...
+def broadcast_to(
+    array: ArrayLike, shape: int | Sequence[int] | None = None, *, out_sharding: Any = None,
+) -> AnyArray: ...
 @overload
 def expand_dims(a: NamedArray, axis: AxisSpec) -> NamedArray: ...
 @overload
@@ -515,10 +525,10 @@ def positional(x: Any, axes: Any) -> Any:
     """
 @overload
 def untag(x: ArrayLike, axes: Any) -> AnyArray:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`."""
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`."""
 @overload
 def untag(x: Any, axes: Any) -> Any:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -538,23 +548,35 @@ def untag(x: Any, axes: Any) -> Any:
     """
 def arange(
     start: Any = None,
-    stop: Any = None,
+    stop: ArrayLike | None = None,
     step: ArrayLike | None = None,
     *,
     axis: Hashable | None = None,
     dtype: Any = None,
 ) -> AnyArray: ...
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = 'K', ndmin: int = 0) -> AnyArray: ...
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> AnyArray: ...
+def array(
+    object: ArrayLike | Sequence[Any],
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = 'K',
+    ndmin: int = 0,
+) -> AnyArray: ...
+def asarray(
+    a: ArrayLike | Sequence[Any], dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
+) -> AnyArray: ...
 @overload
 def empty(
-    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
 ) -> NamedArray: ...
 @overload
-def empty(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def empty(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
 @overload
 def full(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     fill_value: ArrayLike | None = None,
     dtype: Any = None,
     *,
@@ -563,7 +585,7 @@ def full(
 ) -> NamedArray: ...
 @overload
 def full(
-    shape: Any = (), fill_value: ArrayLike | None = None, dtype: Any = None, *, device: Any = None,
+    shape: int | Sequence[int] = (), fill_value: ArrayLike | None = None, dtype: Any = None, *, device: Any = None,
 ) -> jax.Array: ...
 def linspace(
     start: ArrayLike,
@@ -572,22 +594,30 @@ def linspace(
     endpoint: bool = True,
     retstep: bool = False,
     dtype: Any = None,
-    axis: AxisSpec = 0,
+    axis: Hashable = 0,
     *,
     device: Any = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 @overload
 def ones(
-    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
 ) -> NamedArray: ...
 @overload
-def ones(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def ones(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
 @overload
 def zeros(
-    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
 ) -> NamedArray: ...
 @overload
-def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def zeros(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
 def array_repr(
     x: ArrayLike,
     max_line_width: int | None = None,
@@ -620,7 +650,11 @@ def append(
     arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
 ) -> AnyArray: ...
 def array_split(
-    ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None,
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]: ...
 def concat(
     arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
@@ -628,7 +662,13 @@ def concat(
 def concatenate(
     arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
 ) -> AnyArray: ...
-def split(ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None) -> list[AnyArray]: ...
+def split(
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
+) -> list[AnyArray]: ...
 def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: Any = None) -> AnyArray: ...
 @overload
 def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
@@ -686,7 +726,20 @@ def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None
 def flip(m: NamedArray, axis: AxisSpec = None) -> NamedArray: ...
 @overload
 def flip(m: ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> AnyArray: ...
+@overload
+def tile(
+    A: NamedArray,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> NamedArray: ...
+@overload
+def tile(
+    A: ArrayLike,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> AnyArray: ...
 @overload
 def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray: ...
 @overload
@@ -699,23 +752,6 @@ def permute_dims(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArr
 def transpose(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
 @overload
 def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray: ...
-@overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray: ...
-@overload
-def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray: ...
-@overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray: ...
-@overload
-def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray: ...
-def searchsorted(
-    a: ArrayLike,
-    v: ArrayLike,
-    side: str = 'left',
-    sorter: ArrayLike | None = None,
-    *,
-    method: str = 'scan',
-    axis: Hashable | None = None,
-) -> AnyArray: ...
 def nonzero(
     a: ArrayLike,
     *,
@@ -806,6 +842,15 @@ def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray: ...
 def partition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
 def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray: ...
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = 'left',
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = 'scan',
+    axis: Hashable | None = None,
+) -> AnyArray: ...
 @overload
 def sort(
     x: NamedArray,
@@ -834,6 +879,7 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> AnyArray | tuple[AnyArray, AnyArray]: ...
+def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray: ...
 def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def bincount(
     x: ArrayLike,
@@ -876,7 +922,6 @@ def cov(
     axis: AxisSpec = None,
     variables: Sequence[Any] | None = None,
 ) -> AnyArray: ...
-def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray: ...
 def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def nanpercentile(
@@ -982,13 +1027,17 @@ def nanvar(
     correction: float | None = None,
 ) -> AnyArray: ...
 def gradient(
-    f: Any, *varargs: Any, axis: AxisSpec = None, edge_order: int | None = None,
+    f: ArrayLike, *varargs: ArrayLike, axis: AxisSpec = None, edge_order: int | None = None,
 ) -> AnyArray | list[AnyArray]: ...
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray: ...
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray: ...
 @overload
-def unwrap(p: NamedArray, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> NamedArray: ...
+def unwrap(
+    p: NamedArray, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> NamedArray: ...
 @overload
-def unwrap(p: ArrayLike, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> AnyArray: ...
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> AnyArray: ...
 def conv(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -1097,7 +1146,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> NamedArray: ...
@@ -1107,18 +1156,18 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> AnyArray: ...
 @overload
-def roll(a: NamedArray, shift: Any, axis: AxisSpec = None) -> NamedArray: ...
+def roll(a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray: ...
+def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
 @overload
-def shift(x: NamedArray, offset: int, axis: AxisSpec, fill_value: ArrayLike = 0) -> NamedArray: ...
+def shift(x: NamedArray, offset: int, axis: Hashable, fill_value: ArrayLike = 0) -> NamedArray: ...
 @overload
-def shift(x: ArrayLike, offset: int, axis: AxisSpec, fill_value: ArrayLike = 0) -> AnyArray: ...
+def shift(x: ArrayLike, offset: int, axis: Hashable, fill_value: ArrayLike = 0) -> AnyArray: ...
 def plan(
     f: Any,
     *args: Any,

@@ -962,7 +962,7 @@ def exp2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def exp2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise base-2 exponential: :math:`2^x`."""
 def expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
-    """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both.
+    """Insert axes of size 1, as `nx.numpy.expand_dims`.
 
     See `nx.expand_dims`.
     """

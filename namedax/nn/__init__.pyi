@@ -77,26 +77,27 @@ def avg_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. Padding is zero.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        Padding is zero.
       count_include_pad: if `True` (default), windows that include padding are divided by their size. If `False`, they are
         divided by the number of their elements within the axis.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       An array of floats. The gradient is the same as for `jax.lax.reduce_window`.
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 def batch_norm(
@@ -571,24 +572,25 @@ def max_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        Padding never wins.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 @overload
@@ -615,24 +617,25 @@ def min_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        Padding never wins.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 @overload
@@ -705,7 +708,7 @@ def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
     """
-def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: AxisSpec = -1) -> AnyArray:
+def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Hashable = -1) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:

@@ -252,7 +252,7 @@ def apply_along_axis(
     """Apply a function to 1D array slices along an axis."""
 def arange(
     start: Any = None,
-    stop: Any = None,
+    stop: ArrayLike | None = None,
     step: ArrayLike | None = None,
     dtype: Any = None,
     *,
@@ -371,7 +371,7 @@ def around(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
 def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.Array:
     """Alias of :func:`jax.numpy.round`"""
 def array(
-    object: Any,
+    object: ArrayLike | Sequence[Any],
     dtype: Any = None,
     *args: Any,
     copy: builtins.bool = True,
@@ -411,9 +411,13 @@ def array_repr(
     See `nx.array_repr`.
     """
 def array_split(
-    ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None,
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
-    """Split an array like `split`, into sections that need not be equal: the first ones are larger by one."""
+    """Split an array as `split` does, also unequally: the first sections are larger by one."""
 def array_str(
     a: ArrayLike,
     max_line_width: int | None = None,
@@ -425,7 +429,7 @@ def array_str(
     See `nx.array_str`.
     """
 def asarray(
-    a: Any,
+    a: ArrayLike | Sequence[Any],
     dtype: Any = None,
     order: str | None = None,
     *,
@@ -580,11 +584,17 @@ def broadcast_arrays(*args: ArrayLike) -> list[AnyArray]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
-    array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
+    array: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Repeat an array along axes that it lacks."""
 @overload
-def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> AnyArray:
+def broadcast_to(
+    array: ArrayLike, shape: int | Sequence[int] | None = None, *, out_sharding: Any = None,
+) -> AnyArray:
     """Repeat an array along axes that it lacks.
 
     Args:
@@ -1111,7 +1121,7 @@ def ediff1d(
 def einsum(
     subscripts: str,
     /,
-    *operands: ArrayLike | Sequence[object],
+    *operands: Any,
     out: None = None,
     optimize: str | builtins.bool | list[tuple[int, ...]] = 'auto',
     precision: Any = None,
@@ -1126,7 +1136,7 @@ def einsum(
     """
 @overload
 def empty(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
     device: Any = None,
@@ -1135,7 +1145,9 @@ def empty(
 ) -> NamedArray:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`."""
 @overload
-def empty(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def empty(
+    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> jax.Array:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
     See `nx.empty`.
@@ -1342,7 +1354,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     """
 @overload
 def full(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     fill_value: ArrayLike | None = None,
     dtype: Any = None,
     *,
@@ -1350,17 +1362,17 @@ def full(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`."""
+    """Create an array of one value, with named axes in addition to the positional ones."""
 @overload
 def full(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     fill_value: ArrayLike | None = None,
     dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
 ) -> jax.Array:
-    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
+    """Create an array of one value, with named axes in addition to the positional ones.
 
     See `nx.full`.
     """
@@ -1414,7 +1426,7 @@ def geomspace(
 ) -> AnyArray:
     """Generate geometrically-spaced values."""
 def gradient(
-    f: Any, *varargs: Any, axis: AxisSpec = None, edge_order: int | None = None,
+    f: ArrayLike, *varargs: ArrayLike, axis: AxisSpec = None, edge_order: int | None = None,
 ) -> AnyArray | list[AnyArray]:
     """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
@@ -1698,7 +1710,7 @@ def isreal(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is real."""
 def isrealobj(x: ArrayLike) -> builtins.bool:
     """Return True if the dtype is not complex."""
-def isscalar(element: Any) -> builtins.bool:
+def isscalar(element: ArrayLike) -> builtins.bool:
     """Return True if `x` is a scalar; a named array is not, for any number of positional axes.
 
     See `nx.isscalar`.
@@ -1773,7 +1785,7 @@ def linspace(
     endpoint: builtins.bool = True,
     retstep: builtins.bool = False,
     dtype: Any = None,
-    axis: AxisSpec = 0,
+    axis: Hashable = 0,
     *,
     device: Any = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
@@ -2284,17 +2296,19 @@ def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x != y``."""
 @overload
 def ones(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
+    """Create an array of ones; arguments as for `zeros`."""
 @overload
-def ones(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
+def ones(
+    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> jax.Array:
+    """Create an array of ones; arguments as for `zeros`.
 
     See `nx.ones`.
     """
@@ -2324,7 +2338,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> NamedArray:
@@ -2335,7 +2349,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> AnyArray:
@@ -2667,10 +2681,10 @@ def rint(x: NamedArray, /) -> NamedArray:
 def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Rounds the elements of x to the nearest integer"""
 @overload
-def roll(a: NamedArray, shift: Any, axis: AxisSpec = None) -> NamedArray:
+def roll(a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> NamedArray:
     """Roll an array along axes; elements that leave at one end reenter at the other."""
 @overload
-def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray:
+def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> AnyArray:
     """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
@@ -2843,7 +2857,7 @@ def sinh(x: NamedArray, /) -> NamedArray:
 def sinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic sine of input."""
 def size(a: ArrayLike, axis: AxisSpec = None) -> int:
-    """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
+    """Return the number of elements over the positional axes, or along given axes.
 
     See `nx.size`.
     """
@@ -2884,7 +2898,13 @@ def spacing(x: NamedArray, /) -> NamedArray:
 @overload
 def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
-def split(ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None) -> list[AnyArray]:
+def split(
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
+) -> list[AnyArray]:
     """Split an array along one axis.
 
     Args:
@@ -3052,7 +3072,21 @@ def tensordot(
 
     See `nx.tensordot`.
     """
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> AnyArray:
+@overload
+def tile(
+    A: NamedArray,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> NamedArray:
+    """Repeat a complete array."""
+@overload
+def tile(
+    A: ArrayLike,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> AnyArray:
     """Repeat a complete array.
 
     Args:
@@ -3102,7 +3136,7 @@ def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray:
       AxisNotFoundError: `a` lacks a name.
       PositionalAxisError: `axes` is omitted, and every axis of `a` is named.
     """
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:
@@ -3120,10 +3154,10 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
       AxisSizeError: `x` has a different size.
     """
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray:
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero."""
 @overload
-def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray:
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero.
 
     Args:
@@ -3148,10 +3182,10 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[AnyArray, AnyArray]:
 def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: AxisSpec = None) -> AnyArray:
     """Trim leading and/or trailing zeros of the input array."""
 @overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray:
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero."""
 @overload
-def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray:
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
 
     See `nx.tril`.
@@ -3260,10 +3294,14 @@ def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[AnyAr
 def unstack(x: ArrayLike, /, *, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstack an array along an axis."""
 @overload
-def unwrap(p: NamedArray, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> NamedArray:
+def unwrap(
+    p: NamedArray, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> NamedArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position."""
 @overload
-def unwrap(p: ArrayLike, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> AnyArray:
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> AnyArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
     Args:
@@ -3370,7 +3408,7 @@ def where(
     """
 @overload
 def zeros(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
     device: Any = None,
@@ -3379,7 +3417,9 @@ def zeros(
 ) -> NamedArray:
     """Create an array of zeros, with named axes in addition to the positional ones."""
 @overload
-def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def zeros(
+    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> jax.Array:
     """Create an array of zeros, with named axes in addition to the positional ones.
 
     See `nx.zeros`.

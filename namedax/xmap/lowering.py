@@ -533,7 +533,7 @@ class Call:
                 data = comm.cut(data, i, self.region.place(dim))
         return data
 
-    def _finish(self, leaf: object, mapping: AxisMapping | None, path: Any) -> Any:
+    def _finish(self, leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
         """Convert a result to an array that varies exactly over the mesh axes of its named axes, and record its dims."""
 
         def what() -> str:

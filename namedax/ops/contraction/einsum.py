@@ -52,7 +52,7 @@ __all__ = ["dot", "einsum", "tensordot", "vecdot"]
 @operation(cached=True)
 def einsum(
     spec: str,
-    *operands: ArrayLike | Sequence[object],
+    *operands: Any,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     overlap: Overlap | None = None,

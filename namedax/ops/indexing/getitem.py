@@ -310,7 +310,8 @@ def _gather(
     else:
 
         def function(rows: jax.Array, *at: jax.Array) -> jax.Array:
-            return rows.at[at].get(mode=mode, fill_value=fill_value, **hints)
+            filled: Any = fill_value  # JAX takes arrays too, unlike its annotation
+            return rows.at[at].get(mode=mode, fill_value=filled, **hints)
 
     for _ in shared:
         function = jax.vmap(

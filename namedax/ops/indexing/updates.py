@@ -270,7 +270,9 @@ def _update(
         return in_scope(
             scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays
         )
-    return kernels.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
+    # `x` has names, so the result does.
+    updated: Any = kernels.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
+    return updated
 
 
 def _write_parts(
@@ -321,7 +323,8 @@ def _update_where(
             )
     if method == "apply":
         return _write_where(op, None, method, x, value, *masks)
-    return kernels.run(op, _write_where, None, (method,), x, value, *masks)
+    updated: Any = kernels.run(op, _write_where, None, (method,), x, value, *masks)
+    return updated
 
 
 def _write_where(

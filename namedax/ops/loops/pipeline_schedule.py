@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -150,8 +150,8 @@ class Pipeline:
         self.region: Region = region
         self.axes = entries.placement
         leaves, self.tree = flatten(x)
-        self.x = [as_block(leaf, OP) for leaf in leaves]
-        self.inputs = [
+        self.x: list[Any] = [as_block(leaf, OP) for leaf in leaves]
+        self.inputs: list[Any] = [
             array_of(data, (None, *dims))
             for data, dims in zip(entries.datas, entries.dims.values(), strict=True)
         ]

@@ -445,7 +445,7 @@ def _mean_square(
     center: AnyArray = as_array(mean)
     of = inexact_type(array.dtype)
     result = jnp.zeros((), of).real.dtype if dtype is None else jnp.zeros((), dtype).dtype
-    wide = of if dtype is None else result
+    wide: Any = of if dtype is None else result
     wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
     centred = array.astype(wide) - center.astype(wide)
     squares = _real(centred * _conj(centred))
