@@ -148,6 +148,10 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, (bool, int, np.bool_)) or (value.ndim == 0 and value.dtype == bool)
 
 
+def _is_number_of_steps(value: Any) -> bool:
+    return isinstance(value, bool) or operator.index(value) >= 0
+
+
 def _is_number(value: object) -> bool:
     return not isinstance(value, (list, tuple)) and _is_array(value)
 
@@ -233,6 +237,7 @@ _BY_NAME: dict[str, _Kind] = {
     "epsilon": ("a number", _is_number),
     "mesh": ("a mesh", _is_mesh),
     "shape": _SIZE,
+    "unroll": ("True, False or a number of steps", _is_number_of_steps),
 }
 # Options of JAX's functions, which cannot be arrays.
 _OPTIONS = frozenset("axis dtype out_sharding keepdims".split())

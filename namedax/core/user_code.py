@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
+from namedax.core.call_errors import explain_user_call
+
 __all__ = [
     "Boundary",
     "boundary_of",
@@ -26,13 +28,29 @@ Ts = TypeVarTuple("Ts")
 
 
 def call_user_code(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function of the user."""
-    return function(*args, **kwargs)
+    """Call a function of the user.
+
+    Raises:
+      ArgumentTypeError: the function does not accept these arguments.
+    """
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        explain_user_call(function, args, kwargs, error)
+        raise
 
 
 def call_backward_rule(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
-    """Call a rule of the user that computes cotangents; JAX runs it while it transposes a program."""
-    return function(*args)
+    """Call a rule of the user that computes cotangents; JAX runs it while it transposes a program.
+
+    Raises:
+      ArgumentTypeError: the rule does not accept these arguments.
+    """
+    try:
+        return function(*args)
+    except TypeError as error:
+        explain_user_call(function, args, {}, error)
+        raise
 
 
 def call_checked_code(function: Callable[[*Ts], R], /, *args: *Ts) -> R:

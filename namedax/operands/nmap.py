@@ -23,7 +23,7 @@ from jax.sharding import PartitionSpec
 from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.call_errors import check_flags, checks_signature, flags_of
+from namedax.core.call_errors import check_flags, checks_signature, explain_user_call, flags_of
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
@@ -436,7 +436,12 @@ class Lifted:
                 filled[i] = value
             inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
             with hiding(op, () if theirs else names):
-                return function(*inner_args, **inner_kwargs)
+                try:
+                    return function(*inner_args, **inner_kwargs)
+                except TypeError as error:
+                    if not theirs:
+                        explain_user_call(function, inner_args, inner_kwargs, error)
+                    raise
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
         if theirs:  # a user's function may support an array of another library

@@ -287,6 +287,8 @@ def _vectorise(
             for axis, value in groups
         ]
     datas = [data for part in parts for data in part.datas]
+    if not datas:
+        raise ArgumentError("vmap: there are no arrays in the mapped arguments; give at least one.")
     placements = dict.fromkeys(
         [part.placement for part in parts if part.datas] + [result.placement]
     )
