@@ -33,6 +33,7 @@ from namedax.checkpoints.trees import (
 )
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
+from namedax.core.jax_errors import ErrorKind
 from namedax.core.region import ambient
 from namedax.core.types import Mesh, PyTree
 from namedax.distributed import placement as placement_of
@@ -134,7 +135,7 @@ def _write(ocp: Any, folder: str, arguments: Any, overwrite: bool) -> None:
         try:
             checkpointer.save(folder, arguments, force=overwrite)
         except ValueError as error:
-            if "already exists" not in str(error):
+            if not ErrorKind.FOLDER_EXISTS.matches(error):
                 raise
             raise CheckpointError(
                 f"save: {folder} already exists. Save to another folder, or pass overwrite=True."

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 
+from namedax.core.jax_errors import ErrorKind
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -80,12 +81,11 @@ def refuse_kinds(
                 continue
             what = f"the argument {format_value(one)}" if several else f"{name}={format_value(one)}"
             raise ArgumentTypeError(f"{op}: {what} is not {kind}.{usage(op)}") from error
-    # JAX has no class for it
-    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):
+    if ErrorKind.NOT_HASHABLE.matches(error):
         _refuse_unhashable(op, given, error)
 
 
-def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> None:
+def _refuse_unhashable(op: str, given: Mapping[str, Any], error: BaseException) -> None:
     for name, value in given.items():
         try:
             hash(value)
