@@ -199,7 +199,7 @@ SPECIMENS = {
         ArgumentTypeError,
         "scan: unroll='nope' is not True, False or a number of steps.",
     ),
-    "nx.vmap(lambda *args: 3, 'k')()": (ArgumentError, "vmap: there are no arrays in the mapped arguments; give at least one."),
+    "nx.vmap(lambda *args: 3, 'k')()": (ArgumentError, "vmap: there are no arrays in the mapped arguments. Pass at least one."),
     "nx.xmap(lambda y, n=1: y)(x, to=jnp.zeros((2, 0)))": (
         ArgumentTypeError,
         "<lambda>: got an unexpected keyword argument 'to'. The call <lambda>(f32[]{k:4}, to=f32[2,0]) must match the signature "
