@@ -123,7 +123,7 @@ def along_axes(
         )
 
     if renames:
-        lifted.__signature__ = _with_out_axis(inspect.signature(function))  # type: ignore[attr-defined]
+        vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
     return lifted
 
 
@@ -241,7 +241,7 @@ def _from_front(
     return make_result(data, tuple(named))
 
 
-# --- arrays sliced along one axis, for functions of single slices such as ` -----------------------
+# --- arrays sliced along one axis, for functions of single slices ---------------------------------
 
 
 def _in_front(data: jax.Array, at: int) -> jax.Array:
