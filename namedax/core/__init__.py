@@ -10,6 +10,6 @@ has the sums that XLA's CPU backend cannot compile. `element_types` chooses dtyp
 rejects arrays of other libraries, `reshape` merges dimensions, `records` are classes of fields,
 `name_scopes` names operations in programs, and `functions` reads signatures, docstrings and source
 locations. `call_errors` and `argument_kinds` check calls; `protocol_hints` is for named arrays in
-functions of NumPy and Python. `leaf_marks` marks leaves whose names a pytree operation may have moved. `explicit_fallback`
-runs what JAX cannot run on Explicit axes.
+functions of NumPy and Python. `leaf_marks` marks leaves whose names a pytree operation may have
+moved. `explicit_fallback` runs what JAX cannot run on Explicit axes.
 """

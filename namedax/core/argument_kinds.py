@@ -93,7 +93,8 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             if _is_array(value) and name not in _OPTIONS:
                 continue
             raise ArgumentTypeError(
-                f"{op}: {name}={format_value(value)} is not hashable, and a static argument must be."
+                f"{op}: {name}={format_value(value)} is not hashable, and a static argument must"
+                " be."
                 " Pass a number, a string or a tuple."
             ) from error
 

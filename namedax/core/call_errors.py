@@ -69,8 +69,8 @@ def refuse_miscall(
         words = str(error).partition("() ")[2] or str(reason)
         words = words.partition(". Did you mean")[0]  # Python 3.13 adds suggestions
         raise ArgumentTypeError(
-            f"{op}:"
-            f" {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
+            f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}"
+            f"{_of_names(op, signature, args, kwargs)}"
         ) from None
     refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
     refuse_kinds(op, signature, given, error)
@@ -160,7 +160,7 @@ def checks_signature(function: Callable[P, R]) -> Callable[P, R]:
 def _of_names(
     op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> str:
-    """Return a remedy for names that were given as separate arguments: the list or dict to write."""
+    """Return a remedy for names given as separate arguments: the list or dict to write."""
     unknown = {
         key: value
         for key, value in kwargs.items()
@@ -241,9 +241,10 @@ def _of_xmap(has: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) ->
     return "".join(f" {sentence}" for sentence in said)
 
 
-# --- validate boolean arguments -------------------------------------------------------------------
-# Python treats every string and list as true, so a value that is not a boolean is rejected first. The
-# annotation `bool` marks these parameters of a function. A call without any of them pays nothing.
+# --- boolean arguments ----------------------------------------------------------------------------
+# Python treats every string and list as true, so a value that is not a boolean is rejected first.
+# The annotation `bool` marks these parameters of a function. A call without any of them pays
+# nothing.
 
 
 class Flags(Record):

@@ -82,8 +82,10 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
       names: the axis names of the operation, and renamings.
       module: the module of its function, which determines the namespace.
 
-    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
-    ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
+    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp")))
+    'nx.einsum{k,embed:embed_fsdp}'
+    >>> scope_text("softmax", ("k",), "namedax.ops.nn.activations")
+    'nx.nn.softmax{k}'
     """
     return f"nx.{qualified(op, module)}{{{','.join(map(_told, names))}}}"
 

@@ -31,12 +31,18 @@ def call_user_code(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwarg
 
 
 def call_backward_rule(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
-    """Call a rule of the user that computes cotangents; JAX runs it while it transposes a program."""
+    """Call a rule of the user that computes cotangents.
+
+    JAX runs it while it transposes a program.
+    """
     return function(*args)
 
 
 def call_checked_code(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
-    """Call a function whose traced program is checked on its own, so the surrounding check skips it."""
+    """Call a function whose traced program is checked on its own.
+
+    The surrounding check skips it.
+    """
     return function(*args)
 
 

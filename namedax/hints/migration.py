@@ -1,7 +1,7 @@
-"""Words of NumPy, PyTorch, xarray, Haliax, Penzai and coordax, and their replacements in this package.
+"""Replacements for attributes and functions of other libraries.
 
-The tables are read if an array, or the package, does not have an attribute. `docs/migration` has
-the words of each library in full.
+The libraries are NumPy, PyTorch, xarray, Haliax, Penzai and coordax. The tables are read if an
+array, or the package, does not have an attribute. `docs/migration` covers each library in full.
 """
 
 from __future__ import annotations
@@ -181,7 +181,9 @@ _WORDS: dict[str, str] = {
 
 
 def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> str | None:
-    """Code that replaces an attribute or a method of other libraries' arrays; `None` if no library has it.
+    """Return code that replaces an attribute or a method of other libraries' arrays.
+
+    The result is `None` if no library has the attribute.
 
     Args:
       package: the package, `namedax`.
@@ -205,7 +207,7 @@ def _quoted(names: Sequence[Hashable]) -> list[str]:
 
 
 def _replacement(word: str, names: Sequence[Hashable]) -> str:
-    """The text of a word in the table, with the axis names of an array."""
+    """Return the text of an attribute in the table, with the axis names of an array."""
     shown = _quoted(names)
     return _WORDS[word].format(
         axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word
@@ -213,7 +215,10 @@ def _replacement(word: str, names: Sequence[Hashable]) -> str:
 
 
 def _call(package: ModuleType, path: str, axis: str) -> str:
-    """A call of a function of this package with the array as its first argument, its other required arguments, and an axis."""
+    """Return a call of a function of this package.
+
+    It has the array as its first argument, the other required arguments, and an axis.
+    """
     function: Any = package
     for part in path.split(".")[1:]:
         function = getattr(function, part)
@@ -236,7 +241,9 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def at_face(word: str) -> str:
-    """Code that replaces a function of other libraries that is not at the top level; empty if no library has it.
+    """Return code that replaces a function of other libraries that is not at the top level.
+
+    The result is empty if no library has the function.
 
     >>> at_face("segment_mean")
     "nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"
@@ -280,7 +287,9 @@ _AT_FACE = {
 
 
 def namesake(package: ModuleType, word: str) -> str | None:
-    """The function of this package that has the same name as one of JAX or NumPy, by its shortest path; `None` if there is none.
+    """Return the function of this package with the same name as one of JAX or NumPy.
+
+    The result is its shortest path; `None` if there is none.
 
     >>> import namedax as nx
     >>> namesake(nx, "sum"), namesake(nx, "softmax")
@@ -309,7 +318,7 @@ _NAMESPACES = (
 
 
 def _turned(names: Sequence[Hashable]) -> str:
-    """A pattern that reverses the order of the names."""
+    """Return a pattern that reverses the order of the names."""
     words = [name for name in names if isinstance(name, str) and name.isidentifier()]
     return (
         f"{{{', '.join(words)}}} -> {{{', '.join(words[::-1])}}}"
@@ -318,7 +327,7 @@ def _turned(names: Sequence[Hashable]) -> str:
     )
 
 
-# --- functions of numpy that a named array was given to, and their replacem -----------------------
+# --- functions of NumPy called with a named array -------------------------------------------------
 
 
 _FLAT = "nx.rearrange(x, pattern), or nx.merge_axes(x, {names}, 'flat') for one named axis"
@@ -343,7 +352,9 @@ _INSTEAD = {
 
 
 def replacement(package: ModuleType, name: str, space: str, names: Sequence[Hashable]) -> str:
-    """The beginning of a sentence with code that replaces a function of NumPy; empty if there is no replacement.
+    """Return the beginning of a sentence with code that replaces a function of NumPy.
+
+    The result is empty if there is no replacement.
 
     Args:
       package: the package, `namedax`.
@@ -369,7 +380,7 @@ def replacement(package: ModuleType, name: str, space: str, names: Sequence[Hash
 
 
 def hints_of(package: ModuleType) -> Hints:
-    """The hints about the public functions of `package`, which is `namedax`."""
+    """Return the hints about the public functions of `package`, which is `namedax`."""
     return Hints(
         usage=partial(usage, package),
         attribute=partial(what_to_write, package),

@@ -9,11 +9,15 @@ __all__ = ["usage"]
 
 
 def usage(package: ModuleType, op: str) -> str:
-    """A sentence with a typical call of a public function; empty if `op` is not a public function.
+    """Return a sentence with a typical call of a public function.
+
+    It is empty if `op` is not a public function.
 
     >>> import namedax as nx
-    >>> usage(nx, "take"), usage(nx, "softmax"), usage(nx, "top_k")
-    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).', ' Write nx.top_k(x, k, axis=...).')
+    >>> usage(nx, "take"), usage(nx, "softmax")
+    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).')
+    >>> usage(nx, "top_k")
+    ' Write nx.top_k(x, k, axis=...).'
     """
     spaces = ("", "nn.", "numpy.", "lax.", "random.") if op.isidentifier() else ()
     for space in spaces:
@@ -33,7 +37,7 @@ _AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
 
 
 def _arguments(parameters: list[inspect.Parameter]) -> list[str]:
-    """The arguments of a typical call: the required ones, and the axis."""
+    """Return the arguments of a typical call: the required ones, and the axis."""
     keyword = inspect.Parameter.KEYWORD_ONLY
     axis = next(
         (

@@ -134,7 +134,7 @@ def along_axes(
         )
 
     if renames:
-        lifted.__signature__ = _with_out_axis(inspect.signature(function))  # type: ignore[attr-defined]
+        vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
     return lifted
 
 
@@ -281,7 +281,7 @@ def _from_front(
     return make_result(data, tuple(named))
 
 
-# --- arrays sliced along one axis, for functions of single slices such as ` -----------------------
+# --- arrays sliced along one axis, for functions of single slices ---------------------------------
 
 
 def _in_front(data: jax.Array, at: int) -> jax.Array:

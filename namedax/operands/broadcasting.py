@@ -81,7 +81,8 @@ def _plan(
                 result.insert(at, label)
     # Names may have separated positional axes; these keep their order, in the same places.
     places = [i for i, label in enumerate(result) if isinstance(label, int)]
-    for i, label in zip(places, sorted(result[i] for i in places), strict=True):  # type: ignore[type-var]
+    in_order = sorted(label for label in result if isinstance(label, int))
+    for i, label in zip(places, in_order, strict=True):
         result[i] = label
     steps = []
     for dims in all_dims:

@@ -598,10 +598,10 @@ def _on_its_device(
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the"
-            " function communicates along these, which would mix their elements. A lifted function"
-            " has no names: move the code that names an axis on these mesh axes out of it, or rename"
-            " that axis to one that is not mapped."
+            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and"
+            " the function communicates along these, which would mix their elements. A lifted"
+            " function has no names: move the code that names an axis on these mesh axes out of it, or"
+            " rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)

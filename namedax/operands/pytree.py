@@ -214,7 +214,7 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     return array
 
 
-# --- in exported functions (`jax.export`): the dims are written as a Python literal ----------------------------------
+# --- exported functions (`jax.export`): the dims are written as a Python literal ------------------
 
 
 def _serialize_dims(tail: Dims) -> bytes:
