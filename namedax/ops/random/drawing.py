@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
@@ -65,14 +65,14 @@ def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Size
     return {} if named_shape is None else named_sizes(op, named_shape)
 
 
-def names_of(value: object) -> list[Hashable]:
+def names_of(value: ArrayLike) -> list[Hashable]:
     """Return the names of an array, in their physical order."""
     return (
         [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
     )
 
 
-def global_sizes(op: str, value: object) -> Sizes:
+def global_sizes(op: str, value: ArrayLike) -> Sizes:
     """Return the global size of each named axis of an array."""
     region = ambient()
     block = to_local(value, op, region)
@@ -181,7 +181,7 @@ def _draw(
     return wrap_drawn(data, dims, len(front))
 
 
-def _checked_key(op: str, key: AnyArray) -> AnyArray:
+def _checked_key(op: str, key: Any) -> AnyArray:
     """Return the key as seen in the body.
 
     Raises:
@@ -198,7 +198,7 @@ def _checked_key(op: str, key: AnyArray) -> AnyArray:
     return key
 
 
-def _all_sizes(op: str, key: object, sizes: Sizes, parameters: Mapping[str, NamedArray]) -> Sizes:
+def _all_sizes(op: str, key: AnyArray, sizes: Sizes, parameters: Mapping[str, NamedArray]) -> Sizes:
     """Return the size of every named axis of a draw.
 
     Raises:
@@ -252,7 +252,9 @@ def spread_parameter(
     return make_in_region(data, out + positional) if out else data
 
 
-def with_names_of(sizes: Sizes, value: object, key: object, but: Hashable | None = None) -> Sizes:
+def with_names_of(
+    sizes: Sizes, value: ArrayLike, key: AnyArray, but: Hashable | None = None
+) -> Sizes:
     """Return `sizes` followed by the other names of `value`, sorted.
 
     These are the named axes to draw, in the order of the numbers.

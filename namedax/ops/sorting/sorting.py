@@ -521,9 +521,9 @@ def searchsorted(
     if site.mesh_axes and sorter is not None:
         a, more = take_along_axis(a, sorter, axis), ()
 
-    def as_position(x: ArrayLike) -> AnyArray:
+    def as_position(x: ArrayLike) -> ArrayLike:
         block = to_local(x, "searchsorted", region)
-        if axis not in dims_of(block):
+        if not isinstance(block, NamedArray) or axis not in block.dims:
             return block
         dims = tuple(None if dim == axis else dim for dim in block.dims)
         return make_in_region(block.data, dims)

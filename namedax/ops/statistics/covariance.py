@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
@@ -303,13 +303,14 @@ def _covariances(
 
     The function restores the axes.
     """
-    x = to_local(m, op, ambient())
-    names = names_of(dims_of(x))
+    block = to_local(m, op, ambient())
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    if not isinstance(block, NamedArray):
+        raise_not_found(op, axes[0], type_text(block), ())
     for name in axes:
-        if not is_name(name) or name not in names:
-            raise_not_found(op, name, type_text(x), names)
-    x = x.astype(inexact_type(x.dtype) if dtype is None else dtype)
+        if not is_name(name) or name not in block.dims:
+            raise_not_found(op, name, type_text(block), names_of(block.dims))
+    x = block.astype(inexact_type(block.dtype) if dtype is None else dtype)
     x, left, right = _pair(op, x, axes, variables)
     region = ambient()
     count = math.prod(
