@@ -355,7 +355,7 @@ def dot(
     >>> nx.dot(x, w, "inputs").dims
     ('batch', 'hidden')
     """
-    names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    names = entries_of(axis)
     for i, name in enumerate(names):
         if name in names[:i]:
             raise AxisNameError(

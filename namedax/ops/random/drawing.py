@@ -45,6 +45,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.resources.layout import relayout
 
@@ -67,9 +68,7 @@ def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Size
 
 def names_of(value: ArrayLike) -> list[Hashable]:
     """Return the names of an array, in their physical order."""
-    return (
-        [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
-    )
+    return [dim for dim in dims_of(value) if dim is not None]
 
 
 def global_sizes(op: str, value: ArrayLike) -> Sizes:
@@ -169,7 +168,7 @@ def _draw(
 
     one.__name__ = op
     result = nmap(one)(key, **whole)
-    data = result._data if isinstance(result, NamedArray) else result
+    data = data_of(result)
     front = [dim for dim in dims_of(result) if dim is not None]
     dims: list[Hashable | None] = [
         *front,
@@ -509,4 +508,4 @@ def split(
 @checks_signature
 def key_impl(keys: AnyArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does."""
-    return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)
+    return jax.random.key_impl(data_of(keys))

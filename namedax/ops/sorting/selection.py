@@ -29,7 +29,7 @@ from namedax.errors import (
     raise_not_found,
     refuse_names,
 )
-from namedax.operands.along_axes import along_axes
+from namedax.operands.along_axes import along_axes, entries_of
 from namedax.operands.broadcasting import to_local
 from namedax.operands.new_axis import size_of
 from namedax.operands.nmap import Lifted, nmap
@@ -65,7 +65,7 @@ class _Found:
 
 
 def _axes(op: str, x: AnyArray, axis: AxisSpec, out_axis: AxisName | None) -> tuple[Hashable, ...]:
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = entries_of(axis)
     names = names_of(dims_of(x))
     for name in axes:
         if not is_name(name):

@@ -24,6 +24,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.operands.along_axes import entries_of
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
@@ -229,7 +230,7 @@ def _of_both(op: str, x: ArrayLike, axes: Sequence[AxisName]) -> str:
 
 def _reject_second(op: str, x: ArrayLike, y: object, axis: AxisSpec) -> None:
     if y is not None:
-        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = entries_of(axis)
         raise ArgumentError(f"{op}: y= is only for the form without axis=. {_of_both(op, x, axes)}")
 
 
@@ -239,7 +240,7 @@ def _reject_one_variable(
     """Raise if each result would be the correlation of a variable with itself, always 1."""
     if variables is not None or not isinstance(x, NamedArray) or x.ndim:
         return
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = entries_of(axis)
     left = [name for name in names_of(x.dims) if name not in axes]
     if left and all(name in x.dims for name in axes):
         raise PositionalAxisError(
@@ -304,7 +305,7 @@ def _covariances(
     The function restores the axes.
     """
     block = to_local(m, op, ambient())
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = entries_of(axis)
     if not isinstance(block, NamedArray):
         raise_not_found(op, axes[0], type_text(block), ())
     for name in axes:
