@@ -469,10 +469,10 @@ def reduce_groups(
     sizes = np.asarray([len(members[number]) for number in table])
     has_one_size = len(set(sizes)) == 1
 
-    def count() -> Any:
+    def count() -> int | NamedArray:
         return int(sizes[0]) if has_one_size else _of_instances(op, name, sizes)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: Any) -> AnyArray:
         if name not in dims_of(leaf):
             return leaf if reduction != "sum" or op == "pmean" else leaf * count()
         if leaf.dtype == jnp.bool_:
