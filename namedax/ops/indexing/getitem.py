@@ -308,11 +308,8 @@ def _gather(
         ]
         function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
     else:
-
-        def function(rows: jax.Array, *at: jax.Array) -> jax.Array:
-            filled: Any = fill_value  # JAX takes arrays too, unlike its annotation
-            return rows.at[at].get(mode=mode, fill_value=filled, **hints)
-
+        options: dict[str, Any] = {"mode": mode, "fill_value": fill_value, **hints}
+        function = lambda rows, *at: rows.at[at].get(**options)  # noqa: E731
     for _ in shared:
         function = jax.vmap(
             function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices))

@@ -32,7 +32,7 @@ from namedax.operands.axes import new_names, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.one_axis import along, run
 from namedax.operands.operation import operation
-from namedax.operands.pytree import wide_index
+from namedax.operands.pytree import data_of, wide_index
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import cut_range, getitem, read, read_parts
@@ -271,7 +271,7 @@ def take_along_axis(
     target = axis if at is None else stand_ins[at]
 
     def stand_in(value: AnyArray) -> NamedArray:
-        data, dims = value._data if isinstance(value, NamedArray) else value, dims_of(value)
+        data, dims = data_of(value), dims_of(value)
         own = iter(stand_ins[count - value.ndim :])
         named = [next(own) if dim is None else dim for dim in dims]
         # An axis of size 1 broadcasts; a missing name does the same.
