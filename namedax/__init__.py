@@ -37,7 +37,10 @@ __all__ = list(_HOMES)
 
 
 def _elsewhere(name: str) -> str:
-    """Return what to write for a name that is not public: its path in a namespace, or the replacement for a word of another library."""
+    """Suggest a replacement for a name that is not public.
+
+    It is in another namespace, or a word of another library.
+    """
     spaces = (
         []
         if name.startswith("_")

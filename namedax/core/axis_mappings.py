@@ -22,14 +22,14 @@ from namedax.core.records import Record
 from namedax.core.types import PyTree
 from namedax.errors import AxisMappingError, format_value, usage
 
-__all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "said"]
+__all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "what_text"]
 
 # The text for an array in messages, or a function that returns it: most arrays appear in no
 # message.
 What = str | Callable[[], str]
 
 
-def said(what: What) -> str:
+def what_text(what: What) -> str:
     """Return the text for an array in a message."""
     return what if isinstance(what, str) else what()
 
@@ -60,7 +60,7 @@ class AxisMapping(Record):
         """
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
-                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {said(what)} has"
+                f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {what_text(what)} has"
                 f" {ndim}. Write one entry per axis (None for one without a name), or end the list"
                 " with '...' to name the first axes only."
             )
@@ -69,7 +69,7 @@ class AxisMapping(Record):
             if position >= ndim:
                 raise AxisMappingError(
                     f"{op}: the axis mapping {self.text} puts {name!r} at position {position}, but"
-                    f" {said(what)} has only {ndim} axes."
+                    f" {what_text(what)} has only {ndim} axes."
                 )
             dims[position] = name
         return tuple(dims)

@@ -121,7 +121,7 @@ def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]
 
     Args:
       axes: a name, a position or `None`; a tuple, list or set of these, or a mapping with such
-        keys; `...` for all names of `operands`; or an object with names: its `said`, or the names
+        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the names
         that it passes to the argument of its method `renamed`.
       operands: the arrays.
     """
@@ -141,8 +141,8 @@ def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]
         # A tuple within a sequence is one name.
         parts = ((axis,) if type(axis) is tuple else names_in(axis, operands) for axis in axes)
         return tuple(dict.fromkeys(name for part in parts for name in part))
-    if hasattr(axes, "said"):
-        return cast("tuple[Hashable, ...]", axes.said)
+    if hasattr(axes, "mentioned"):
+        return cast("tuple[Hashable, ...]", axes.mentioned)
     if hasattr(axes, "renamed"):
         found: list[Hashable] = []
 

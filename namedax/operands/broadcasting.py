@@ -55,9 +55,9 @@ __all__ = [
 
 @functools.lru_cache(maxsize=8192)
 def _labels(dims: Dims) -> tuple[Hashable, ...]:
-    """Number every positional axis of the dims from the right: -1, -2, ...
+    """Label every positional axis of the dims from the right: -1, -2, ...
 
-    (integers are not names).
+    Integers are not names.
     """
     numbers = iter(range(-dims.count(None), 0))
     return tuple(next(numbers) if dim is None else dim for dim in dims)

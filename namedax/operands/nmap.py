@@ -600,7 +600,8 @@ def _on_its_device(
         raise PlacementConflictError(
             f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and"
             " the function communicates along these, which would mix their elements. A lifted"
-            " function has no names: move the code that names an axis on these mesh axes out of it, or"
+            " function has no names: move the code that names an axis on these mesh axes out of"
+            " it, or"
             " rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)

@@ -111,7 +111,7 @@ def einsum(
             # The mapped function records names that are in no operand and no result; a cached
             # kernel could not record them.
             return in_scope(
-                scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands
+                scope_text("einsum", parsed.mentioned), _einsum, "einsum", parsed, *given, *operands
             )
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 

@@ -200,9 +200,10 @@ def resolve(
                 )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
-            parts.append(Part(dim, range_of(op, entry, axis, size)))
+            positions = range_of(op, entry, axis, size)
+            parts.append(Part(dim, positions))
             if resize and dims[dim] is not None:
-                _check_slice(op, x, dims[dim], size, len(parts[-1].at), region)  # type: ignore[arg-type]
+                _check_slice(op, x, dims[dim], size, len(positions), region)
         elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
             parts.append(Part(dim, ARRAY))
             arrays.append(wide_index(entry))
