@@ -54,7 +54,7 @@ is_open = _open.get
 # The modules whose functions users call in a namespace.
 _NAMESPACES = {
     "namedax.ops.collectives.": "lax.",
-    "namedax.ops.contraction.einsum": "lax.",
+    "namedax.ops.contraction.pdot": "lax.",
     "namedax.ops.experts.": "nn.",
     "namedax.ops.loops.solvers": "scipy.sparse.linalg.",
     "namedax.ops.nn.": "nn.",

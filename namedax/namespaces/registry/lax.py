@@ -19,7 +19,7 @@ from namedax.namespaces.registry import Functions, only, public_functions, witho
 from namedax.operands.axes import holds_names
 from namedax.ops.collectives import permuting, reducing
 from namedax.ops.collectives.gathering import pgather
-from namedax.ops.contraction.einsum import pdot
+from namedax.ops.contraction.pdot import pdot
 from namedax.ops.indexing import slicing
 from namedax.ops.loops import associative_scan, branches, control_flow, vmap
 from namedax.ops.reduction import cumulative, reductions

@@ -2,5 +2,6 @@
 
 Read `einsum` first, the function that users call; `spec` parses its specification. Then read
 `engine`, which contracts operands with a label for every dimension and communicates. `rings`
-overlaps communication with computation around a ring of devices.
+overlaps communication with computation around a ring of devices. `pdot` is the collective of that
+name.
 """
