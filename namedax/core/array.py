@@ -384,7 +384,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         """Return the elements of an array without names as nested lists of Python scalars."""
         return self._nameless("tolist()").tolist()
 
-    def __contains__(self, value: object) -> bool:
+    def __contains__(self, value: Any) -> bool:
         return value in self._nameless("in", functools.partial(for_membership, value))
 
     def __len__(self) -> int:
@@ -475,7 +475,7 @@ def is_global(array: NamedArray) -> bool:
     return array._block is None
 
 
-def make(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedArray:
+def make(data: object, dims: Dims) -> NamedArray:
     """Return a `NamedArray` of global data without any check; `dims` must be a valid tuple."""
     parts: Any = Parts()
     parts._data = data
@@ -535,7 +535,7 @@ def make_blocks(
     return arrays
 
 
-def dims_of(value: NamedArray | jax.typing.ArrayLike) -> Dims:
+def dims_of(value: Any) -> Dims:
     """Return the dims of any operand; an array without names has positional axes only.
 
     >>> dims_of(1.0), dims_of(np.zeros((2, 3))), dims_of(NamedArray([1, 2], ("k",)))

@@ -104,8 +104,8 @@ def merge_dims(*all_dims: Dims) -> Dims:
 @overload
 def to_local(array: NamedArray, op: str, region: Region | None) -> NamedArray: ...
 @overload
-def to_local(array: ArrayLike, op: str, region: Region | None) -> ArrayLike: ...
-def to_local(array: ArrayLike, op: str, region: Region | None) -> ArrayLike:
+def to_local(array: object, op: str, region: Region | None) -> Any: ...
+def to_local(array: object, op: str, region: Region | None) -> object:
     """Return `array` as a value of the body of `region`.
 
     A global array that the body closes over is sliced to its block.

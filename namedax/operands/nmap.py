@@ -273,7 +273,7 @@ def contraction_of(operands: Sequence[NamedArray]) -> str:
     return f"To contract a common axis write nx.dot(x, y, axis), with one of {show_names(shared)}."
 
 
-def belongs_to_jax(function: Callable[..., object]) -> bool:
+def belongs_to_jax(function: object) -> bool:
     """Return True if a function is JAX's own, so that it takes positional arrays only.
 
     A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) has the module of the wrapped function, and

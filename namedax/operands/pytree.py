@@ -43,7 +43,7 @@ __all__ = [
     "wide_index",
 ]
 
-T = TypeVar("T", NamedArray, jax.Array)
+T = TypeVar("T", NamedArray, jax.Array, NamedArray | jax.Array)
 
 # `_noting_anywhere` is not empty while a thread records the sizes of all arrays that it flattens,
 # so that other threads can skip the check. `_notes_sizes` is True in such a thread.
@@ -246,7 +246,11 @@ def flatten(tree: PyTree) -> tuple[list[Any], jax.tree_util.PyTreeDef]:
     return jax.tree.flatten(tree, is_leaf=is_named)
 
 
-def data_of(value: AnyArray) -> jax.Array:
+@overload
+def data_of(value: NamedArray) -> jax.Array: ...
+@overload
+def data_of(value: object) -> Any: ...
+def data_of(value: object) -> object:
     """Return the data of a named array; anything else unchanged."""
     return value._data if isinstance(value, NamedArray) else value
 

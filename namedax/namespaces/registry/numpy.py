@@ -9,18 +9,10 @@ from namedax.ops.contraction.einsum import einsum, tensordot, vecdot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import frompyfunc
 from namedax.ops.indexing import diagonal
+from namedax.ops.indexing.slicing import take_along_axis
 from namedax.ops.indexing.take import take
-from namedax.ops.indexing.take_along_axis import take_along_axis
 from namedax.ops.reduction import cumulative, extrema, reductions
-from namedax.ops.shape import (
-    broadcast_to,
-    creation,
-    inspection,
-    joining,
-    repeating,
-    transposition,
-    triangles,
-)
+from namedax.ops.shape import broadcast_to, creation, inspection, joining, repeating, transposition
 from namedax.ops.sorting import selection, sorting
 from namedax.ops.statistics import compositions, counting, covariance, quantiles, without_nans
 from namedax.ops.window import convolution, neighbours
@@ -48,7 +40,6 @@ NUMPY: Functions = {
     **public_functions(selection),
     **without(public_functions(sorting), "top_k"),
     **public_functions(transposition),
-    **public_functions(triangles),
     **public_functions(without_nans),
     "einsum": einsum,
     "frompyfunc": frompyfunc,

@@ -30,7 +30,7 @@ from namedax.resources import communication as comm
 __all__ = ["gather_entries", "pgather"]
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
+@operation(explicit=Explicit.KEPT, scope=True)
 def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 

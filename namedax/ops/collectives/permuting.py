@@ -209,7 +209,7 @@ def _split_off(
     return data
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def psum_scatter(
     x: PyTree,
     axis_name: AxisName,
@@ -272,7 +272,7 @@ def psum_scatter(
     return _map(one, x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def all_to_all(
     x: PyTree,
     axis_name: AxisName,
@@ -600,7 +600,7 @@ def _exchange_groups(
     return _map(lambda leaf: nmap(pick)(all_gather(leaf, name), members, ranks), x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def pswapaxes(
     x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups | None = None
 ) -> PyTree:

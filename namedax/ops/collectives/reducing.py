@@ -256,7 +256,7 @@ def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
     return _over_present("pmin", "min", x, axis_name)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def all_gather(
     x: PyTree,
     axis_name: AxisName,

@@ -95,7 +95,7 @@ def place_of(name: Hashable) -> tuple[str, ...]:
 def draw(
     op: str,
     call: Callable[..., jax.Array],
-    key: AnyArray,
+    key: ArrayLike,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None = None,
@@ -130,7 +130,7 @@ def draw(
 def _draw(
     op: str,
     call: Callable[..., jax.Array],
-    key: AnyArray,
+    key: ArrayLike,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None,

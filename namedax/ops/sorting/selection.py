@@ -37,14 +37,14 @@ from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
+from namedax.ops.indexing.diagonal import index_along
 from namedax.ops.indexing.getitem import read
-from namedax.ops.indexing.take_along_axis import take_along_axis
+from namedax.ops.indexing.slicing import take_along_axis
 from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
-from namedax.ops.shape.triangles import index_along
 from namedax.ops.sorting.sorting import argsort, sort
 from namedax.ops.window.neighbours import shift
 

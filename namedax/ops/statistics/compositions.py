@@ -37,7 +37,7 @@ __all__ = ["average", "norm", "ptp", "vector_norm"]
 _sum, _mean, _max, _min = (REDUCTIONS[name] for name in ("sum", "mean", "max", "min"))
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
 def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the maximum minus the minimum; arguments as for `nx.max`, communication as for both.
 
@@ -48,7 +48,7 @@ def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyAr
     return _max(x, axis, keepdims=keepdims) - _min(x, axis, keepdims=keepdims)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, scope=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, scope=True)
 def average(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -193,7 +193,7 @@ def _vector_norm(x: AnyArray, ord: float | str | None, axis: AxisSpec, keepdims:
     )
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def norm(
     x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False
 ) -> AnyArray:

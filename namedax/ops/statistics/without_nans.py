@@ -44,7 +44,7 @@ def _has_nans(x: AnyArray) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nansum(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -114,7 +114,7 @@ def without_nans(op: str, x: AnyArray, where: ArrayLike | None) -> tuple[AnyArra
     return _where(missing, 0, x), present
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmean(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -152,7 +152,7 @@ def _nanvar(
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanvar(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -176,7 +176,7 @@ def nanvar(
     return _nanvar(x, axis, dtype, ddof, keepdims, where, mean)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanstd(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -225,7 +225,7 @@ def _nan_extremum(
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmax(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -248,7 +248,7 @@ def nanmax(
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmin(
     x: ArrayLike,
     axis: AxisSpec = None,
