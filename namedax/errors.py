@@ -76,7 +76,7 @@ class NamedaxError(Exception):
             else f"{message} [{self.code}]"
         )
 
-    def about(self, **attributes: Any) -> Self:
+    def about(self, **attributes: object) -> Self:
         """Set attributes and return the error, for use in a `raise` statement.
 
         A local variable for the error would create a reference cycle with its frame, which only
@@ -325,14 +325,14 @@ _MOST_ENTRIES, _MOST_TEXT = 20, 400
 _SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
 
 
-def show_dtype(dtype: Any) -> str:
+def show_dtype(dtype: object) -> str:
     """Format a dtype for messages, such as `f32`."""
     name = str(dtype)
     stem = name.rstrip("0123456789")
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
 
 
-def _no_hint(*about: Any) -> str:
+def _no_hint(*about: object) -> str:
     return ""
 
 
@@ -383,7 +383,7 @@ def usage(op: str) -> str:
     return hints().usage(op)
 
 
-def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
+def refuse_names(op: str, value: object, wanted: str = "an array") -> None:
     """Reject axis names in place of an array. Libraries differ in the order of these two arguments.
 
     Args:
@@ -437,7 +437,7 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
     return number
 
 
-def check_options(op: str, **options: Any) -> None:
+def check_options(op: str, **options: object) -> None:
     """Check that options are hashable, and so static under tracing, and not an array or a list.
 
     >>> check_options("sum", keepdims=[True])

@@ -41,7 +41,7 @@ def is_explained(error: BaseException) -> bool:
     )
 
 
-def check_function(op: str, what: str, value: Any) -> None:
+def check_function(op: str, what: str, value: object) -> None:
     """Raise if an argument that must be a function is not callable.
 
     Raises:
@@ -98,7 +98,7 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             ) from error
 
 
-def _safely(fits: Callable[[Any], bool], value: Any) -> bool:
+def _safely(fits: Callable[[Any], bool], value: object) -> bool:
     """Return `fits(value)`, or False if an object of another library raises during the check."""
     try:
         return fits(value)
@@ -109,7 +109,7 @@ def _safely(fits: Callable[[Any], bool], value: Any) -> bool:
 # --- kinds: a predicate accepts everything that some function with such a parameter may take ---
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.dtype.kind not in "OUSMm"
     if isinstance(value, (bool, int, float, complex)):
@@ -125,7 +125,7 @@ def _is_array(value: Any) -> bool:
     )
 
 
-def _is_tree(value: Any) -> bool:
+def _is_tree(value: object) -> bool:
     leaves = jax.tree.leaves(value, is_leaf=lambda leaf: leaf is None or shape_of(leaf) is not None)
     return value is not None and all(leaf is None or _is_array(leaf) for leaf in leaves)
 
@@ -134,7 +134,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer) or operator.index(value) is not None
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu"
     return all(map(_is_integer, value)) if isinstance(value, (list, tuple)) else _is_integer(value)
@@ -148,11 +148,11 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, (bool, int, np.bool_)) or (value.ndim == 0 and value.dtype == bool)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return not isinstance(value, (list, tuple)) and _is_array(value)
 
 
-def _is_axis(value: Any) -> bool:
+def _is_axis(value: object) -> bool:
     entries = value if isinstance(value, (list, tuple)) else [value]
     return all(
         entry is None or entry is ... or (_is_hashable(entry) and not _is_unfit_name(entry))
@@ -160,7 +160,7 @@ def _is_axis(value: Any) -> bool:
     )
 
 
-def _is_unfit_name(value: Any) -> bool:
+def _is_unfit_name(value: object) -> bool:
     return (
         callable(value)
         or isinstance(value, (types.ModuleType, slice, jax.Array, np.ndarray))
@@ -168,7 +168,7 @@ def _is_unfit_name(value: Any) -> bool:
     )
 
 
-def _is_hashable(value: Any) -> bool:
+def _is_hashable(value: object) -> bool:
     return isinstance(hash(value), int)
 
 
@@ -182,7 +182,7 @@ def _is_dtype(value: Any) -> bool:
     return np.dtype(getattr(value, "dtype", value)) is not None
 
 
-def _is_mapping(value: Any) -> bool:
+def _is_mapping(value: object) -> bool:
     return isinstance(value, Mapping)
 
 
@@ -190,7 +190,7 @@ def _is_iterable(value: Any) -> bool:
     return not isinstance(value, str) and iter(value) is not None
 
 
-def _is_mesh(value: Any) -> bool:
+def _is_mesh(value: object) -> bool:
     return isinstance(value, (Mesh, AbstractMesh, int, Mapping, list, tuple)) and not isinstance(
         value, bool
     )
@@ -261,9 +261,12 @@ _BY_ANNOTATION: dict[str, _Kind] = {
     **dict.fromkeys(
         ("jax.Array", "ArrayLike | SupportsShape", "int | ArrayLike", "ArrayLike | int"), _ARRAY
     ),
-    "Hashable": (
-        "the name of an axis",
-        lambda value: _is_hashable(value) and not _is_unfit_name(value),
+    **dict.fromkeys(
+        ("AxisName", "Hashable"),
+        (
+            "the name of an axis",
+            lambda value: _is_hashable(value) and not _is_unfit_name(value),
+        ),
     ),
     "Moments": (
         "a pair of moments, nx.nn.Moments(mean, var)",
@@ -301,7 +304,7 @@ def _kind_of(parameter: inspect.Parameter) -> _Kind:
                 if " | " in text.rpartition("]")[2] and kind is not _ARRAY
                 else _or_default(parameter, kind)
             )
-    if text in ("Any", "_empty", "object") and parameter.name in _ARRAYS:
+    if text in ("Any", "PyTree", "_empty", "object") and parameter.name in _ARRAYS:
         return _or_default(parameter, _TREE)
     return _UNKNOWN
 

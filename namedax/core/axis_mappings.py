@@ -19,6 +19,7 @@ from jax.sharding import PartitionSpec
 
 from namedax.core.names import Dims, check_name, is_name
 from namedax.core.records import Record
+from namedax.core.types import PyTree
 from namedax.errors import AxisMappingError, format_value, usage
 
 __all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "said"]
@@ -74,7 +75,7 @@ class AxisMapping(Record):
         return tuple(dims)
 
 
-def is_mapping(value: Any) -> bool:
+def is_mapping(value: object) -> bool:
     """Return True if `value` is one axis mapping, not a container of mappings or a mistake.
 
     >>> [is_mapping(v) for v in (["batch", ...], [], {0: "b"}, {}, [["b"], ["c"]], {"x": ["b"]}, ("b",))]
@@ -93,7 +94,7 @@ def is_mapping(value: Any) -> bool:
     return False
 
 
-def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
+def parse_mapping(value: object, op: str, within: PyTree = None) -> AxisMapping:
     """Parse one axis mapping.
 
     Args:
@@ -141,7 +142,7 @@ def parse_mapping(value: Any, op: str, within: Any = None) -> AxisMapping:
 _USUAL = frozenset({str, int, NoneType, EllipsisType})
 
 
-def _what_was_meant(value: Any, op: str, within: Any) -> str:
+def _what_was_meant(value: object, op: str, within: PyTree) -> str:
     """Return a remedy for `value`, which is not an axis mapping, in the tree `within`; or ""."""
     if isinstance(value, PartitionSpec):
         axis = next((entry for entry in value if entry is not None), "x")
@@ -171,7 +172,7 @@ def _what_was_meant(value: Any, op: str, within: Any) -> str:
     return f" Did you mean {[value]!r}?" if isinstance(value, str) else ""
 
 
-def _turned(value: Any, within: Any) -> dict[int, Hashable]:
+def _turned(value: object, within: PyTree) -> dict[int, Hashable]:
     """Return a mapping from positions to names for a dict from names to positions or sizes.
 
     The dict is somewhere in `within` and contains `value`. The result is empty if there is no such
@@ -191,7 +192,7 @@ def _turned(value: Any, within: Any) -> dict[int, Hashable]:
     return dict(enumerate(within))
 
 
-def _check_name(name: Any, text: str, op: str) -> Any:
+def _check_name(name: object, text: str, op: str) -> Hashable:
     if not is_name(name):
         raise AxisMappingError(
             f"{op}: {format_value(name)} in the axis mapping {text} is not an axis name; a name is"
@@ -250,20 +251,20 @@ class _Frozen:
         return isinstance(other, _Frozen) and self._key == other._key
 
 
-def freeze(axes: Any, what: str) -> Hashable:
+def freeze(axes: PyTree, what: str) -> Hashable:
     """Return a tree of axis mappings as a hashable value, equal to that of every equivalent tree.
 
     `what` is its name in messages.
     """
 
-    def leaf(node: Any) -> Any:
+    def leaf(node: object) -> AxisMapping | None:
         return None if node is None else parse_mapping(node, f"xmap, {what}", axes)
 
     leaves, tree = jax.tree.flatten(axes, is_leaf=lambda node: node is None or is_mapping(node))
     return _Frozen((tuple(leaf(node) for node in leaves), tree))
 
 
-def copied(axes: Any) -> Any:
+def copied(axes: PyTree) -> PyTree:
     """Copy a tree of axis mappings.
 
     A list or dict that its owner changes later would not match the compiled program.

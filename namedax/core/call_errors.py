@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def refuse_miscall(
@@ -131,9 +132,7 @@ def bound(
         raise
 
 
-def call_or_refuse(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
+def call_or_refuse(function: Callable[..., R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> R:
     """Return `function(*args, **kwargs)`; explain an error from wrong arguments."""
     try:
         return function(*args, **kwargs)
@@ -145,17 +144,17 @@ def call_or_refuse(
         raise
 
 
-def checks_signature(function: F) -> F:
+def checks_signature(function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function that is not an operation so that it explains wrong arguments."""
     flags = flags_of(function)
 
     @functools.wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(function.__name__, flags, args, kwargs)
         return call_or_refuse(function, args, kwargs)
 
-    return cast(F, called)
+    return called
 
 
 def _of_names(

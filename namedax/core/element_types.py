@@ -5,7 +5,7 @@ That option governs only the dtypes that a user mixes.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from jax import lax
 from jax.extend.core.primitives import convert_element_type_p
 
 from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.types import DType, PyTree
 from namedax.errors import ArgumentError, ArgumentTypeError, format_value
 
 __all__ = [
@@ -32,11 +33,19 @@ __all__ = [
 ]
 
 
+class _Castable(Protocol):
+    @property
+    def dtype(self) -> np.dtype: ...
+    def astype(self, dtype: DType) -> Self: ...
+
+
+T = TypeVar("T", bound=_Castable)
+
 # NumPy's scalars and arrays. For everything else the dtypes and values come from JAX.
 NUMPY = (np.ndarray, np.generic)
 
 
-def check_numbers(op: str, value: Any) -> None:
+def check_numbers(op: str, value: object) -> None:
     """Raise if NumPy's 64-bit numbers do not fit into JAX's dtypes and would change.
 
     Without 64-bit types JAX holds them in 32 bits.
@@ -72,7 +81,7 @@ def check_numbers(op: str, value: Any) -> None:
         )
 
 
-def _check_finite(op: str, value: Any) -> None:
+def _check_finite(op: str, value: np.ndarray | np.generic) -> None:
     parts = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
     limit = float(np.finfo(np.float32).max)
     for part in parts:
@@ -94,7 +103,7 @@ def _check_finite(op: str, value: Any) -> None:
             )
 
 
-def refuse_overflow(op: str, arguments: Any) -> None:
+def refuse_overflow(op: str, arguments: PyTree) -> None:
     """Raise if a Python integer in the arguments, a pytree, overflows its dtype.
 
     Raises:
@@ -106,7 +115,7 @@ def refuse_overflow(op: str, arguments: Any) -> None:
             raise ArgumentError(f"{op}: {_beyond(value, info)}")
 
 
-def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
+def check_fits(op: str, what: str, value: object, dtype: DType | None = None) -> None:
     """Raise if casting an integer to the dtype of the array that it fills would change it.
 
     Args:
@@ -129,7 +138,7 @@ def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
         raise ArgumentError(f"{op}: {what}: {_beyond(int(value), info)}")
 
 
-def _beyond(value: int, info: Any) -> str:
+def _beyond(value: int, info: jnp.iinfo) -> str:
     is_default = info.dtype == jnp.int32 and jax.dtypes.canonicalize_dtype(np.int64) == jnp.int32
     wider = (
         f" while 64-bit types are off. {_WIDER}"
@@ -153,7 +162,7 @@ _NUMBERS = {
 }
 
 
-def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
+def as_jax(op: str, value: object, dtype: DType | None = None, **options: Any) -> jax.Array:
     """Return `jnp.asarray(value, dtype)`, or `jnp.array` with options, after checks.
 
     Raises:
@@ -178,7 +187,7 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
         raise ArgumentError(f"{op}: {error}. {_WIDER}") from None
 
 
-def common_type(*values: Any) -> Any:
+def common_type(*values: jax.typing.ArrayLike | DType) -> np.dtype:
     """Return the dtype of JAX's standard promotion, under strict promotion too.
 
     >>> import jax, jax.numpy as jnp
@@ -194,19 +203,19 @@ def common_type(*values: Any) -> Any:
 _OWN = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-def inexact_type(dtype: Any) -> Any:
+def inexact_type(dtype: np.dtype) -> np.dtype:
     """Return the floating-point dtype in which JAX computes a mean of values of type `dtype`."""
     if dtype in _OWN:
         return dtype
     return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
 
 
-def as_inexact(data: Any) -> Any:
+def as_inexact(data: T) -> T:
     """Return an array, named or not, with integers and booleans converted to floats."""
     return data.astype(inexact_type(data.dtype))
 
 
-def beyond(dtype: Any) -> Any:
+def beyond(dtype: DType) -> jax.Array:
     """Return the value that `jnp` gives for an index out of range, in an array of type `dtype`."""
     if jnp.issubdtype(dtype, jnp.inexact):
         return jnp.asarray(jnp.nan, dtype)
@@ -216,7 +225,7 @@ def beyond(dtype: Any) -> Any:
     return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
 
 
-def extreme(dtype: Any, largest: bool) -> Any:
+def extreme(dtype: DType, largest: bool) -> np.ndarray:
     """Return the initial value of a maximum (if `largest`) or a minimum.
 
     No other value is below it in a maximum, or above it in a minimum, so it is the reduction of no
@@ -236,7 +245,7 @@ def extreme(dtype: Any, largest: bool) -> Any:
     return np.asarray(limits.min if largest else limits.max, dtype)
 
 
-def has_infinity(dtype: Any) -> bool:
+def has_infinity(dtype: DType) -> bool:
     """Return True if the floating-point type `dtype` represents infinity.
 
     Several types of 8 bits and fewer do not.
@@ -248,7 +257,7 @@ def has_infinity(dtype: Any) -> bool:
     return dtype in _OWN or bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
-def additive_identity(dtype: Any) -> Any:
+def additive_identity(dtype: DType) -> jax.Array:
     """Return the scalar that changes no number to which it is added.
 
     For floats it is -0.0, since -0.0 + 0.0 is 0.0.
@@ -263,7 +272,7 @@ def additive_identity(dtype: Any) -> Any:
     return lax.full((), zero, dtype)
 
 
-def weak_as(data: Any, like: Any) -> Any:
+def weak_as(data: jax.Array, like: jax.Array | jax.core.ShapedArray) -> jax.Array:
     """Return `data`, weakly typed if `like`, an array or the type of one, is.
 
     A weak type gives way to the dtype of the other operand, so it affects the dtypes of later
@@ -276,7 +285,7 @@ def weak_as(data: Any, like: Any) -> Any:
     return convert_element_type_p.bind(data, new_dtype=data.dtype, weak_type=True, sharding=None)
 
 
-def to_type(x: Any, dtype: Any) -> Any:
+def to_type(x: T, dtype: DType) -> T:
     """Cast an array, named or not, to `dtype`.
 
     An array that already has this dtype stays weakly typed, unlike with `astype`.

@@ -10,12 +10,13 @@ from collections.abc import Hashable
 from typing import Any
 
 from namedax.core.display import Shown
+from namedax.core.types import PyTree
 from namedax.errors import ArgumentTypeError, show_names
 
 __all__ = ["foreign_dims", "is_foreign_type", "refuse_foreign", "refuse_foreign_among"]
 
 
-_known: dict[Any, bool] = {}
+_known: dict[type, bool] = {}
 _MOST = 1024
 
 
@@ -42,7 +43,7 @@ def foreign_dims(value: Any) -> tuple[Hashable, ...]:
     return tuple(value.dims)
 
 
-def refuse_foreign(op: str, value: Any) -> None:
+def refuse_foreign(op: str, value: object) -> None:
     """Raise if `value` is an array with dims of another library.
 
     Raises:
@@ -52,7 +53,7 @@ def refuse_foreign(op: str, value: Any) -> None:
         raise ArgumentTypeError(_text(op, value))
 
 
-def refuse_foreign_among(op: str, arguments: Any) -> None:
+def refuse_foreign_among(op: str, arguments: PyTree) -> None:
     """Raise if an argument, or an element of a container, is an array with dims of another library.
 
     Raises:
@@ -70,7 +71,7 @@ def refuse_foreign_among(op: str, arguments: Any) -> None:
             raise ArgumentTypeError(_text(op, here)) from None
 
 
-def _text(op: str, value: Any) -> str:
+def _text(op: str, value: object) -> str:
     kind, dims = type(value), foreign_dims(value)
     named = f"the dims {show_names(dims)}" if dims else "no dims"
     if kind.__module__.partition(".")[0] == "xarray" and hasattr(kind, "coords"):

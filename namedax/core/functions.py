@@ -42,7 +42,7 @@ class Source:
         self.__code__, self.__name__ = code, name
 
 
-def source_of(function: Any) -> Source | None:
+def source_of(function: Callable[..., object]) -> Source | None:
     """Return the source of an unwrapped function; `None` if it is not written in Python."""
     while isinstance(function, functools.partial):
         function = function.func

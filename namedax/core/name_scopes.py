@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import jax
 
@@ -19,6 +20,7 @@ from namedax.core.array import NamedArray
 from namedax.core.names import escaped, is_name
 from namedax.core.records import Record
 from namedax.core.region import active_regions, check_regions_live, escaped_blocks
+from namedax.core.types import PyTree
 from namedax.errors import UnevenAxisError
 
 __all__ = [
@@ -36,6 +38,9 @@ __all__ = [
     ),
     *("scope_of_lifted", "scope_text", "silent", "theirs"),
 ]
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 #: The operations that call user functions on blocks, by the text of their scope.
 OPERATIONS_ON_FUNCTIONS: set[str] = {"xmap"}
@@ -89,7 +94,7 @@ def qualified(op: str, module: str) -> str:
     return space + op.replace("[...]", "")
 
 
-def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
+def scope_of_lifted(function: Callable[..., object], names: tuple[Hashable, ...]) -> str:
     """Return the scope text of a lifted JAX function.
 
     A function of a namespace has its name there; any other is `nx.nmap`.
@@ -109,7 +114,7 @@ def _told(name: Hashable) -> str:
     )
 
 
-def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
+def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
     """Return the axis names of an operation, each once.
 
     Args:
@@ -166,14 +171,19 @@ class Scope:
         self._token = _open.set("" if self._holds else self._text)
         self._scope.__enter__()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._scope.__exit__(kind, error, traceback)
         _open.reset(self._token)
         if kind is not None and isinstance(error, UnevenAxisError) and not self._holds:
             error.say(self._text)
 
 
-def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
+def in_scope(text: str, function: Callable[..., R], *args: object) -> R:
     """Return `function(*args)`, run in the scope `text` unless it is part of another operation."""
     if _open.get():
         return function(*args)
@@ -188,7 +198,7 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
 _BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "nmap"})
 
 
-def check_said(text: str, operands: Any) -> None:
+def check_said(text: str, operands: PyTree) -> None:
     """Raise if the operation with scope `text` uses a name of escaped blocks.
 
     These are blocks that JAX has rebuilt after their body (`escaped_blocks`).
@@ -208,23 +218,23 @@ def running_operation() -> str | None:
     return {"nx.getitem": "x[...]"}.get(op, op) or None
 
 
-def silent(function: Callable[..., Any]) -> Callable[..., Any]:
+def silent(function: Callable[[*Ts], R]) -> Callable[[*Ts], R]:
     """Return `function`, wrapped so that its operations open no scopes."""
     return _as_part(function, "an operation")
 
 
-def theirs(function: Callable[..., Any]) -> Callable[..., Any]:
+def theirs(function: Callable[[*Ts], R]) -> Callable[[*Ts], R]:
     """Return `function`, user code, wrapped so that its operations open their own scopes."""
     return _as_part(function, "")
 
 
-def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
+def _as_part(function: Callable[[*Ts], R], scope: str) -> Callable[[*Ts], R]:
     """Return `function`, whose operations count as part of the running one, or of that of `scope`.
 
     With an empty `scope` they are part of none.
     """
 
-    def run(*args: Any) -> Any:
+    def run(*args: *Ts) -> R:
         token = _open.set(scope and (_open.get() or scope))
         try:
             return function(*args)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.display import type_text
+from namedax.core.types import PyTree
 from namedax.errors import NamedAxesLeftError, format_value, hints, show_names
 
 __all__ = [
@@ -63,7 +64,7 @@ def for_a_number(names: Names) -> str:
     )
 
 
-def for_membership(value: Any, names: Names) -> str:
+def for_membership(value: object, names: Names) -> str:
     """Return the remedy for `value in x`."""
     if isinstance(value, Hashable) and value in names:
         return f"Write {format_value(value)} in x.named_shape for the name of an axis."
@@ -73,7 +74,7 @@ def for_membership(value: Any, names: Names) -> str:
     )
 
 
-def for_a_list(value: Any, names: Names) -> str:
+def for_a_list(value: object, names: Names) -> str:
     """Return the remedy for a list or a tuple as the other operand of an array.
 
     >>> for_a_list((1, 2), ["day"])
@@ -138,8 +139,11 @@ _INSPECTING = frozenset(
 
 
 def call_of_numpy(
-    function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], named: type[Any]
-) -> Any:
+    function: Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, Any],
+    named: type[Any],
+) -> object:
     """Return `function(*args, **kwargs)` for arguments with arrays of type `named`.
 
     Raises:
@@ -160,7 +164,7 @@ def call_of_numpy(
     return function(*bare[0], **bare[1])
 
 
-def _arrays_in(value: Any, named: type[Any]) -> Iterator[Any]:
+def _arrays_in(value: PyTree, named: type[Any]) -> Iterator[Any]:
     if isinstance(value, named):
         yield value
     elif isinstance(value, (list, tuple, dict)):
@@ -168,7 +172,7 @@ def _arrays_in(value: Any, named: type[Any]) -> Iterator[Any]:
             yield from _arrays_in(entry, named)
 
 
-def _without_wrappers(value: Any, named: type[Any]) -> Any:
+def _without_wrappers(value: PyTree, named: type[Any]) -> PyTree:
     """Return `value` with the data of the named arrays in it, none of which has a name."""
     if isinstance(value, named):
         return value._data

@@ -56,7 +56,7 @@ class Record:
             }.items():
                 setattr(cls, name, method)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         fields, values = self._fields, self.__dict__
         if kwargs or len(args) != len(fields):
             values.update(self._defaults)
@@ -77,7 +77,7 @@ class Record:
         else:
             values.update(zip(fields, args, strict=True))
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with other values in some fields."""
         return type(self)(**{name: getattr(self, name) for name in self._fields} | changes)
 
@@ -91,7 +91,7 @@ class Record:
     def __hash__(self) -> int:
         return hash(self._values(self))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
 
     def __delattr__(self, name: str) -> None:

@@ -16,7 +16,8 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NoReturn
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NoReturn, TypeVar, TypeVarTuple
 
 import jax
 from jax.sharding import AxisType
@@ -24,6 +25,7 @@ from jax.sharding import AxisType
 from namedax.core.closure_capture import ClosureCapture
 from namedax.core.names import check_name
 from namedax.core.padded_sharding import Uneven, block_size, dividing_sizes
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "without_region",
 ]
 
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
 
@@ -162,7 +166,7 @@ class Region(frozenset[_Seen]):
 
     sizes: dict[Hashable, int]
     resources: dict[Hashable, tuple[str, ...]]
-    mesh: Any
+    mesh: Any  # a `Mesh`; `None` where nothing is mapped
     mode: Mode
     program: Hashable
     overlap: Any
@@ -180,7 +184,7 @@ class Region(frozenset[_Seen]):
         cls,
         sizes: Mapping[Hashable, int],
         resources: Mapping[Hashable, tuple[str, ...]],
-        mesh: Any,
+        mesh: Mesh | None,
         mode: Mode,
         program: Hashable,
         overlap: Any = False,
@@ -218,13 +222,13 @@ class Region(frozenset[_Seen]):
         )
         return self
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: object, **kwargs: object):
         """Do nothing: `__new__` has set the attributes."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Region: {name} cannot be set; a region is immutable.")
 
-    def on_mesh(self, mesh: Any) -> Region:
+    def on_mesh(self, mesh: Mesh) -> Region:
         """Return this region on another mesh, for XLA's partitioner; it shares `seen`."""
         return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
@@ -284,7 +288,7 @@ class Region(frozenset[_Seen]):
             axis=name, operation=op
         )
 
-    def _remainder(self, name: Hashable) -> Any:
+    def _remainder(self, name: Hashable) -> int:
         size, devices = self.sizes[name], self.mesh_axis_size(self.resources[name])
         rest = size % devices
         if not isinstance(size, int) and not isinstance(rest, int):  # symbolic shapes
@@ -475,7 +479,7 @@ def vmapped_by(name: Hashable) -> str | None:
 Placements = frozenset[tuple[Hashable, tuple[str, ...]]]
 
 
-class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
+class _Blocks(dict[int, tuple["weakref.ref[object]", "Placements"]]):
     """Arrays that one thread has rebuilt after their body, by id.
 
     While there are any, it is an element of `active_regions` and `escaped_blocks`.
@@ -483,7 +487,7 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
 
     __slots__ = ()
 
-    def note(self, array: Any, placements: Placements) -> None:
+    def note(self, array: object, placements: Placements) -> None:
         key = id(array)
         active_regions.add(id(self))
         escaped_blocks.add(id(self))
@@ -536,7 +540,7 @@ def placements_after() -> Placements | None:
     return next(reversed(_left.arrays.values()))[1]
 
 
-def record_escape(array: Any, placements: Placements) -> None:
+def record_escape(array: object, placements: Placements) -> None:
     """Record that `array`, a block from a region, was unflattened where no region is ambient."""
     if ambient() is not None or _within_kernel.get():
         return
@@ -577,7 +581,7 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
         )
 
 
-def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: Any) -> None:
+def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: PyTree) -> None:
     """Raise if an operation uses a name of a body that JAX has left.
 
     It calls `check_region_lives` for all of its names and operands.
@@ -602,7 +606,7 @@ def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: A
             check_region_lives(op, name, varying)
 
 
-def without_region(function: Callable[..., Any], *args: Any) -> Any:
+def without_region(function: Callable[[*Ts], R], *args: *Ts) -> R:
     """Return `function(*args)`, run without a region within a mapped body.
 
     Kernels do not depend on a region, so all regions share them.
@@ -615,7 +619,7 @@ def without_region(function: Callable[..., Any], *args: Any) -> Any:
         _within_kernel.reset(token)
 
 
-def enter(region: Region | None) -> Any:
+def enter(region: Region | None) -> AbstractContextManager[None]:
     """Return a context manager that makes `region` ambient."""
     return _context(None) if region is None else _inhabiting(region)
 

@@ -8,7 +8,7 @@ from user code: those whose innermost namedax frame is a boundary. Nothing else 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 
 __all__ = [
     "Boundary",
@@ -20,20 +20,22 @@ __all__ = [
     "make_transparent",
 ]
 
+P = ParamSpec("P")
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
-def call_user_code(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+def call_user_code(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function of the user."""
     return function(*args, **kwargs)
 
 
-def call_backward_rule(function: Callable[..., R], /, *args: Any) -> R:
+def call_backward_rule(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
     """Call a rule of the user that computes cotangents; JAX runs it while it transposes a program."""
     return function(*args)
 
 
-def call_checked_code(function: Callable[..., R], /, *args: Any) -> R:
+def call_checked_code(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
     """Call a function whose traced program is checked on its own, so the surrounding check skips it."""
     return function(*args)
 

@@ -37,8 +37,8 @@ from namedax.ops.reduction.cumulative import cumprod, cumsum
 from namedax.ops.shape.broadcast_to import squeeze
 from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
-from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
-from namedax.ops.statistics.average import ptp
+from namedax.ops.sorting.sorting import argsort, sort
+from namedax.ops.statistics.compositions import ptp
 
 __all__ = ["install", "methods"]
 
@@ -353,7 +353,7 @@ def methods() -> dict[str, Any]:
     for function in _REDUCTIONS:
         name = function.__name__
         found[name] = _as_method(function)
-    for function in (cumsum, cumprod, SORTING["sort"], SORTING["argsort"]):
+    for function in (cumsum, cumprod, sort, argsort):
         found[function.__name__] = _as_method(function)
     for name in POSITIONAL:
         found[name] = _positional_method(name)

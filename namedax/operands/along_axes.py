@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AxisSpec
+from namedax.core.annotations import AnyArray, AxisSpec
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.display import type_text
@@ -25,6 +25,7 @@ from namedax.core.functions import signature_of
 from namedax.core.name_scopes import in_scope, is_worth_saying, scope_of_lifted
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName, PyTree
 from namedax.core.variance import cast
 from namedax.errors import (
     AxisNameError,
@@ -78,7 +79,7 @@ def along_axes(
         out_axis = kwargs.pop("out_axis", None) if renames else None
         bound = bound_arguments(name, signature(), args, kwargs)
         check_axes(name, bound.arguments, axis_parameters)
-        wanted: list[Any] = []
+        wanted: list[Hashable] = []
         for parameter in axis_parameters:
             for entry in entries_of(bound.arguments.get(parameter)):
                 if is_axis_name(entry) and entry not in wanted:
@@ -104,8 +105,11 @@ def along_axes(
         return along(bound, wanted, first, renamed)
 
     def along(
-        bound: Any, wanted: list[Any], first: Any, renamed: Mapping[Hashable, Hashable]
-    ) -> Any:
+        bound: inspect.BoundArguments,
+        wanted: list[Hashable],
+        first: Any,
+        renamed: Mapping[Hashable, Hashable],
+    ) -> PyTree:
         shift = len(wanted)
         for parameter in axis_parameters:
             if parameter in bound.arguments:
@@ -175,17 +179,17 @@ def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
     return {function.__name__: checks_axes(function) for function in functions}
 
 
-def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
+def _arrays(arguments: Mapping[str, Any]) -> list[AnyArray | np.ndarray]:
     leaves = jax.tree.leaves(
         list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray)
     )
     return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
 
 
-def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
+def _renumber(axis: AxisSpec, names: list[Hashable], shift: int) -> AxisSpec:
     """Replace names by the first positions, and shift nonnegative positions behind them."""
 
-    def one(entry: Any) -> Any:
+    def one(entry: Hashable) -> Hashable:
         if entry in names and not isinstance(entry, int):
             return names.index(entry)
         return entry + shift if isinstance(entry, (int, np.integer)) and entry >= 0 else entry
@@ -195,7 +199,7 @@ def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
     return axis if axis is None else one(axis)
 
 
-def to_front(leaf: Any, names: list[Any], op: str) -> Any:
+def to_front(leaf: PyTree, names: list[Hashable], op: str) -> PyTree:
     """Return a named array with the axes `names` as its first positional ones, replicated."""
     if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
         return leaf
@@ -219,13 +223,13 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
 
 
 def _from_front(
-    leaf: Any,
-    names: list[Any],
+    leaf: AnyArray,
+    names: list[Hashable],
     rank: int,
     keepdims: bool,
     op: str,
     renamed: Mapping[Hashable, Hashable] | None,
-) -> Any:
+) -> AnyArray:
     """Name the first positional axes of a result again, if it has as many as the argument had.
 
     `renamed` has the new names of axes; `None` means that the function has no `out_axis`.
@@ -280,7 +284,7 @@ def _from_front(
 # --- arrays sliced along one axis, for functions of single slices such as ` -----------------------
 
 
-def _in_front(data: Any, at: int) -> Any:
+def _in_front(data: jax.Array, at: int) -> jax.Array:
     return jnp.moveaxis(data, at, 0) if at else data
 
 
@@ -312,7 +316,12 @@ class Entries:
     """
 
     def __init__(
-        self, op: str, xs: Any, axis: Any, every: bool = False, supports_padding: bool = False
+        self,
+        op: str,
+        xs: PyTree,
+        axis: AxisName,
+        every: bool = False,
+        supports_padding: bool = False,
     ):
         region = ambient()
         self.op, self.axis = op, axis
@@ -363,7 +372,7 @@ class Entries:
             self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
 
     @classmethod
-    def uncut(cls, op: str, value: Any) -> Entries:
+    def uncut(cls, op: str, value: PyTree) -> Entries:
         """Return arguments that are all the same for every slice."""
         entries = cls(op, (), 0)
         leaves, entries.tree = flatten(value)

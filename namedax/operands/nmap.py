@@ -10,6 +10,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from types import TracebackType
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import check_flags, checks_signature, flags_of
@@ -30,6 +32,7 @@ from namedax.core.name_scopes import Scope, is_open, is_worth_saying, scope_of_l
 from namedax.core.names import Dims, check_dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter, hiding
+from namedax.core.types import PyTree
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -117,7 +120,12 @@ class _ExplainTypeErrors:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         note = None if error is None or isinstance(error, NamedaxError) else _note_on(error)
         if note is not None and note not in getattr(error, "__notes__", ()):
             error.add_note(note)  # type: ignore[union-attr]
@@ -146,7 +154,7 @@ class _ExplainNames:
         function: str,
         arguments: Sequence[Any],
         others: Sequence[Any],
-        called: Any,
+        called: Callable[..., object],
     ):
         self._theirs, self._function, self._arguments, self._others, self._called = (
             theirs,
@@ -159,7 +167,12 @@ class _ExplainNames:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if (
             isinstance(error, NameError)
             and self._theirs
@@ -260,7 +273,7 @@ def contraction_of(operands: Sequence[NamedArray]) -> str:
     return f"To contract a common axis write nx.dot(x, y, axis), with one of {show_names(shared)}."
 
 
-def belongs_to_jax(function: Any) -> bool:
+def belongs_to_jax(function: object) -> bool:
     """Return True if a function is JAX's own, so that it takes positional arrays only.
 
     A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) has the module of the wrapped function, and
@@ -280,7 +293,7 @@ def belongs_to_jax(function: Any) -> bool:
     return all(module == "jax" or module.startswith(("jax.", "jaxlib.")) for module in modules)
 
 
-def is_array_leaf(leaf: Any) -> bool:
+def is_array_leaf(leaf: object) -> bool:
     """Return True if a leaf of an argument is an array or a number; others are passed through."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
 
@@ -340,13 +353,15 @@ class Lifted:
       like: the function whose name and docstring it has; default: `function`.
     """
 
-    def __init__(self, function: Callable[..., Any], op: str, like: Any = None):
+    def __init__(
+        self, function: Callable[..., Any], op: str, like: Callable[..., object] | None = None
+    ):
         functools.update_wrapper(self, function if like is None else like)
         self.__wrapped__ = function  # determines its signature
         self._op, self._like = op, like
         self._operation = op
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[Lifted], tuple[object, ...]]:
         return (Lifted, (self.__wrapped__, self._op, self._like))
 
     @property
@@ -365,10 +380,10 @@ class Lifted:
     def __repr__(self) -> str:
         return f"<nmap of {self.__wrapped__!r}>"
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function, vectorized over the names of these arguments."""
         # a boolean parameter of a user's function may be anything
         if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
@@ -386,7 +401,7 @@ class Lifted:
                 explain_call(self._shown, self, args, kwargs, error)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTree:
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
@@ -400,11 +415,11 @@ class Lifted:
     def _run(
         self,
         leaves: list[Any],
-        tree: Any,
+        tree: jax.tree_util.PyTreeDef,
         places: list[int],
         blocks: list[Any],
         names: tuple[Hashable, ...],
-    ) -> Any:
+    ) -> PyTree:
         """Call the function on these leaves; arrays are at `places`, with local `blocks`."""
         function, op, region = self.__wrapped__, self._op, ambient()
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
@@ -415,7 +430,7 @@ class Lifted:
             union = union.union(*(varying(data) for data in datas if hasattr(data, "dtype")))
             datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
 
-        def positional(*values: Any) -> Any:
+        def positional(*values: jax.Array) -> PyTree:
             filled = list(leaves)
             for i, value in zip(places, values, strict=True):
                 filled[i] = value
@@ -461,7 +476,7 @@ class Lifted:
                     raise
                 result = _without_variance(mapped, mesh_axes, datas, error)
 
-        def named(leaf: Any) -> Any:
+        def named(leaf: AnyArray) -> AnyArray:
             # A function may make named arrays itself; their own names follow those that it is
             # vectorized over.
             own = (
@@ -484,7 +499,7 @@ class Unchecked(Record):
 
     lifted: Lifted
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
         return self.lifted._call(args, kwargs)
 
@@ -557,11 +572,11 @@ def _felt_by_rules(
     return felt, felt_dims
 
 
-def _is_our_own(function: Any) -> bool:
+def _is_our_own(function: Callable[..., object]) -> bool:
     return (getattr(function, "__module__", None) or "").startswith("namedax.")
 
 
-def _is_no_transform(function: Any) -> bool:
+def _is_no_transform(function: Callable[..., object]) -> bool:
     """Return True if a function of JAX is in a module without Fourier transforms."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -574,7 +589,7 @@ def _on_its_device(
     function: Callable[..., Any],
     axes: frozenset[str],
     datas: Sequence[Any],
-) -> Any:
+) -> PyTree:
     """Return `function(*datas)`, whose arguments vary along the mesh axes `axes` of hidden names.
 
     Raises:
@@ -595,7 +610,7 @@ def _on_its_device(
 
 def _without_variance(
     function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception
-) -> Any:
+) -> PyTree:
     """Return `function(*datas)` without JAX's variance checker, which rejected it with `error`.
 
     The checker rejects a loop that begins with a constant and continues with values that vary over
@@ -618,7 +633,7 @@ def _without_variance(
     places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
     numbers, datas = datas, [datas[i] for i in places]
 
-    def of_arrays(*arrays: Any) -> Any:
+    def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(numbers)
         for i, value in zip(places, arrays, strict=True):
             filled[i] = value
@@ -663,21 +678,21 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
     )
 
     @jax.custom_vjp
-    def call(*datas: Any) -> Any:
+    def call(*datas: jax.Array) -> PyTree:
         return jax.tree.map(lambda leaf: cast_data(leaf, axes), run(*without_types(*datas)))
 
-    def forward(*datas: Any) -> Any:
+    def forward(*datas: jax.Array) -> tuple[PyTree, Sequence[jax.Array]]:
         return call(*datas), datas
 
-    def backward(datas: Sequence[Any], cotangent: Any) -> Any:
+    def backward(datas: Sequence[Any], cotangent: PyTree) -> tuple[jax.typing.ArrayLike, ...]:
         leaves, count = jax.tree.leaves(cotangent), len(datas)
         places = [i for i, data in enumerate(datas) if _is_inexact(data)]
         given = [i for i, leaf in enumerate(leaves) if leaf.dtype != jax.dtypes.float0]
 
-        def pull(*values: Any) -> Any:
+        def pull(*values: jax.Array) -> tuple[jax.Array, ...]:
             datas, cotangents = values[:count], values[count:]
 
-            def of(*values: Any) -> Any:
+            def of(*values: jax.Array) -> list[jax.Array]:
                 filled = list(datas)
                 for i, value in zip(places, values, strict=True):
                     filled[i] = value
@@ -698,15 +713,15 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
     return call
 
 
-def _reshaped(data: Any) -> Any:
+def _reshaped(data: jax.Array) -> jax.Array:
     return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
 
-def _is_inexact(data: Any) -> bool:
+def _is_inexact(data: jax.typing.ArrayLike) -> bool:
     return bool(jnp.issubdtype(getattr(data, "dtype", None) or jnp.result_type(data), jnp.inexact))
 
 
-def _no_cotangent(data: Any) -> Any:
+def _no_cotangent(data: jax.typing.ArrayLike) -> jax.typing.ArrayLike:
     return (
         jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)
     )

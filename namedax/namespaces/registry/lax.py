@@ -17,8 +17,9 @@ from namedax.errors import ArgumentTypeError
 from namedax.namespaces.mirror import public
 from namedax.namespaces.registry import Functions, only, public_functions, without
 from namedax.operands.axes import holds_names
-from namedax.ops.collectives import gathering, permuting, reducing
-from namedax.ops.contraction import pdot
+from namedax.ops.collectives import permuting, reducing
+from namedax.ops.collectives.gathering import pgather
+from namedax.ops.contraction.pdot import pdot
 from namedax.ops.indexing import slicing
 from namedax.ops.loops import associative_scan, branches, control_flow, vmap
 from namedax.ops.reduction import cumulative, reductions
@@ -80,8 +81,8 @@ _INSTEAD = {
 LAX: Functions = {
     **{name: getattr(reducing, name) for name in reducing.__all__ if name != "global_index"},
     **permuting.FUNCTIONS,
-    **gathering.FUNCTIONS,
-    **pdot.FUNCTIONS,
+    "pdot": pdot,
+    "pgather": pgather,
     **broadcast_to.LAX_FUNCTIONS,
     **cumulative.LAX_FUNCTIONS,
     **reductions.LAX_FUNCTIONS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from namedax.namespaces.registry import Functions
 from namedax.ops.experts import mixture, routing
-from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
+from namedax.ops.nn import attention, losses, masks, normalization
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
 from namedax.ops.reduction.reductions import logmeanexp, logsumexp
@@ -16,12 +16,11 @@ __all__ = ["NN"]
 NN: Functions = {
     **ACTIVATIONS,
     **attention.FUNCTIONS,
-    **binary_cross_entropy.FUNCTIONS,
     **grouped.FUNCTIONS,
     **mixture.FUNCTIONS,
     **losses.FUNCTIONS,
     **masks.FUNCTIONS,
-    **normalisation.FUNCTIONS,
+    **normalization.FUNCTIONS,
     **pooling.FUNCTIONS,
     **routing.FUNCTIONS,
     "log_softmax": log_softmax,

@@ -5,18 +5,16 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from namedax.namespaces.registry import Functions, only, public_functions, without
-from namedax.ops.contraction import products
-from namedax.ops.contraction.einsum import einsum
+from namedax.ops.contraction.einsum import einsum, tensordot, vecdot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import frompyfunc
 from namedax.ops.indexing import diagonal
-from namedax.ops.indexing import diagonal as triangles
 from namedax.ops.indexing.slicing import take_along_axis
 from namedax.ops.indexing.take import take
 from namedax.ops.reduction import cumulative, extrema, reductions
 from namedax.ops.shape import broadcast_to, creation, inspection, joining, repeating, transposition
-from namedax.ops.sorting import searching, selection, sorting
-from namedax.ops.statistics import average, counting, covariance, norms, quantiles, without_nans
+from namedax.ops.sorting import selection, sorting
+from namedax.ops.statistics import compositions, counting, covariance, quantiles, without_nans
 from namedax.ops.window import convolution, neighbours
 from namedax.ops.window.calculus import CALCULUS
 
@@ -24,7 +22,7 @@ __all__ = ["FFT", "LINALG", "NUMPY"]
 
 NUMPY: Functions = {
     **ELEMENTWISE,
-    **public_functions(average),
+    **only(public_functions(compositions), "average", "ptp"),
     **public_functions(broadcast_to),
     **only(public_functions(convolution), "convolve"),
     **public_functions(counting),
@@ -36,25 +34,29 @@ NUMPY: Functions = {
     **public_functions(inspection),
     **public_functions(joining),
     **only(public_functions(neighbours), "diff", "pad", "roll"),
-    **public_functions(products),
     **public_functions(quantiles),
     **without(public_functions(reductions), "logsumexp"),
     **public_functions(repeating),
-    **public_functions(searching),
     **public_functions(selection),
     **without(public_functions(sorting), "top_k"),
     **public_functions(transposition),
-    **public_functions(triangles),
     **public_functions(without_nans),
     "einsum": einsum,
     "frompyfunc": frompyfunc,
     "repeat": repeating.repeat,
     "take": take,
     "take_along_axis": take_along_axis,
+    "tensordot": tensordot,
+    "vecdot": vecdot,
     "rollaxis": transposition.rollaxis,
     "swapaxes": transposition.swapaxes,
     **CALCULUS,
     **({"minmax": extrema.minmax} if hasattr(jnp, "minmax") else {}),
 }
 FFT: Functions = {**creation.FFT_FUNCTIONS, **neighbours.FFT_FUNCTIONS}
-LINALG: Functions = {**norms.LINALG_FUNCTIONS, **public_functions(products)}
+LINALG: Functions = {
+    "norm": compositions.norm,
+    "vector_norm": compositions.vector_norm,
+    "tensordot": tensordot,
+    "vecdot": vecdot,
+}

@@ -19,13 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes, PyTree
+from namedax.core.types import AxisName, MeshAxes, PyTree
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -56,11 +57,6 @@ from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
-AxisName = Any
-
-
-# --- how the axes of a collective are sharded -----------------------------------------------------------------------
-
 
 class _Site(Record):
     """A value with the axes of a collective in front.
@@ -78,7 +74,7 @@ class _Site(Record):
       rank: the number of positional axes.
     """
 
-    data: Any
+    data: jax.Array
     names: tuple[Hashable, ...]
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -120,7 +116,7 @@ class _Site(Record):
         return int(axis) % rank
 
 
-def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
+def _site(op: str, x: ArrayLike, names: tuple[Hashable, ...]) -> _Site:
     region = ambient()
     x = to_local(x, op, region)
     dims = dims_of(x)
@@ -164,14 +160,14 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     )
 
 
-def _move_dims(data: Any, front: Sequence[int]) -> Any:
+def _move_dims(data: jax.Array, front: Sequence[int]) -> jax.Array:
     """Transpose `data` so that the dimensions `front` precede the others."""
     order = [*front, *(i for i in range(data.ndim) if i not in front)]
     return data if order == sorted(order) else lax.transpose(data, order)
 
 
-def _devices_to_front(data: Any, site: _Site) -> Any:
-    """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
+def _devices_to_front(data: jax.Array, site: _Site) -> jax.Array:
+    """Split complete axes of `data` by device, with one first dimension for all devices."""
     for i, _ in site.uneven:
         if site.present[i]:
             data = padded(data, i, site.blocks[i] * site.counts[i])
@@ -189,8 +185,13 @@ def _devices_to_front(data: Any, site: _Site) -> Any:
     )
 
 
-def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
-    """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
+def _split_off(
+    op: str, site: _Site, data: jax.Array, place: int, tiled: bool, what: str
+) -> jax.Array:
+    """Split dimension `place` of `data` into one block per instance.
+
+    The instances become the first dimensions, one per axis.
+    """
     size, total = data.shape[place], site.total
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
@@ -208,10 +209,7 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
     return data
 
 
-# --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
-
-
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def psum_scatter(
     x: PyTree,
     axis_name: AxisName,
@@ -250,7 +248,7 @@ def psum_scatter(
         return _scatter_groups(x, axis_name, axis_index_groups, scatter_dimension, tiled)
     names = _names("psum_scatter", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("psum_scatter", leaf, names)
         k = len(names)
         axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
@@ -274,7 +272,7 @@ def psum_scatter(
     return _map(one, x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def all_to_all(
     x: PyTree,
     axis_name: AxisName,
@@ -284,7 +282,9 @@ def all_to_all(
     axis_index_groups: Groups | None = None,
     tiled: bool = False,
 ) -> PyTree:
-    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
+    """Exchange a named and a positional axis.
+
+    Instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
@@ -318,7 +318,7 @@ def all_to_all(
         return _exchange_groups(x, axis_name, axis_index_groups, split_axis, concat_axis, tiled)
     names = _names("all_to_all", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         op, k = "all_to_all", len(names)
         site = _site(op, leaf, names)
         split = site.position(op, split_axis, "split_axis", site.rank)
@@ -367,8 +367,8 @@ def all_to_all(
 
 
 def _permute(
-    op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
-) -> Any:
+    op: str, x: ArrayLike, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
+) -> AnyArray:
     site = _site(op, x, names)
     sources = source_of(site.total)
     data, k = site.data, len(names)
@@ -397,8 +397,8 @@ def _permute(
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
-    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
+    """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -465,7 +465,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
@@ -501,7 +501,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -525,7 +525,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """
     names = _names("pbroadcast", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("pbroadcast", leaf, names)
         if not 0 <= source < site.total:
             raise AxisSizeError(
@@ -546,7 +546,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
                 mine = here if mine is None else mine & here
         if mine is not None:
 
-            def of_one(data: Any) -> Any:
+            def of_one(data: jax.Array) -> jax.Array:
                 data = comm.only_where(mine, data)
                 return to_type(
                     comm.psum(
@@ -600,7 +600,7 @@ def _exchange_groups(
     return _map(lambda leaf: nmap(pick)(all_gather(leaf, name), members, ranks), x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def pswapaxes(
     x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups | None = None
 ) -> PyTree:
@@ -613,8 +613,8 @@ def pswapaxes(
       axis_index_groups: groups, as for `all_to_all`; by default `None`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> axes = ["i", None]
-    >>> f = nx.xmap(lambda x: nx.lax.pswapaxes(x, "i", 0), in_axes=axes, out_axes=axes)
+    >>> swap = lambda x: nx.lax.pswapaxes(x, "i", 0)
+    >>> f = nx.xmap(swap, in_axes=["i", None], out_axes=["i", None])
     >>> f(jnp.arange(4).reshape(2, 2))
     Array([[0, 2],
            [1, 3]], dtype=int32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
@@ -24,7 +25,7 @@ from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, vmapped_by
-from namedax.core.types import PyTree
+from namedax.core.types import AxisName, DType, PyTree
 from namedax.core.variance import with_varying_form
 from namedax.errors import (
     ArgumentError,
@@ -58,7 +59,6 @@ __all__ = [
     "psum",
 ]
 
-AxisName = Any
 Groups = Sequence[Sequence[int]]
 
 
@@ -80,7 +80,7 @@ def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
 
 @checks_signature
 def axis_size(axis: AxisName) -> int:
-    """Return the global size of a named axis of the mapped function, or the product for a tuple of names.
+    """Return the global size of a named axis, or the product of the sizes for a tuple of names.
 
     Args:
       axis: an axis name, or a tuple of names.
@@ -116,7 +116,7 @@ def _size(op: str, name: Hashable) -> int:
 
 
 def _size_where_lacking(op: str, name: Hashable) -> int:
-    """Return the global size of an axis that a value lacks because it is the same in every instance.
+    """Return the global size of an axis that a value lacks, being the same in every instance.
 
     Raises:
       AxisNotFoundError: the axis has no size here, or a `vmap` hides it and the value belongs to
@@ -132,7 +132,9 @@ def _size_where_lacking(op: str, name: Hashable) -> int:
 
 
 def axis_index(axis_name: AxisName) -> NamedArray:
-    """Return the index of every instance along a named axis: `i32[]{name}`, with the values 0 to size - 1.
+    """Return the index of every instance along a named axis.
+
+    The result is `i32[]{name}` with the values 0 to size - 1.
 
     For a tuple of names the index is row-major in the given order. No communication.
 
@@ -149,7 +151,7 @@ def axis_index(axis_name: AxisName) -> NamedArray:
     return result
 
 
-def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> NamedArray:
+def global_index(op: str, name: Hashable, size: int, dtype: DType = jnp.int32) -> NamedArray:
     """Build `arange(size)` along `name`, with each device computing its own block."""
     region = ambient()
     block = size if region is None else region.block_size(name, size, op, supports_padding=True)
@@ -164,7 +166,7 @@ def global_index(op: str, name: Hashable, size: int, dtype: Any = jnp.int32) -> 
 
 
 def _split_names(
-    x: Any, names: tuple[Hashable, ...]
+    x: ArrayLike, names: tuple[Hashable, ...]
 ) -> tuple[tuple[Hashable, ...], tuple[Hashable, ...]]:
     dims = dims_of(x)
     return tuple(n for n in names if n in dims), tuple(n for n in names if n not in dims)
@@ -196,7 +198,7 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
         return reduce_groups("psum", "sum", x, axis_name, axis_index_groups)
     names = _names("psum", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: Any) -> ArrayLike:
         if getattr(leaf, "dtype", None) == jnp.bool_:
             leaf = leaf.astype(jnp.int32)
         present, absent = _split_names(leaf, names)
@@ -207,14 +209,14 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
     return _map(one, x)
 
 
-def _map(function: Any, x: Any) -> Any:
+def _map(function: Callable[[ArrayLike], ArrayLike], x: PyTree) -> PyTree:
     return jax.tree.map(function, x, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 
 
-def _over_present(op: str, reduction: str, x: Any, axis_name: AxisName) -> Any:
+def _over_present(op: str, reduction: str, x: PyTree, axis_name: AxisName) -> PyTree:
     names = _names(op, axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> ArrayLike:
         present, absent = _split_names(leaf, names)
         for name in absent:
             _size_where_lacking(op, name)
@@ -254,7 +256,7 @@ def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
     return _over_present("pmin", "min", x, axis_name)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def all_gather(
     x: PyTree,
     axis_name: AxisName,
@@ -264,7 +266,7 @@ def all_gather(
     tiled: bool = False,
     to: str = "varying",
 ) -> PyTree:
-    """Gather a named axis, or a tuple of them, into a positional axis that is complete in every instance.
+    """Gather a named axis, or a tuple of them, into a complete positional axis.
 
     Args:
       x: a named array, or a pytree of them.
@@ -304,7 +306,7 @@ def all_gather(
     return _map(lambda leaf: _gather_one(leaf, names, axis, tiled), x)
 
 
-def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> Any:
+def _gather_one(x: ArrayLike, names: tuple[Hashable, ...], axis: int, tiled: bool) -> AnyArray:
     region = ambient()
     x = to_local(x, "all_gather", region)
     if not isinstance(x, NamedArray):
@@ -340,7 +342,7 @@ def _gather_one(x: Any, names: tuple[Hashable, ...], axis: int, tiled: bool) -> 
     ]
     target = len(kept) + axis
 
-    def arrange(to: str) -> Any:
+    def arrange(to: str) -> jax.Array:
         whole = data
         for i, axes in enumerate(placements):
             if axes:

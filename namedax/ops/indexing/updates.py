@@ -108,9 +108,13 @@ class Selected:
     def get(
         self, *, mode: str | None = None, fill_value: ArrayLike | None = None, **hints: object
     ) -> AnyArray:
-        """Read `x[index]`, with JAX's arguments.
+        """Read `x[index]`.
 
-        `mode` is the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`.
+        Args:
+          mode: the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`; by
+            default `None`, as `x[index]`.
+          fill_value: the value for `mode="fill"`, by default `None`.
+          **hints: the other arguments of `jax.Array.at[...].get`.
         """
         return _get(self._array, self._index, mode, fill_value, hints)
 
@@ -261,7 +265,9 @@ def _update(
         return in_scope(
             scope_text(op, names_in(entries)), _scatter, op, (), *static, x, value, *arrays
         )
-    return kernels.run(op, _scatter, tuple(entries), static, x, value, *arrays)
+    # `x` has names, so the result does.
+    updated: Any = kernels.run(op, _scatter, tuple(entries), static, x, value, *arrays)
+    return updated
 
 
 def _masks(op: str, x: AnyArray, entries: Mapping[Any, Any]) -> list[Any]:
@@ -298,7 +304,8 @@ def _update_where(
             )
     if method == "apply":
         return _write_where(op, None, method, x, value, *masks)
-    return kernels.run(op, _write_where, None, (method,), x, value, *masks)
+    updated: Any = kernels.run(op, _write_where, None, (method,), x, value, *masks)
+    return updated
 
 
 def _write_where(

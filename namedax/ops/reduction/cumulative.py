@@ -152,7 +152,7 @@ def _scan_with_padding(
     """
     ((dim, place),) = site.uneven
     block = site.data.shape[dim]
-    nothing: np.ndarray | np.generic = _identity(kind, site.data.dtype)
+    nothing: Any = _identity(kind, site.data.dtype)
     if kind == "cumlogsumexp" and jnp.issubdtype(nothing.dtype, jnp.inexact):
         # Two identities combined would have no derivative.
         nothing = jnp.finfo(nothing.dtype).min

@@ -445,7 +445,7 @@ def _mean_square(
     center: AnyArray = as_array(mean)
     of = inexact_type(array.dtype)
     result = jnp.zeros((), of).real.dtype if dtype is None else jnp.zeros((), dtype).dtype
-    wide = of if dtype is None else result
+    wide: Any = of if dtype is None else result
     wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
     centred = array.astype(wide) - center.astype(wide)
     squares = _real(centred * _conj(centred))
@@ -521,7 +521,7 @@ def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False
     return run_reduction("count_nonzero", _count_nonzero, x, axis, keepdims, None)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def logsumexp(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -597,7 +597,7 @@ _positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
 
 
 @checks_axes
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def logmeanexp(
     x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False
 ) -> AnyArray:

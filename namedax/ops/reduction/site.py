@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -23,7 +23,7 @@ from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import varying
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import Axis, axis_key, resolve_axis
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
@@ -98,7 +98,7 @@ class ReductionPlan(Record):
 def reduction_site(
     op: str,
     x: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     keepdims: bool = False,
     where: ArrayLike | None = None,
     supports_padding: bool = False,
@@ -211,7 +211,7 @@ def run_reduction(
     op: str,
     reduce: Callable[..., Any],
     x: ArrayLike,
-    axis: Axis,
+    axis: AxisSpec,
     keepdims: bool,
     where: ArrayLike | None,
     *static: object,
@@ -238,7 +238,7 @@ def run_reduction(
 
 def _reduce(
     op: str,
-    axis: Axis,
+    axis: AxisSpec,
     reduce: Callable[..., Any],
     keepdims: bool,
     has_mask: bool,

@@ -114,11 +114,10 @@ def array_repr(
     suppress_small: bool | None = None,
 ) -> str:
     """Return `repr(x)` for a named array, `jnp.array_repr` for others."""
-    return (
-        repr(x)
-        if isinstance(x, NamedArray)
-        else jnp.array_repr(as_array(x, "array_repr"), max_line_width, precision, suppress_small)
-    )
+    if isinstance(x, NamedArray):
+        return repr(x)
+    data: Any = as_array(x, "array_repr")  # JAX exports NumPy's function with NumPy's types
+    return jnp.array_repr(data, max_line_width, precision, suppress_small)
 
 
 @checks_signature

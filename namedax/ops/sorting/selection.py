@@ -11,6 +11,7 @@ import functools
 from collections.abc import Hashable, Sequence
 from typing import Any, overload
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -19,6 +20,7 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -43,7 +45,7 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
-from namedax.ops.sorting.sorting import FUNCTIONS as _SORTING
+from namedax.ops.sorting.sorting import argsort, sort
 from namedax.ops.window.neighbours import shift
 
 __all__ = ["nonzero", "unique", "where"]
@@ -62,7 +64,7 @@ class _Found:
         return repr(self.name)
 
 
-def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
+def _axes(op: str, x: AnyArray, axis: AxisSpec, out_axis: AxisName | None) -> tuple[Hashable, ...]:
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     names = names_of(dims_of(x))
     for name in axes:
@@ -81,7 +83,7 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
     return axes
 
 
-def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
+def _size(op: str, size: object, out_axis: Hashable | None) -> int:
     if size is not None and (
         isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0
     ):
@@ -99,17 +101,17 @@ def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
     return size_of(op, out_axis, None if size is None else int(size), "size")
 
 
-def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
+def _named_last(result: AnyArray, found: _Found, out_axis: Hashable | None) -> AnyArray:
     return result if out_axis is None else rename(result, {found: out_axis})
 
 
 @operation(scope=True)
 def nonzero(
-    a: Any,
+    a: ArrayLike,
     *,
-    size: Any = None,
-    fill_value: Any = None,
-    axis: Any = None,
+    size: int | None = None,
+    fill_value: jax.typing.ArrayLike | tuple[jax.typing.ArrayLike, ...] | None = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, ...]:
     """Return the indices of the nonzero elements, in row-major order.
@@ -150,15 +152,15 @@ def nonzero(
                 " its named axes. Pass size=, and for indices along named axes also axis=."
             )
         return nmap(functools.partial(jnp.nonzero, size=size, fill_value=fill_value))(a)
-    a = to_local(a, op, ambient())
-    axes, places = _axes(op, a, axis, out_axis), _size(op, size, out_axis)
+    x = to_local(a, op, ambient())
+    axes, places = _axes(op, x, axis, out_axis), _size(op, size, out_axis)
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
         raise ArgumentError(
             f"{op}: fill_value={format_value(fill_value)} has {len(fills)} values for {len(axes)}"
             " axes. Pass a number, or one for each."
         )
-    mask = a if a.dtype == jnp.bool_ else a != 0
+    mask = x if x.dtype == jnp.bool_ else x != 0
     slot, count = _slots(mask, axes, places)
     found = _Found(out_axis)
     results = []
@@ -171,8 +173,11 @@ def nonzero(
     return tuple(results)
 
 
-def _slots(mask: Any, axes: Sequence[Hashable], places: int) -> tuple[Any, Any]:
-    """Return the result index of every selected element, with `places` for the others, and the number of selected elements."""
+def _slots(mask: AnyArray, axes: Sequence[Hashable], places: int) -> tuple[AnyArray, AnyArray]:
+    """Return the result index of every selected element, and the number of selected elements.
+
+    The index of the others is `places`.
+    """
     ones = mask.astype(jnp.arange(1).dtype)
     rank, count = cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
     for name in reversed(axes[:-1]):
@@ -181,7 +186,9 @@ def _slots(mask: Any, axes: Sequence[Hashable], places: int) -> tuple[Any, Any]:
     return _where(mask, rank, places), count
 
 
-def _gathered(values: Any, slot: Any, places: int, axes: Sequence[Hashable], out: Any) -> Any:
+def _gathered(
+    values: AnyArray, slot: AnyArray, places: int, axes: Sequence[Hashable], out: _Found | None
+) -> AnyArray:
     """Scatter the values to their result indices, and drop indices out of range."""
     result = segment_sum(values, slot, places, axis=axes[-1], out_axis=out)
     return _sum(result, tuple(axes[:-1])) if len(axes) > 1 else result
@@ -189,13 +196,13 @@ def _gathered(values: Any, slot: Any, places: int, axes: Sequence[Hashable], out
 
 def _filled(
     op: str,
-    result: Any,
-    count: Any,
+    result: AnyArray,
+    count: AnyArray,
     places: int,
-    fill: Any,
+    fill: ArrayLike,
     found: _Found,
     out_axis: Hashable | None,
-) -> Any:
+) -> AnyArray:
     """Fill the result after its selected elements with `fill`."""
     if out_axis is not None:
         known = global_index(op, found, places) < count
@@ -212,15 +219,15 @@ _lifted_unique = along_axes(jnp.unique, "unique", ("axis",))
 
 @operation(requires_axis=MOVED, scope=True)
 def unique(
-    ar: Any,
+    ar: ArrayLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
-    axis: Any = None,
+    axis: AxisSpec = None,
     *,
     equal_nan: bool = True,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
     sorted: bool = True,
     out_axis: Hashable | None = None,
 ) -> AnyArray | tuple[AnyArray, ...]:
@@ -268,8 +275,8 @@ def unique(
     if out_axis is None:
         options = {"equal_nan": equal_nan, "size": size, "fill_value": fill_value, "sorted": sorted}
         return _lifted_unique(ar, return_index, return_inverse, return_counts, axis, **options)
-    ar = to_local(ar, op, ambient())
-    axes, places = _axes(op, ar, axis, out_axis), _size(op, size, out_axis)
+    x = to_local(ar, op, ambient())
+    axes, places = _axes(op, x, axis, out_axis), _size(op, size, out_axis)
     if len(axes) > 1:
         if return_inverse or return_index:
             raise ArgumentError(
@@ -277,12 +284,12 @@ def unique(
                 f" nx.merge_axes(x, {format_value(axes)}, 'flat')."
             )
         name: Hashable = _Found(axes)
-        ar = merge_axes(ar, axes, name)
+        x = merge_axes(x, axes, name)
     else:
         (name,) = axes
     return _unique(
         op,
-        ar,
+        x,
         name,
         places,
         fill_value,
@@ -294,15 +301,15 @@ def unique(
 
 def _unique(
     op: str,
-    x: Any,
+    x: AnyArray,
     axis: Hashable,
     places: int,
-    fill: Any,
+    fill: ArrayLike | None,
     equal_nan: bool,
     out_axis: Hashable,
     more: tuple[bool, bool, bool],
-) -> Any:
-    ordered = _SORTING["sort"](x, axis)
+) -> AnyArray | tuple[AnyArray, ...]:
+    ordered = sort(x, axis)
     before = shift(ordered, 1, axis)
     first = (ordered != before) | (index_along(op, ordered, axis) == 0)
     if equal_nan and jnp.issubdtype(x.dtype, jnp.inexact):
@@ -311,7 +318,7 @@ def _unique(
     slot, count = cumsum(ones, axis) - 1, _sum(ones, axis)
     found = _Found(out_axis)
 
-    def at_places(values: Any, fill: Any) -> Any:
+    def at_places(values: AnyArray, fill: ArrayLike) -> AnyArray:
         """Scatter the value of the first element of each group."""
         result = _gathered(values, _where(first, slot, places), places, (axis,), found)
         return _filled(op, result, count, places, fill, found, out_axis)
@@ -321,18 +328,18 @@ def _unique(
     values = at_places(numbers, _at_first(op, numbers, axis) if fill is None else fill)
     results = [values.astype(x.dtype) if values.dtype != x.dtype else values]
     if more[0] or more[1]:
-        order = _SORTING["argsort"](x, axis)
+        order = argsort(x, axis)
         if more[0]:
             results.append(at_places(order, _at_first(op, order, axis)))
         if more[1]:
-            results.append(take_along_axis(slot, _SORTING["argsort"](order, axis), axis))
+            results.append(take_along_axis(slot, argsort(order, axis), axis))
     if more[2]:
         counts = _gathered(ones * 0 + 1, slot, places, (axis,), found)
         results.append(_filled(op, counts, count, places, 0, found, out_axis))
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _at_first(op: str, x: Any, axis: Hashable) -> Any:
+def _at_first(op: str, x: AnyArray, axis: Hashable) -> AnyArray:
     """Return the element of `x` at index 0."""
     return read(op, x, {axis: 0})
 

@@ -1,12 +1,10 @@
-"""Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and their variants without NaNs.
+"""Quantiles over axes, named or positional, with and without NaNs.
 
 Along a sharded axis `namedax.ops.sorting.network` sorts the elements, and one all-reduce finds the
 elements at a rank.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,21 +36,17 @@ from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
-__all__ = [
-    "median",
-    "nanmedian",
-    "nanpercentile",
-    "nanquantile",
-    "percentile",
-    "quantile",
-]
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
-    """Read elements of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if it is sharded."""
+def _at_rank(ordered: jax.Array, rank: jax.Array, mesh_axes: tuple[str, ...]) -> jax.Array:
+    """Read elements of `ordered` along its last axis, at ranks `[..., q]`.
+
+    If that axis is sharded, this is one all-reduce of the result.
+    """
     if not mesh_axes:
         return jnp.take_along_axis(ordered, rank, -1)
     block = ordered.shape[-1]
@@ -62,7 +56,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
     return comm.psum(comm.only_where(here, values), mesh_axes)
 
 
-def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
+def _quantile(site: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -> jax.Array:
     """Compute quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -75,7 +69,7 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
     rest = [i for i in range(data.ndim) if i not in site.axes]
     order = [*rest, *sorted(site.axes)]
 
-    def flat(array: Any) -> Any:
+    def flat(array: jax.Array) -> jax.Array:
         array = lax.transpose(array, order)
         return as_one(array, len(rest), len(site.axes))
 
@@ -115,8 +109,14 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
 
 
 def _run_quantile(
-    op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool
-) -> Any:
+    op: str,
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec,
+    method: str,
+    keepdims: bool,
+    skip_nans: bool,
+) -> AnyArray:
     if isinstance(q, NamedArray):
         raise NamedAxesLeftError(
             f"{op}: q, {type_text(q)}, has named axes. Pass it as a number or a positional array."
@@ -134,8 +134,8 @@ def _run_quantile(
 
 
 def _quantiles(
-    op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any
-) -> Any:
+    op: str, axis: AxisSpec, method: str, keepdims: bool, skip_nans: bool, x: AnyArray, q: jax.Array
+) -> AnyArray:
     site = reduction_site(op, x, axis, keepdims, supports_padding=True)
     data = _quantile(site, q, method, skip_nans)
     leading = np.ndim(q)
@@ -309,8 +309,10 @@ def nanpercentile(
 
 
 @operation(requires_axis=REDUCED)
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
-    """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
+def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+    """Compute the median over positional and named axes at once, NaN if one element is NaN.
+
+    The communication is as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.median(nx.named(jnp.array([3.0, 1.0, 2.0, 5.0]), ["k"]), "k"))
@@ -320,7 +322,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 
 @operation(requires_axis=REDUCED)
-def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median of the elements that are not NaN; see `median`.
 
     >>> import jax.numpy as jnp, namedax as nx

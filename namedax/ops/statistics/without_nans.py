@@ -1,10 +1,9 @@
-"""Reductions that exclude NaNs: `nansum` and similar functions, with the communication of the reductions."""
+"""Reductions that exclude NaNs (`nansum` and others), with the communication of the reductions."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,19 +40,19 @@ _sum, _prod, _mean, _var, _std, _all = (
 _where, _isnan, _sqrt = (_ELEMENTWISE[name] for name in ("where", "isnan", "sqrt"))
 
 
-def _has_nans(x: Any) -> bool:
+def _has_nans(x: AnyArray) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nansum(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
@@ -74,13 +73,13 @@ def nansum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
 def nanprod(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
@@ -99,8 +98,11 @@ def nanprod(
     )
 
 
-def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
-    """Replace NaNs in `x` by zeros (so that no derivative involves one), and return the mask of valid elements too."""
+def without_nans(op: str, x: AnyArray, where: ArrayLike | None) -> tuple[AnyArray, AnyArray]:
+    """Replace NaNs in `x` by zeros, and return the mask of valid elements too.
+
+    No derivative then involves a NaN.
+    """
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
     if where is not None:
@@ -112,11 +114,18 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
     return _where(missing, 0, x), present
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmean(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
+    """Average the elements that are not NaN (NaN if there are none).
+
+    Arguments and communication are as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmean(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -143,7 +152,7 @@ def _nanvar(
     return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanvar(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -167,7 +176,7 @@ def nanvar(
     return _nanvar(x, axis, dtype, ddof, keepdims, where, mean)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanstd(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -191,7 +200,14 @@ def nanstd(
     return _sqrt(_nanvar(x, axis, dtype, ddof, keepdims, where, mean))
 
 
-def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+def _nan_extremum(
+    name: str,
+    x: ArrayLike,
+    axis: AxisSpec,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> AnyArray:
     x = as_array(x)
     reduce = REDUCTIONS[name]
     if not _has_nans(x):
@@ -209,11 +225,18 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmax(
-    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
+    """Take the maximum of the elements that are not NaN, or NaN if there are none.
+
+    Arguments are as for `nx.max`.
 
     Communication: over a sharded axis, one all-reduce for the maximum, and one to check for
     elements that are not NaN.
@@ -225,9 +248,14 @@ def nanmax(
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmin(
-    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Take the minimum of the elements that are not NaN; see `nanmax`.
 
@@ -238,7 +266,7 @@ def nanmin(
     return _nan_extremum("min", x, axis, keepdims, initial, where)
 
 
-def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
+def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
     x = as_array(x)
     refuse_order_of_storage(f"nan{name}", x, axis)
     reduce = REDUCTIONS[name]
@@ -250,8 +278,10 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
-    """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
+def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+    """Return the index of the first maximum without NaNs, or -1 if there is none.
+
+    Arguments are as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -261,7 +291,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     >>> import jax.numpy as jnp, namedax as nx

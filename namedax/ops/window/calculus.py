@@ -94,7 +94,7 @@ def _where_at(
     return apply_elementwise("where", choose, index, then, otherwise)
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True)
 def trapezoid(
     y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1
 ) -> AnyArray:

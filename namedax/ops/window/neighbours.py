@@ -236,7 +236,7 @@ def _shift(
     return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
 
 
-def _check_fill(op: str, parameter: str, value: object, x: ArrayLike) -> None:
+def _check_fill(op: str, parameter: str, value: object, x: Any) -> None:
     """Raise if an array cannot hold a value.
 
     Random keys can be filled with zeros only, and an integer must be in range for the dtype.
