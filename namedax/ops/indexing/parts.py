@@ -200,10 +200,10 @@ def resolve(
                 )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
-            positions = range_of(op, entry, axis, size)
-            parts.append(Part(dim, positions))
-            if resize and dims[dim] is not None:
-                _check_slice(op, x, dims[dim], size, len(positions), region)
+            at = range_of(op, entry, axis, size)
+            parts.append(Part(dim, at))
+            if resize and (name := dims[dim]) is not None:
+                _check_slice(op, x, name, size, len(at), region)
         elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
             parts.append(Part(dim, ARRAY))
             arrays.append(wide_index(entry))

@@ -108,9 +108,13 @@ class Selected:
     def get(
         self, *, mode: str | None = None, fill_value: ArrayLike | None = None, **hints: object
     ) -> AnyArray:
-        """Read `x[index]`, with JAX's arguments.
+        """Read `x[index]`.
 
-        `mode` is the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`.
+        Args:
+          mode: the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`; by
+            default `None`, as `x[index]`.
+          fill_value: the value for `mode="fill"`, by default `None`.
+          **hints: the other arguments of `jax.Array.at[...].get`.
         """
         return _get(self._array, self._index, mode, fill_value, hints)
 

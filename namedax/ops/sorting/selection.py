@@ -38,8 +38,7 @@ from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.diagonal import index_along
-from namedax.ops.indexing.getitem import read
-from namedax.ops.indexing.slicing import take_along_axis
+from namedax.ops.indexing.getitem import read, take_along_axis
 from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum

@@ -36,7 +36,7 @@ from namedax.operands.new_axis import finish_with_new_axis
 from namedax.operands.nmap import Lifted, explain_type_errors
 from namedax.operands.operation import operation
 from namedax.operands.pytree import data_of
-from namedax.ops.indexing.slicing import take_along_axis
+from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm

@@ -370,7 +370,7 @@ class _Convolution(Record):
         return self._with_names(value)
 
     def _is_in_place(self, dims: Dims) -> bool:
-        """Return True if the axes can keep their order: one batch axis, one new feature axis."""
+        """Return True if the axes can keep their order, with one batch and one feature axis."""
         has_features = self.features.contracted is not None and self.features.new is not None
         return (
             self.op == "conv"
