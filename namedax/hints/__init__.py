@@ -4,6 +4,6 @@ Modules that raise errors cannot import the public functions, which are above th
 hints by `errors.hints`; the package installs them by `errors.install_hints`, and imports this room
 for the first message that contains a hint.
 
-`signatures` writes a typical call of a public function. `migration` has the attributes and
-functions of other libraries, and binds the hints to the package.
+`migration` has the attributes and functions of other libraries, writes typical calls of public
+functions, and binds the hints to the package.
 """

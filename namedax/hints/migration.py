@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 
 from namedax.errors import Hints, show_names
-from namedax.hints.signatures import usage
 
-__all__ = ["at_face", "hints_of", "namesake", "replacement", "what_to_write"]
+__all__ = ["at_face", "hints_of", "namesake", "replacement", "usage", "what_to_write"]
 
 
 # {axis} is the last of the array's names, {names} are all.
@@ -28,7 +27,7 @@ _NO_COORDINATES = (
     "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array"
     " has names only"
 )
-_WORDS: dict[str, str] = {
+_ATTRIBUTES: dict[str, str] = {
     # where and how large axes are
     **dict.fromkeys(
         ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"),
@@ -196,7 +195,7 @@ def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> 
     >>> what_to_write(nx, "exp", ("k",))
     'nx.exp(x)'
     """
-    if word in _WORDS:
+    if word in _ATTRIBUTES:
         return _replacement(word, names)
     ours = namesake(package, word)
     return None if ours is None else _call(package, ours, _quoted(names)[-1])
@@ -209,8 +208,8 @@ def _quoted(names: Sequence[Hashable]) -> list[str]:
 def _replacement(word: str, names: Sequence[Hashable]) -> str:
     """Return the text of an attribute in the table, with the axis names of an array."""
     shown = _quoted(names)
-    return _WORDS[word].format(
-        axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word
+    return _ATTRIBUTES[word].format(
+        axis=shown[-1], names=", ".join(shown), pattern=_reversing_pattern(names), word=word
     )
 
 
@@ -252,7 +251,7 @@ def at_face(word: str) -> str:
         return ""
     if word in _AT_FACE:
         return _AT_FACE[word]
-    return _replacement(word, ("k",)) if word in _WORDS else ""
+    return _replacement(word, ("k",)) if word in _ATTRIBUTES else ""
 
 
 _AT_FACE = {
@@ -295,14 +294,14 @@ def namesake(package: ModuleType, word: str) -> str | None:
     >>> namesake(nx, "sum"), namesake(nx, "softmax")
     ('nx.sum', 'nx.nn.softmax')
     """
-    for theirs, ours in _NAMESPACES:
-        function = vars(theirs).get(
+    for module, ours in _NAMESPACES:
+        function = vars(module).get(
             word
         )  # does not find deprecated functions of JAX, which would warn
         if callable(function) and not isinstance(function, type) and not word.startswith("_"):
             return (
                 f"nx.{word}"
-                if word in package.__all__ and theirs in (jnp, jnp.linalg)
+                if word in package.__all__ and module in (jnp, jnp.linalg)
                 else f"{ours}.{word}"
             )
     return None
@@ -317,7 +316,7 @@ _NAMESPACES = (
 )
 
 
-def _turned(names: Sequence[Hashable]) -> str:
+def _reversing_pattern(names: Sequence[Hashable]) -> str:
     """Return a pattern that reverses the order of the names."""
     words = [name for name in names if isinstance(name, str) and name.isidentifier()]
     return (
@@ -387,3 +386,62 @@ def hints_of(package: ModuleType) -> Hints:
         namesake=partial(namesake, package),
         numpy_function=partial(replacement, package),
     )
+
+
+# --- typical calls of the public functions, from their signatures ---------------------------------
+
+
+def usage(package: ModuleType, op: str) -> str:
+    """Return a sentence with a typical call of a public function.
+
+    It is empty if `op` is not a public function.
+
+    >>> import namedax as nx
+    >>> usage(nx, "take"), usage(nx, "softmax")
+    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).')
+    >>> usage(nx, "top_k")
+    ' Write nx.top_k(x, k, axis=...).'
+    """
+    spaces = ("", "nn.", "numpy.", "lax.", "random.") if op.isidentifier() else ()
+    for space in spaces:
+        home = getattr(package, space[:-1]) if space else package
+        if op not in dir(home):
+            continue
+        try:
+            parameters = list(inspect.signature(getattr(home, op)).parameters.values())
+        except (TypeError, ValueError):
+            return ""
+        return f" Write nx.{space}{op}({', '.join(_arguments(parameters))})."
+    return ""
+
+
+# Parameters with an axis and an amount in one value.
+_AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
+
+
+def _arguments(parameters: list[inspect.Parameter]) -> list[str]:
+    """Return the arguments of a typical call: the required ones, and the axis."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    axis = next(
+        (
+            p
+            for p in parameters
+            if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"
+        ),
+        None,
+    )
+    by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
+    if axis is not None and axis.kind is not keyword:
+        at = by_place.index(axis)
+        return [
+            _AMOUNTS.get(p.name, p.name)
+            for i, p in enumerate(by_place)
+            if i <= at or p.default is p.empty
+        ]
+    many = inspect.Parameter.VAR_POSITIONAL
+    needed = [
+        f"*{p.name}" if p.kind is many else _AMOUNTS.get(p.name, p.name)
+        for p in by_place
+        if p.default is p.empty or p.name == "xs" or len(by_place) <= 3
+    ]
+    return needed if axis is None else [*needed, f"{axis.name}=..."]

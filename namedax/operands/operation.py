@@ -21,9 +21,9 @@ from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back
 from namedax.core.name_scopes import (
     OPERATIONS_ON_FUNCTIONS,
     Scope,
-    check_said,
+    check_scope_names,
+    is_in_program,
     is_open,
-    is_worth_saying,
     names_in,
     qualified,
     scope_text,
@@ -169,11 +169,11 @@ def _in_named_scope(
 
     @functools.wraps(function)
     def scoped(*args: Any, **kwargs: Any) -> Any:
-        if is_open() or not is_worth_saying(args):
+        if is_open() or not is_in_program(args):
             return function(*args, **kwargs)
         text = scope_text(op, _axes_of(read, args, kwargs) or (), module)
         if escaped_blocks:
-            check_said(text, (args, kwargs))
+            check_scope_names(text, (args, kwargs))
         with Scope(text, calls_functions):
             return function(*args, **kwargs)
 
