@@ -189,7 +189,7 @@ def _in_body(call: _Call, rule: Explicit, axes: Callable[[], Any]) -> Any:
             if name is not None and name not in touched and is_free:
                 places.setdefault(name, mesh_axes)
 
-    def aligned(x: ArrayLike) -> Any:
+    def aligned(x: Any) -> Any:
         if not isinstance(x, NamedArray):
             return replicated(x) if is_tracked(x) else x
         return (

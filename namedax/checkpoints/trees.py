@@ -133,7 +133,7 @@ def _name_text(dim: object) -> str:
         return json.dumps(dim)
 
 
-def _as_array(data: object, dims: Dims) -> Any:
+def _as_array(data: Any, dims: Dims) -> Any:
     return make(data, dims) if any(dim is not None for dim in dims) else data
 
 

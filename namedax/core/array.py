@@ -379,7 +379,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         """Return the elements of an array without names as nested lists of Python scalars."""
         return self._nameless("tolist()").tolist()
 
-    def __contains__(self, value: object) -> bool:
+    def __contains__(self, value: Any) -> bool:
         return value in self._nameless("in", functools.partial(for_membership, value))
 
     def __len__(self) -> int:

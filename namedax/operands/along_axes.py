@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+from typing import cast as cast_type
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +42,17 @@ from namedax.operands.operation import operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.resources.layout import relayout
 
-__all__ = ["Entries", "along_axes", "to_front"]
+__all__ = [
+    "Entries",
+    "along_axes",
+    "by_name",
+    "checks_axes",
+    "entries_of",
+    "names_in",
+    "to_front",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def along_axes(
@@ -70,7 +81,7 @@ def along_axes(
         check_axes(name, bound.arguments, axis_parameters)
         wanted: list[Hashable] = []
         for parameter in axis_parameters:
-            for entry in _entries(bound.arguments.get(parameter)):
+            for entry in entries_of(bound.arguments.get(parameter)):
                 if is_axis_name(entry) and entry not in wanted:
                     wanted.append(entry)
         renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
@@ -135,8 +146,37 @@ def _with_out_axis(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=[*signature.parameters.values(), new])
 
 
-def _entries(axis: AxisSpec) -> tuple[Hashable, ...]:
+def entries_of(axis: AxisSpec) -> tuple[Any, ...]:
+    """Return one axis, or a tuple or list of axes, as a tuple."""
     return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+
+
+def names_in(axis: AxisSpec) -> list[Hashable]:
+    """Return the axis names among one axis or several."""
+    return [entry for entry in entries_of(axis) if is_axis_name(entry)]
+
+
+def checks_axes(function: F, name: str | None = None) -> F:
+    """Turn a function into an operation that validates its axis arguments before the call.
+
+    JAX's own function would accept `True` as axis 1. `name` is that of the operation; default: the
+    name of the function.
+    """
+    signature, op = signature_of(function), name or function.__name__
+
+    @operation(name=op)
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_axes(op, bound_arguments(op, signature(), args, kwargs).arguments)
+        return function(*args, **kwargs)
+
+    checked.__name__ = checked.__qualname__ = op
+    return cast_type(F, checked)
+
+
+def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Build a table of functions whose axis arguments are validated."""
+    return {function.__name__: checks_axes(function) for function in functions}
 
 
 def _arrays(arguments: Mapping[str, Any]) -> list[AnyArray | np.ndarray]:

@@ -43,7 +43,7 @@ __all__ = [
     "wide_index",
 ]
 
-T = TypeVar("T", NamedArray, jax.Array)
+T = TypeVar("T", NamedArray, jax.Array, NamedArray | jax.Array)
 
 # `_noting_anywhere` is not empty while a thread records the sizes of all arrays that it flattens,
 # so that other threads can skip the check. `_notes_sizes` is True in such a thread.

@@ -14,6 +14,7 @@ from namedax.core.array import NamedArray, is_named
 from namedax.core.functions import source_of
 from namedax.errors import ArgumentError
 from namedax.programs import costs
+from namedax.programs.primitives import aval_of
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 
@@ -121,7 +122,9 @@ def _hash_equations(jaxpr: ClosedJaxpr, found: Any) -> None:
     """
     for equation in jaxpr.eqns:
         types = [
-            (v.aval.shape, str(v.aval.dtype)) for v in equation.outvars if hasattr(v.aval, "shape")
+            (aval_of(v).shape, str(aval_of(v).dtype))
+            for v in equation.outvars
+            if hasattr(v.aval, "shape")
         ]
         parts: Any = costs.what_it_does(equation)
         primitive, parameters = parts

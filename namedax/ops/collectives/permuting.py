@@ -14,17 +14,19 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import AxisName, MeshAxes, PyTree
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -35,19 +37,25 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
-from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
+from namedax.ops.collectives.reducing import (
+    Groups,
+    _map,
+    _names,
+    _size_where_lacking,
+    all_gather,
+    equal_groups,
+    one_name,
+    reduce_groups,
+    width_in_group,
+)
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.padding_masks import masked, refilled
 from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
-
-AxisName = Any
-
-
-# --- how the axes of a collective are sharded -----------------------------------------------------------------------
 
 
 class _Site(Record):
@@ -66,7 +74,7 @@ class _Site(Record):
       rank: the number of positional axes.
     """
 
-    data: Any
+    data: jax.Array
     names: tuple[Hashable, ...]
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -108,7 +116,7 @@ class _Site(Record):
         return int(axis) % rank
 
 
-def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
+def _site(op: str, x: ArrayLike, names: tuple[Hashable, ...]) -> _Site:
     region = ambient()
     x = to_local(x, op, region)
     dims = dims_of(x)
@@ -152,14 +160,14 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     )
 
 
-def _move_dims(data: Any, front: Sequence[int]) -> Any:
+def _move_dims(data: jax.Array, front: Sequence[int]) -> jax.Array:
     """Transpose `data` so that the dimensions `front` precede the others."""
     order = [*front, *(i for i in range(data.ndim) if i not in front)]
     return data if order == sorted(order) else lax.transpose(data, order)
 
 
-def _devices_to_front(data: Any, site: _Site) -> Any:
-    """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
+def _devices_to_front(data: jax.Array, site: _Site) -> jax.Array:
+    """Split complete axes of `data` by device, with one first dimension for all devices."""
     for i, _ in site.uneven:
         if site.present[i]:
             data = padded(data, i, site.blocks[i] * site.counts[i])
@@ -177,8 +185,13 @@ def _devices_to_front(data: Any, site: _Site) -> Any:
     )
 
 
-def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
-    """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
+def _split_off(
+    op: str, site: _Site, data: jax.Array, place: int, tiled: bool, what: str
+) -> jax.Array:
+    """Split dimension `place` of `data` into one block per instance.
+
+    The instances become the first dimensions, one per axis.
+    """
     size, total = data.shape[place], site.total
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
@@ -196,19 +209,23 @@ def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: s
     return data
 
 
-# --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
-
-
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def psum_scatter(
-    x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
-) -> Any:
+    x: PyTree,
+    axis_name: AxisName,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Groups | None = None,
+    tiled: bool = False,
+) -> PyTree:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       scatter_dimension: the positional axis that is split, one block per instance; by default 0.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; sum within each group, and scatter over its instances.
       tiled: if `False` (default), the positional axis has the size of the named axis and is
         removed. If `True`, its size is a multiple, and each instance keeps a slice.
 
@@ -216,7 +233,7 @@ def psum_scatter(
       An array that still has the named axis. A value without the axis counts once per instance.
 
     Communication: one reduce-scatter after the local sum, also over several axes, with one element
-    per device or in blocks.
+    per device or in blocks. Within groups: one all-reduce of one value per group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -227,9 +244,11 @@ def psum_scatter(
     >>> f(jnp.arange(4.0).reshape(2, 2))
     Array([2., 4.], dtype=float32)
     """
+    if axis_index_groups is not None:
+        return _scatter_groups(x, axis_name, axis_index_groups, scatter_dimension, tiled)
     names = _names("psum_scatter", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("psum_scatter", leaf, names)
         k = len(names)
         axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
@@ -253,17 +272,27 @@ def psum_scatter(
     return _map(one, x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def all_to_all(
-    x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
-) -> Any:
-    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
+    x: PyTree,
+    axis_name: AxisName,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Groups | None = None,
+    tiled: bool = False,
+) -> PyTree:
+    """Exchange a named and a positional axis.
+
+    Instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       split_axis: the positional axis that is split, one block per instance.
       concat_axis: the positional axis of the result that enumerates the blocks of all instances.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; exchange within each group.
       tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and
         the result has a new axis at `concat_axis`. If `True`, `split_axis` becomes shorter, and the
         blocks are concatenated along `concat_axis`.
@@ -273,7 +302,7 @@ def all_to_all(
       instance, and needs no communication.
 
     Communication: one all-to-all and local transposes, also over several axes, with one element per
-    device or in blocks.
+    device or in blocks. Within groups: one all-gather of the complete axis.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -285,9 +314,11 @@ def all_to_all(
     Array([[0, 2],
            [1, 3]], dtype=int32)
     """
+    if axis_index_groups is not None:
+        return _exchange_groups(x, axis_name, axis_index_groups, split_axis, concat_axis, tiled)
     names = _names("all_to_all", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         op, k = "all_to_all", len(names)
         site = _site(op, leaf, names)
         split = site.position(op, split_axis, "split_axis", site.rank)
@@ -336,8 +367,8 @@ def all_to_all(
 
 
 def _permute(
-    op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
-) -> Any:
+    op: str, x: ArrayLike, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
+) -> AnyArray:
     site = _site(op, x, names)
     sources = source_of(site.total)
     data, k = site.data, len(names)
@@ -366,8 +397,8 @@ def _permute(
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
-    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
+    """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -434,7 +465,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
@@ -470,7 +501,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -494,7 +525,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     """
     names = _names("pbroadcast", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         site = _site("pbroadcast", leaf, names)
         if not 0 <= source < site.total:
             raise AxisSizeError(
@@ -515,7 +546,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
                 mine = here if mine is None else mine & here
         if mine is not None:
 
-            def of_one(data: Any) -> Any:
+            def of_one(data: jax.Array) -> jax.Array:
                 data = comm.only_where(mine, data)
                 return to_type(
                     comm.psum(
@@ -534,6 +565,63 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     return _map(one, x)
 
 
+def _scatter_groups(
+    x: PyTree, axis_name: AxisName, groups: Groups, scatter_dimension: int, tiled: bool
+) -> PyTree:
+    op = "psum_scatter"
+    name, at = one_name(op, axis_name), as_integer(op, "scatter_dimension", scatter_dimension)
+    _, ranks, count = equal_groups(op, name, groups)
+
+    def part(total: jax.Array, rank: jax.Array) -> jax.Array:
+        width = width_in_group(op, "scatter_dimension", total.shape, at, count, tiled)
+        kept = lax.dynamic_slice_in_dim(total, rank * width, width, at)
+        return kept if tiled else lax.squeeze(kept, (at,))
+
+    return _map(lambda total: nmap(part)(total, ranks), reduce_groups(op, "sum", x, name, groups))
+
+
+def _exchange_groups(
+    x: PyTree, axis_name: AxisName, groups: Groups, split_axis: int, concat_axis: int, tiled: bool
+) -> PyTree:
+    op = "all_to_all"
+    name = one_name(op, axis_name)
+    split = as_integer(op, "split_axis", split_axis)
+    concat = as_integer(op, "concat_axis", concat_axis)
+    members, ranks, count = equal_groups(op, name, groups)
+
+    def pick(whole: jax.Array, index: jax.Array, rank: jax.Array) -> jax.Array:
+        width = width_in_group(op, "split_axis", whole.shape[1:], split, count, tiled)
+        at = split % (whole.ndim - 1) + 1
+        parts = lax.dynamic_slice_in_dim(whole[index], rank * width, width, at)
+        if tiled:
+            return jnp.concatenate(list(parts), concat)
+        return jnp.moveaxis(lax.squeeze(parts, (at,)), 0, concat)
+
+    return _map(lambda leaf: nmap(pick)(all_gather(leaf, name), members, ranks), x)
+
+
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
+def pswapaxes(
+    x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups | None = None
+) -> PyTree:
+    """Swap a named axis with a positional one of the same size: `all_to_all(x, name, axis, axis)`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      axis: the positional axis.
+      axis_index_groups: groups, as for `all_to_all`; by default `None`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> swap = lambda x: nx.lax.pswapaxes(x, "i", 0)
+    >>> f = nx.xmap(swap, in_axes=["i", None], out_axes=["i", None])
+    >>> f(jnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, psum_scatter)
+    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, pswapaxes, psum_scatter)
 }

@@ -78,7 +78,8 @@ class EinsumSpec(Record):
 
         def of(term: Term) -> Term:
             names = tuple((number(label), number(axis)) for label, axis in term.names)
-            return Term(term.letters, names, "", 0, (0,) * len(term.letters), (0,) * len(names))  # type: ignore[arg-type]
+            letters_at, names_at = (0,) * len(term.letters), (0,) * len(names)
+            return Term(term.letters, names, "", 0, letters_at, names_at)  # type: ignore[arg-type]
 
         result = None if self.result is None else of(self.result)
         return EinsumSpec(tuple(map(of, self.operands)), result, "")

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond, weak_as
@@ -43,7 +43,7 @@ from namedax.ops.indexing.parts import (
     global_size,
     is_mask,
     joint_indices,
-    refuse_positions,
+    reject_positions,
     resolve,
     visible_order,
 )
@@ -58,36 +58,33 @@ __all__ = ["cut_range", "getitem", "read", "read_parts"]
 
 def read(
     op: str,
-    x: Any,
-    index: Any,
+    x: ArrayLike,
+    index: object,
     mode: str | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
     hints: Mapping[str, Any] | None = None,
-) -> Any:
+) -> AnyArray:
     """Read `x[index]` for an index by names, with the mode of `x.at[index].get`."""
     if mode not in READ_MODES:
         raise PositionalAxisError(
             f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
         )
-    x = to_local(x, op, ambient())
-    entries = by_name(op, index, x)
-    parts, arrays = resolve(op, x, entries or {})
+    array: AnyArray = to_local(x, op, ambient())
+    entries = by_name(op, index, array)
+    parts, arrays = resolve(op, array, entries or {})
     if ambient() is None:
-        x, parts = _cut_at_operands(op, x, parts)
+        array, parts = _cut_at_operands(op, array, parts)
         if not parts:
-            return x
+            return array
     static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
         return in_scope(
-            scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, x, *arrays
+            scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, array, *arrays
         )
-    return kernels.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
+    return kernels.run(op, _wrapped_read, tuple(entries or ()), static, array, *arrays)
 
 
-# --- one program for all start indices --------------------------------------------------------------------------------
-
-
-def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
+def _cut_at_operands(op: str, x: AnyArray, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
     """Slice `x` at its integers and its contiguous ranges, and return the remaining parts.
 
     The start indices are operands of the kernel, so that a loop over an axis compiles one program,
@@ -117,7 +114,7 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
     return kernels.run(op, _cut, None, (tuple(cuts),), x, *starts), moved
 
 
-def _is_cut_at_operands(data: Any) -> bool:
+def _is_cut_at_operands(data: object) -> bool:
     """Return True if `data` is a concrete array on one device."""
     return (
         isinstance(data, jax.Array)
@@ -130,9 +127,12 @@ _LARGEST = np.iinfo(np.int32).max
 
 
 def _cut(
-    op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: Any
-) -> Any:
-    """Slice each dimension of `cuts`: one element, which drops the dimension, or a given length from the start index."""
+    op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: jax.Array
+) -> AnyArray:
+    """Slice each dimension of `cuts` from its start index, to its length or to one element.
+
+    One element (length `None`) drops the dimension.
+    """
     data = x._data
     for (dim, length), start in zip(cuts, starts, strict=True):
         data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
@@ -144,25 +144,25 @@ def _cut(
 
 def _wrapped_read(
     op: str,
-    _: Any,
+    _: object,
     parts: Sequence[Part],
-    mode: Any,
-    fill_value: Any,
-    hints: Any,
-    x: Any,
-    *arrays: Any,
-) -> Any:
+    mode: str | None,
+    fill_value: ArrayLike | None,
+    hints: tuple[tuple[str, Any], ...],
+    x: AnyArray,
+    *arrays: AnyArray,
+) -> AnyArray:
     return make_result(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
 
 
 def read_parts(
     op: str,
-    x: Any,
+    x: AnyArray,
     parts: Sequence[Part],
     arrays: Sequence[Any],
-    mode: Any,
-    fill_value: Any,
-    hints: Any,
+    mode: str | None,
+    fill_value: ArrayLike | None,
+    hints: Mapping[str, Any],
 ) -> tuple[Any, Dims]:
     """Read an index with resolved parts, and return the data and the dims.
 
@@ -218,7 +218,7 @@ def read_parts(
     return _gather(op, x, data, labels, parts, gathered, datas, joint, mode, fill_value, hints)
 
 
-def cut_range(data: Any, dim: int, at: range) -> Any:
+def cut_range(data: jax.Array, dim: int, at: range) -> jax.Array:
     """Read the elements of a static range along a dimension that is not sharded."""
     if len(at) == data.shape[dim] and at.step == 1:
         return data
@@ -229,8 +229,13 @@ def cut_range(data: Any, dim: int, at: range) -> Any:
     return lax.rev(part, (dim,)) if at.step < 0 else part
 
 
-def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) -> Any:
-    """Read a range along a sharded dimension, if every device's new block comes from one device; else return `None`."""
+def _slice_blocks(
+    data: jax.Array, dim: int, at: range, mesh_axes: tuple[str, ...]
+) -> jax.Array | None:
+    """Read a range along a sharded dimension, by a permutation of blocks.
+
+    Return `None` if a device needs rows of several devices.
+    """
     if isinstance(mesh_axes, Uneven):  # its size does not change: same order or reversed
         return data if at.step == 1 or len(at) == 1 else _flipped(data, dim, mesh_axes)
     devices = int(np.prod([lax.axis_size(axis) for axis in mesh_axes]))
@@ -256,8 +261,8 @@ def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) ->
     return data if all(a == b for a, b in perm) else comm.ppermute(data, mesh_axes, perm)
 
 
-def _flipped(data: Any, dim: int, place: Uneven) -> Any:
-    """Reverse a padded dimension: move rows between devices, and refill the padding by one all-reduce of the last row."""
+def _flipped(data: jax.Array, dim: int, place: Uneven) -> jax.Array:
+    """Reverse a padded dimension by row moves, and refill the padding by an all-reduce of a row."""
     block, devices = data.shape[dim], int(np.prod([lax.axis_size(axis) for axis in place]))
     entry = np.arange(block * devices).reshape(devices, block)
     rows = np.where(entry < place.size, place.size - 1 - entry, FILL)
@@ -266,18 +271,18 @@ def _flipped(data: Any, dim: int, place: Uneven) -> Any:
 
 def _gather(
     op: str,
-    x: Any,
-    data: Any,
+    x: AnyArray,
+    data: jax.Array,
     labels: list[int],
     parts: Sequence[Part],
     gathered: list[int],
     indices: list[Any],
     joint: Dims,
     mode: str | None,
-    fill_value: Any,
+    fill_value: ArrayLike | None,
     hints: Mapping[str, Any],
 ) -> tuple[Any, Dims]:
-    """Read `data` at the index arrays, per instance, and combine the partial reads of the devices."""
+    """Read `data` at the index arrays, per instance, and combine the reads of the devices."""
     region, dims = ambient(), dims_of(x)
     names = [dims[i] for i in labels]
     placements = [
@@ -303,7 +308,11 @@ def _gather(
         ]
         function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
     else:
-        function = lambda rows, *at: rows.at[at].get(mode=mode, fill_value=fill_value, **hints)  # noqa: E731
+
+        def function(rows: jax.Array, *at: jax.Array) -> jax.Array:
+            filled: Any = fill_value  # JAX takes arrays too, unlike its annotation
+            return rows.at[at].get(mode=mode, fill_value=filled, **hints)
+
     for _ in shared:
         function = jax.vmap(
             function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices))
@@ -334,7 +343,7 @@ def _gather(
 
 
 def _varying_alike(
-    x: Any, data: Any, indices: Sequence[Any], mesh_axes: tuple[str, ...]
+    x: AnyArray, data: jax.Array, indices: Sequence[Any], mesh_axes: tuple[str, ...]
 ) -> tuple[Any, list[Any]]:
     """Cast the data to read, a slice of `x` or all of it, and the indices to one variance."""
     union = varying(data) | frozenset(mesh_axes)
@@ -346,7 +355,7 @@ def _varying_alike(
 
 
 def _check_shared(
-    op: str, x: Any, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]
+    op: str, x: AnyArray, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]
 ) -> None:
     """Raise if an axis that `x` and an index share has two sizes; `sizes` are its sizes in `x`."""
     shape = next((np.shape(index) for index in indices if np.ndim(index)), ())
@@ -360,8 +369,8 @@ def _check_shared(
 
 
 def _in_visible_order(
-    result: Any, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]
-) -> Any:
+    result: jax.Array, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]
+) -> jax.Array:
     """Transpose the positional axes of a result from the order `internal` to the order `wanted`."""
     if internal == wanted:
         return result
@@ -374,7 +383,7 @@ def _in_visible_order(
 
 def _local_read(
     mode: str | None,
-    fill_value: Any,
+    fill_value: ArrayLike | None,
     blocks: Sequence[int],
     sizes: Sequence[int],
     placements: Sequence[tuple[str, ...]],
@@ -382,7 +391,7 @@ def _local_read(
 ) -> Callable[..., Any]:
     """Build the read of one device, which returns its own rows, and zeros for the others."""
 
-    def read_local(rows: Any, *at: Any) -> Any:
+    def read_local(rows: jax.Array, *at: jax.Array) -> jax.Array:
         valid: Any = True
         here: Any = True
         safe = []
@@ -401,7 +410,7 @@ def _local_read(
         if comm.is_keys(values):  # words can be summed
             values = jax.random.key_data(values)
 
-        def over(flag: Any) -> Any:
+        def over(flag: jax.Array) -> jax.Array:
             return jnp.reshape(flag, flag.shape + (1,) * (values.ndim - flag.ndim))
 
         if mode is None or mode == "promise_in_bounds":
@@ -422,9 +431,9 @@ def _local_read(
 
 
 def _combine(
-    partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
-) -> Any:
-    """Sum the partial reads: one reduce-scatter for an axis that stays sharded, one all-reduce for the others."""
+    partial: jax.Array, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
+) -> jax.Array:
+    """Sum the partial reads: a reduce-scatter if an axis stays sharded, else an all-reduce."""
     truth = partial.dtype == jnp.bool_
     if truth:
         partial = partial.astype(jnp.int8)
@@ -437,7 +446,7 @@ def _combine(
 
 
 @operation(name="getitem")
-def getitem(x: Any, index: Any, /) -> AnyArray:
+def getitem(x: ArrayLike, index: object, /) -> AnyArray:
     """Read `x[index]`, by name or by position.
 
     By name, the index is a name followed by its index, several such pairs, or a dict from names
@@ -475,7 +484,8 @@ def getitem(x: Any, index: Any, /) -> AnyArray:
     >>> getitem(x, ("batch", 3))
     NamedArray(f32[]{k:3}, dims=(k),
     [ 9., 10., 11.])
-    >>> getitem(x, {"batch": slice(0, 2), "k": nx.named(jnp.array([2, 0]), ["pick"])}).named_shape["pick"]
+    >>> pick = nx.named(jnp.array([2, 0]), ["pick"])
+    >>> getitem(x, {"batch": slice(0, 2), "k": pick}).named_shape["pick"]
     2
     """
     if by_name("getitem", index, x) is not None:
@@ -486,15 +496,18 @@ def getitem(x: Any, index: Any, /) -> AnyArray:
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)}"
                 " would depend on data. Keep the shape with nx.where(mask, x, fill)."
             ).about(depends_on_data=True)
-    refuse_positions("getitem", "x", x, index)
+    reject_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)
 
 
-def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
-    """Return the integers and slices of a positional index, if one program serves all start indices; else `None`."""
+def _cuts_by_position(x: ArrayLike, index: object) -> dict[int, Any] | None:
+    """Return the integers and slices of a positional index, or `None`.
+
+    It is `None` if the index has other elements, or if the start indices must be static.
+    """
     parts = index if isinstance(index, tuple) else (index,)
-    if ambient() is not None or not _is_cut_at_operands(x._data):
+    if ambient() is not None or not isinstance(x, NamedArray) or not _is_cut_at_operands(x._data):
         return None
     shape, entries = x.shape, dict[int, Any]()
     position, rest = 0, len(shape) - sum(part is not Ellipsis for part in parts)

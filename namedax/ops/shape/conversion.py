@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
@@ -24,6 +25,7 @@ from namedax.core.element_types import (
 )
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
+from namedax.core.types import PyTree
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -61,8 +63,16 @@ __all__ = [
 Tree = TypeVar("Tree")
 
 
-def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
-    """Apply `function(leaf, mapping, path)` to the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
+def map_with_mappings(
+    function: Callable[..., AnyArray], tree: PyTree, axes: PyTree, op: str
+) -> PyTree:
+    """Apply `function(leaf, mapping, path)` to the leaves of a tree.
+
+    Args:
+      function: a function of a leaf, its axis mapping and its path.
+      tree: a pytree, in which named arrays are leaves.
+      axes: a pytree prefix of axis mappings.
+      op: the operation, for messages.
 
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
@@ -72,9 +82,12 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
 
 
 def leaves_with_mappings(
-    tree: Any, axes: Any, op: str
-) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
-    """Return the leaves of `tree` (named arrays are leaves) with mapping and path, and its structure; see `map_with_mappings`."""
+    tree: PyTree, axes: PyTree, op: str
+) -> tuple[list[tuple[Any, AxisMapping | None, KeyPath[Any]]], PyTreeDef]:
+    """Return the leaves of a tree with mapping and path, and its structure.
+
+    The arguments are those of `map_with_mappings`.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
         return [(leaf, None, path) for path, leaf in leaves], structure
@@ -91,7 +104,7 @@ def leaves_with_mappings(
         )
     except ValueError as error:
         raise AxisMappingError(
-            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure"
+            f"{op}: the axis mappings {format_value(axes)} are not a prefix of the structure"
             f" {jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and"
             " a dict with string keys are containers; each element corresponds to one value."
             f" ({error})"
@@ -102,34 +115,32 @@ def leaves_with_mappings(
     ], structure
 
 
-def _is_parsed(node: Any) -> bool:
+def _is_parsed(node: object) -> bool:
     return node is None or isinstance(node, AxisMapping)
 
 
 class _Box:
-    """A leaf that holds a mapping (or `None`, which is not a leaf by itself)."""
+    """A leaf that contains a mapping (or `None`, which is not a leaf by itself)."""
 
     def __init__(self, mapping: AxisMapping | None):
         self.mapping = mapping
 
 
-def _tree_text(axes: Any) -> str:
-    return format_value(axes)
-
-
-def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -> tuple[Any, Dims]:
-    """Return the global data of `array` and its dims, with the mapping's names for positional axes."""
+def attach_names(
+    array: AnyArray, mapping: AxisMapping | None, op: str, what: What
+) -> tuple[Any, Dims]:
+    """Return the global data of an array, and its dims with names for positional axes."""
     dims = dims_of(array)
     data = array._data if isinstance(array, NamedArray) else array
     if mapping is None:
         return data, dims
-    _refuse_named(dims, mapping, op, what)
+    _check_positional(dims, mapping, op, what)
     given = mapping.place(dims.count(None), op, what)
     names = iter(given)
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
 
 
-def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
+def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
     """Raise if the mapping counts axes of the array that already have names."""
     own, free = [dim for dim in dims if dim is not None], dims.count(None)
     if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
@@ -155,16 +166,17 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None
 
 
 def detach_names(
-    array: Any,
+    array: ArrayLike,
     mapping: AxisMapping,
     op: str,
     what: What,
     carried: frozenset[Hashable] = frozenset(),
 ) -> tuple[Any, Dims]:
-    """Transpose `array` to the order of the mapping; return its data and its dims, with `None` for positional axes.
+    """Transpose an array to the order of the mapping, and return its data and dims.
 
-    A name that the mapping places and the array lacks is broadcast to its size in the mapped
-    function. Names in `carried` that the mapping does not place are kept in front of the others.
+    Positional axes of the result are `None` in the dims. A name that the mapping places and the
+    array lacks is broadcast to its size in the mapped function. Names in `carried` that the mapping
+    does not place are kept in front of the others.
 
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
@@ -224,11 +236,11 @@ def detach_names(
 
 
 @overload
-def named(array: ArrayLike, axes: Any) -> NamedArray: ...
+def named(array: ArrayLike, axes: PyTree) -> NamedArray: ...
 @overload
-def named(array: Any, axes: Any) -> Any: ...
+def named(array: PyTree, axes: PyTree) -> PyTree: ...
 @checks_signature
-def named(array: Any, axes: Any) -> Any:
+def named(array: PyTree, axes: PyTree) -> PyTree:
     """Name positional axes.
 
     Args:
@@ -249,7 +261,7 @@ def named(array: Any, axes: Any) -> Any:
     ('batch', None, 'k')
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if (
             mapping is not None
             and mapping.names
@@ -282,7 +294,7 @@ def named(array: Any, axes: Any) -> Any:
     return map_with_mappings(one, array, axes, "named")
 
 
-def _enter(array: NamedArray, before: Dims, op: str) -> Any:
+def _enter(array: NamedArray, before: Dims, op: str) -> AnyArray:
     """Slice newly named axes, which are complete on every device, to their blocks."""
     region = ambient()
     if region is None:
@@ -306,7 +318,7 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
     return make_result(relayout(array._data, old, new), array._dims)
 
 
-def _names_placed(x: Any, axes: Any) -> list[Hashable]:
+def _names_placed(x: PyTree, axes: PyTree) -> list[Hashable]:
     """Return the names in a pytree of axis mappings, for the scope of the operation."""
     if isinstance(axes, Mapping):
         return _names_placed(x, list(axes.values()))
@@ -318,11 +330,11 @@ def _names_placed(x: Any, axes: Any) -> list[Hashable]:
 
 
 @overload
-def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
+def positional(x: ArrayLike, axes: PyTree) -> jax.Array: ...
 @overload
-def positional(x: Any, axes: Any) -> Any: ...
+def positional(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
-def positional(x: Any, axes: Any) -> Any:
+def positional(x: PyTree, axes: PyTree) -> PyTree:
     """Convert all named axes to positional axes.
 
     Args:
@@ -346,7 +358,7 @@ def positional(x: Any, axes: Any) -> Any:
     (3, 2, 5)
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
                 "positional: None is not an axis mapping here; write a dict or a list of names."
@@ -362,12 +374,12 @@ def positional(x: Any, axes: Any) -> Any:
 
 
 @overload
-def untag(x: ArrayLike, axes: Any) -> AnyArray: ...
+def untag(x: ArrayLike, axes: PyTree) -> AnyArray: ...
 @overload
-def untag(x: Any, axes: Any) -> Any: ...
+def untag(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
-def untag(x: Any, axes: Any) -> Any:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
+def untag(x: PyTree, axes: PyTree) -> PyTree:
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -391,7 +403,7 @@ def untag(x: Any, axes: Any) -> Any:
     (('batch', None, None), (3, 5))
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
                 "untag: None is not an axis mapping here; write a dict or a list of names."
@@ -470,7 +482,7 @@ def shard(
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
-    def one(path: Any, leaf: Any) -> Any:
+    def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
         placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
@@ -479,12 +491,12 @@ def shard(
     return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
 
 
-def _at(op: str, path: Any) -> str:
-    """Return the operation and the leaf of its tree, for messages; the operation alone if the argument is one array."""
+def _at(op: str, path: KeyPath[Any]) -> str:
+    """Return the operation, and the path of a leaf if the argument is a tree, for messages."""
     return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
 
 
-def _array(op: str, leaf: Any) -> Any:
+def _array(op: str, leaf: object) -> jax.Array:
     """Return a leaf as an array of JAX.
 
     Raises:
@@ -501,7 +513,7 @@ def _array(op: str, leaf: Any) -> Any:
         ) from None
 
 
-def _check_leaves(tree: Any) -> None:
+def _check_leaves(tree: PyTree) -> None:
     """Check that every leaf is an array or a number.
 
     Raises:
@@ -529,11 +541,11 @@ def _check_leaves(tree: Any) -> None:
         )
 
 
-def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
-    """Raise if an assignment shards nothing: the one array lacks a name, or no array of a tree has named axes.
+def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
+    """Raise if `axis_resources` shards nothing.
 
-    Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a
-    program.
+    Then the one array lacks a name, or no array of a tree has named axes. Arrays without these
+    names are valid in a tree: one `axis_resources` shards all parameters of a program.
     """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)
@@ -562,7 +574,7 @@ def _naming(name: Hashable, rank: int) -> str:
 
 
 @checks_signature
-def order_like(tree: Tree, like: Any) -> Tree:
+def order_like(tree: Tree, like: PyTree) -> Tree:
     """Transpose every named array of `tree` to the physical order of its counterpart in `like`.
 
     JAX compares tree structures, which include the order; this makes them equal. The named shapes
@@ -586,7 +598,7 @@ def order_like(tree: Tree, like: Any) -> Tree:
             f" {example}."
         )
 
-    def one(x: Any, target: Any) -> Any:
+    def one(x: Any, target: Any) -> AnyArray:
         dims, wanted = dims_of(x), dims_of(target)
         if set(dims) - {None} != set(wanted) - {None}:
             raise NamedAxesLeftError(
