@@ -93,14 +93,8 @@ def refuse_no_element_type(
         return
     except (TypeError, ValueError):  # text that is not valid Unicode
         pass
-    names = (
-        [dtype]
-        if isinstance(dtype, str)
-        else list(dtype)
-        if isinstance(dtype, (list, tuple))
-        else []
-    )
-    names = names if all(isinstance(name, str) for name in names) else []
+    entries = dtype if isinstance(dtype, (list, tuple)) else (dtype,)
+    names = list(entries) if all(isinstance(name, str) for name in entries) else []
     if not names:
         remedy = _by_name(signature, {})
     elif sizes_by_name:
@@ -280,10 +274,8 @@ def flags_of(function: Callable[..., Any]) -> Flags:
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
-    code, annotations = (
-        getattr(inner, "__code__", None),
-        getattr(inner, "__annotations__", None) or {},
-    )
+    code = getattr(inner, "__code__", None)
+    annotations = getattr(inner, "__annotations__", None) or {}
     found = [name for name, kind in annotations.items() if kind == "bool" or kind is bool]
     if code is None or not found:
         return _NONE

@@ -441,12 +441,8 @@ def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
     if region is None or not names:
         yield
         return
-    with _hidden(
-        (
-            region,
-            (*_hidden_in(region), *((name, op, region.resources.get(name, ())) for name in names)),
-        )
-    ):
+    hidden = tuple((name, op, region.resources.get(name, ())) for name in names)
+    with _hidden((region, (*_hidden_in(region), *hidden))):
         yield
 
 
@@ -532,9 +528,8 @@ def placements_after() -> Placements | None:
     """
     if not _left.arrays:
         return None
-    if (
-        AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types
-    ):  # there are no blocks: the rule ended with an exception
+    # there are no blocks: the rule ended with an exception
+    if AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types:
         _left.arrays.forget_all()
         return None
     return next(reversed(_left.arrays.values()))[1]

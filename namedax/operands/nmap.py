@@ -156,13 +156,8 @@ class _ExplainNames:
         others: Sequence[Any],
         called: Callable[..., object],
     ):
-        self._theirs, self._function, self._arguments, self._others, self._called = (
-            theirs,
-            function,
-            arguments,
-            others,
-            called,
-        )
+        self._theirs, self._function, self._called = theirs, function, called
+        self._arguments, self._others = arguments, others
 
     def __enter__(self) -> None:
         return None
@@ -600,8 +595,8 @@ def _on_its_device(
         raise PlacementConflictError(
             f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and"
             " the function communicates along these, which would mix their elements. A lifted"
-            " function has no names: move the code that names an axis on these mesh axes out of it, or"
-            " rename that axis to one that is not mapped."
+            " function has no names: move the code that names an axis on these mesh axes out of it,"
+            " or rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
@@ -671,11 +666,11 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
         # for bodies that are not compiled: JAX's interpreter checks either all or nothing
         return jax.jit(mapped)
 
+    def reshaped(*datas: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(lax.squeeze(lax.expand_dims(data, (0,)), (0,)) for data in datas)
+
     # Arguments keep their variance; the results of operations have none.
-    without_types, run = (
-        unchecked(lambda *datas: jax.tree.map(_reshaped, datas)),
-        unchecked(function),
-    )
+    without_types, run = unchecked(reshaped), unchecked(function)
 
     @jax.custom_vjp
     def call(*datas: jax.Array) -> PyTree:
@@ -711,10 +706,6 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
 
     call.defvjp(forward, backward)
     return call
-
-
-def _reshaped(data: jax.Array) -> jax.Array:
-    return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
 
 def _is_inexact(data: jax.typing.ArrayLike) -> bool:

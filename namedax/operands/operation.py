@@ -130,7 +130,8 @@ def _checked(
     explicit: Explicit,
 ) -> Callable[..., Any]:
     """Put the checks of an operation before `run`, which is `function` in its scope."""
-    flags, parameters = flags_of(function), _parameters_by_place(function)
+    flags, code = flags_of(function), inspect.unwrap(function).__code__
+    parameters = code.co_varnames[: code.co_argcount]  # those that may be given by position
     place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
     separate = place + 1 if requires_axis is not None or "dtype" in parameters else sys.maxsize
 
@@ -188,11 +189,6 @@ def _axes_of(
         return names_in(read(*args, **kwargs), args) or None
     except TypeError:  # arguments that the function itself rejects
         return None
-
-
-def _parameters_by_place(function: Callable[..., Any]) -> tuple[str, ...]:
-    code = inspect.unwrap(function).__code__
-    return code.co_varnames[: code.co_argcount]
 
 
 def _reader(function: Callable[..., Any], parameter: str | None) -> Callable[..., Any]:
