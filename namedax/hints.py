@@ -31,7 +31,7 @@ _NO_COORDINATES = (
     "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array"
     " has names only"
 )
-_WORDS: dict[str, str] = {
+_ATTRIBUTES: dict[str, str] = {
     # where and how large axes are
     **dict.fromkeys(
         ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"),
@@ -199,7 +199,7 @@ def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> 
     >>> what_to_write(nx, "exp", ("k",))
     'nx.exp(x)'
     """
-    if word in _WORDS:
+    if word in _ATTRIBUTES:
         return _replacement(word, names)
     ours = namesake(package, word)
     return None if ours is None else _call(package, ours, _quoted(names)[-1])
@@ -212,8 +212,8 @@ def _quoted(names: Sequence[Hashable]) -> list[str]:
 def _replacement(word: str, names: Sequence[Hashable]) -> str:
     """Return the text of an attribute in the table, with the axis names of an array."""
     shown = _quoted(names)
-    return _WORDS[word].format(
-        axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word
+    return _ATTRIBUTES[word].format(
+        axis=shown[-1], names=", ".join(shown), pattern=_reversing_pattern(names), word=word
     )
 
 
@@ -255,7 +255,7 @@ def at_face(word: str) -> str:
         return ""
     if word in _AT_FACE:
         return _AT_FACE[word]
-    return _replacement(word, ("k",)) if word in _WORDS else ""
+    return _replacement(word, ("k",)) if word in _ATTRIBUTES else ""
 
 
 _AT_FACE = {
@@ -298,14 +298,14 @@ def namesake(package: ModuleType, word: str) -> str | None:
     >>> namesake(nx, "sum"), namesake(nx, "softmax")
     ('nx.sum', 'nx.nn.softmax')
     """
-    for theirs, ours in _NAMESPACES:
-        function = vars(theirs).get(
+    for module, ours in _NAMESPACES:
+        function = vars(module).get(
             word
         )  # does not find deprecated functions of JAX, which would warn
         if callable(function) and not isinstance(function, type) and not word.startswith("_"):
             return (
                 f"nx.{word}"
-                if word in package.__all__ and theirs in (jnp, jnp.linalg)
+                if word in package.__all__ and module in (jnp, jnp.linalg)
                 else f"{ours}.{word}"
             )
     return None
@@ -320,7 +320,7 @@ _NAMESPACES = (
 )
 
 
-def _turned(names: Sequence[Hashable]) -> str:
+def _reversing_pattern(names: Sequence[Hashable]) -> str:
     """Return a pattern that reverses the order of the names."""
     words = [name for name in names if isinstance(name, str) and name.isidentifier()]
     return (

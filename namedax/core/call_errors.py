@@ -93,14 +93,8 @@ def refuse_no_element_type(
         return
     except (TypeError, ValueError):  # text that is not valid Unicode
         pass
-    names = (
-        [dtype]
-        if isinstance(dtype, str)
-        else list(dtype)
-        if isinstance(dtype, (list, tuple))
-        else []
-    )
-    names = names if all(isinstance(name, str) for name in names) else []
+    entries = dtype if isinstance(dtype, (list, tuple)) else (dtype,)
+    names = list(entries) if all(isinstance(name, str) for name in entries) else []
     if not names:
         remedy = _by_name(signature, {})
     elif sizes_by_name:
@@ -190,8 +184,8 @@ _CALLED = {
 def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
     """Return the other keyword parameters of the function, and suggestions for unknown ones."""
     has = signature.parameters
-    if {"in_axes", "axis_resources"} <= has.keys() and (said := _of_xmap(has, kwargs)):
-        return said
+    if {"in_axes", "axis_resources"} <= has.keys() and (remedies := _of_xmap(has, kwargs)):
+        return remedies
     more = [
         f"{p.name}="
         for p in has.values()
@@ -233,12 +227,18 @@ _NOT_OF_XMAP = {
 
 def _of_xmap(has: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> str:
     """Return remedies for options that `xmap` lacks, or for a decorator with arguments."""
-    said = dict.fromkeys(
+    remedies = dict.fromkeys(
         _NOT_OF_XMAP[word] for word in kwargs if word not in has and word in _NOT_OF_XMAP
     )
-    if kwargs and "fun" in has and "fun" not in kwargs and not said and kwargs.keys() <= has.keys():
+    if (
+        kwargs
+        and "fun" in has
+        and "fun" not in kwargs
+        and not remedies
+        and kwargs.keys() <= has.keys()
+    ):
         return " As a decorator with options: @functools.partial(nx.xmap, in_axes=...)."
-    return "".join(f" {sentence}" for sentence in said)
+    return "".join(f" {sentence}" for sentence in remedies)
 
 
 # --- boolean arguments ----------------------------------------------------------------------------
@@ -274,10 +274,8 @@ def flags_of(function: Callable[..., Any]) -> Flags:
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
-    code, annotations = (
-        getattr(inner, "__code__", None),
-        getattr(inner, "__annotations__", None) or {},
-    )
+    code = getattr(inner, "__code__", None)
+    annotations = getattr(inner, "__annotations__", None) or {}
     found = [name for name, kind in annotations.items() if kind == "bool" or kind is bool]
     if code is None or not found:
         return _NONE

@@ -112,10 +112,10 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
     dims, region = value.dims, ambient()
     if region is not None and region.resources:
         return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
-    told = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
+    has_sharding = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
         data, jax.core.Tracer
     )
-    sharding = data.sharding if told else None
+    sharding = data.sharding if has_sharding else None
     spec = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
     return [

@@ -48,13 +48,8 @@ class Record:
             delattr(cls, name)
         cls._values = operator.attrgetter(*fields)
         if not frozen:
-            changes: dict[str, Any] = {"__eq__": object.__eq__, "__hash__": object.__hash__}
-            for name, method in {
-                **changes,
-                "__setattr__": object.__setattr__,
-                "__delattr__": object.__delattr__,
-            }.items():
-                setattr(cls, name, method)
+            for name in ("__eq__", "__hash__", "__setattr__", "__delattr__"):
+                setattr(cls, name, getattr(object, name))
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         fields, values = self._fields, self.__dict__

@@ -17,7 +17,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import refuse_foreign
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
 from namedax.core.types import DType

@@ -215,10 +215,8 @@ class Along(Record):
                 else value
             )
         data = self.relaid(data, self.old, (), keep)
-        before, after = (
-            max(0, -int(wanted.min(initial=0))),
-            max(0, int(wanted.max(initial=0)) + 1 - size),
-        )
+        before = max(0, -int(wanted.min(initial=0)))
+        after = max(0, int(wanted.max(initial=0)) + 1 - size)
         if before or after:
             data = _padded(data, dim, before, after, mode, fill)
         if not new:

@@ -105,7 +105,7 @@ def size_of(op: str, name: Hashable) -> int:
         known = list(region.sizes) if region is not None else []
         here = f"the names here are {show_names(known)}" if known else "no axis here has a name"
         where = here if region is not None else "no mapped function is being traced here"
-        of_mesh = region.mesh_axis_said(name) if region is not None else ""
+        of_mesh = region.mesh_axis_hint(name) if region is not None else ""
         remedy = (
             of_mesh or "Give an argument that axis in in_axes, or its size in axis_sizes of xmap."
         )

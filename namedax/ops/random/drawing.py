@@ -31,7 +31,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
-from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
+from namedax.core.name_scopes import in_scope, is_in_program, names_in, scope_text
 from namedax.core.region import ambient
 from namedax.core.types import Dims
 from namedax.errors import (
@@ -122,7 +122,7 @@ def draw(
       A named array, or a plain one if there are no named axes.
     """
     given = (op, call, key, sizes, shape, parameters, events, last, rank)
-    if not is_worth_saying((key, *(parameters or {}).values())):
+    if not is_in_program((key, *(parameters or {}).values())):
         return _draw(*given)
     return in_scope(scope_text(op, names_in((*sizes, last)), __name__), _draw, *given)
 

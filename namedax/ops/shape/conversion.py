@@ -13,11 +13,16 @@ from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, what_text
+from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_numbers
-from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
+from namedax.core.element_types import (
+    as_jax,
+    check_numbers,
+    foreign_dims,
+    is_foreign_type,
+    refuse_foreign,
+)
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.core.types import PyTree
@@ -156,7 +161,7 @@ def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> 
         )
         remedy += f" To rename its axes, call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {what_text(what)} has"
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {text_of(what)} has"
         f" {free} positional axes, and the named axes {show_names(own)}. {remedy}"
     )
 
@@ -201,7 +206,7 @@ def detach_names(
                 "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
             )
         raise NamedAxesLeftError(
-            f"{op}: {what_text(what)}, {type_text(block)}, still has the axes {show_names(left)}, which"
+            f"{op}: {text_of(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
             f" {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
@@ -209,7 +214,7 @@ def detach_names(
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {what_text(what)}, {type_text(block)}, has"
+                f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)}, has"
                 " no such axis, and it has no size to broadcast to. Remove it from the mapping, or"
                 " give its size in axis_sizes."
             )
@@ -217,12 +222,12 @@ def detach_names(
         data = lax.broadcast_in_dim(data, (n, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
-        region.check_placement(f"{op} {mapping.text}, {what_text(what)}", names_of(dims))
+        region.check_placement(
+            f"{op} {mapping.text}, {text_of(what)}", (dim for dim in dims if dim is not None)
+        )
     staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
     target = staying + mapping.place(
-        len(dims) - len(staying),
-        op,
-        lambda: f"{what_text(what)}, {type_text(block)}, with its names",
+        len(dims) - len(staying), op, lambda: f"{text_of(what)}, {type_text(array)}, with its names"
     )
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
