@@ -213,6 +213,15 @@ def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
 def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
 @overload
 def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: AxisSpec = -1,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> AnyArray: ...
 @overload
 def slice(
     x: NamedArray,
@@ -223,15 +232,6 @@ def slice(
 @overload
 def slice(
     x: ArrayLike, index: Mapping[Hashable, Any], *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> AnyArray: ...
-def take_along_axis(
-    x: ArrayLike,
-    indices: ArrayLike,
-    axis: AxisSpec = -1,
-    mode: str | None = None,
-    fill_value: ArrayLike | None = None,
-    *,
-    wrap_negative_indices: bool | None = None,
 ) -> AnyArray: ...
 def take(
     x: ArrayLike,
