@@ -11,15 +11,16 @@ beside the modules describe all names to editors and type checkers; `make stubs`
 """
 
 import builtins
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, overload
 
 import jax
 import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.types import DType, Shape
+from namedax.core.types import DType, PyTree, Shape
 from namedax.ops.shape.creation import Device
+from namedax.typing.checking import F
 from namedax import checkpoints as checkpoints
 from namedax import distributed as distributed
 from namedax import errors as errors
@@ -205,11 +206,8 @@ from namedax.ops.reduction.segments import segment_min as segment_min
 from namedax.ops.reduction.segments import segment_prod as segment_prod
 from namedax.ops.reduction.segments import segment_sum as segment_sum
 from namedax.ops.shape.broadcast_to import squeeze as squeeze
-from namedax.ops.shape.conversion import named as named
 from namedax.ops.shape.conversion import order_like as order_like
-from namedax.ops.shape.conversion import positional as positional
 from namedax.ops.shape.conversion import shard as shard
-from namedax.ops.shape.conversion import untag as untag
 from namedax.ops.shape.creation import arange as arange
 from namedax.ops.shape.creation import linspace as linspace
 from namedax.ops.shape.inspection import array_repr as array_repr
@@ -228,11 +226,9 @@ from namedax.ops.shape.joining import split as split
 from namedax.ops.shape.joining import stack as stack
 from namedax.ops.shape.rearrange import rearrange as rearrange
 from namedax.ops.shape.rearrange import reduce as reduce
-from namedax.ops.shape.rearrange import repeat as repeat
 from namedax.ops.shape.rename import rename as rename
 from namedax.ops.sorting.selection import nonzero as nonzero
 from namedax.ops.sorting.selection import unique as unique
-from namedax.ops.sorting.selection import where as where
 from namedax.ops.sorting.sorting import lexsort as lexsort
 from namedax.ops.sorting.sorting import searchsorted as searchsorted
 from namedax.ops.sorting.sorting import top_k as top_k
@@ -265,7 +261,6 @@ from namedax.ops.window.convolution import conv_transpose as conv_transpose
 from namedax.planning.planner import plan as plan
 from namedax.resources.serial import SerialLoop as SerialLoop
 from namedax.resources.serial import serial_loop as serial_loop
-from namedax.typing.checking import checked as checked
 from namedax.xmap.wrapper import xmap as xmap
 
 __version__: str
@@ -400,6 +395,71 @@ def expand_dims(a: NamedArray, axis: AxisSpec) -> NamedArray: ...
 @overload
 def expand_dims(a: ArrayLike, axis: AxisSpec) -> AnyArray: ...
 @overload
+def named(array: ArrayLike, axes: PyTree) -> NamedArray:
+    """Name positional axes."""
+@overload
+def named(array: PyTree, axes: PyTree) -> PyTree:
+    """Name positional axes.
+
+    Args:
+      array: an array, or a pytree of arrays.
+      axes: an axis mapping, or a pytree prefix of mappings. A mapping is a dict from positional
+        axes to names, a list with one element per axis, or a list that ends with `...`.
+
+    Returns:
+      Named arrays; a plain array if the mapping has no names. In a mapped body a positional array
+      is the same on every device, and each device keeps its block of a mapped axis.
+
+    Raises:
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+      AxisSizeError: the axis has a different size in the mapped function.
+    """
+@overload
+def positional(x: ArrayLike, axes: PyTree) -> jax.Array:
+    """Convert all named axes to positional axes."""
+@overload
+def positional(x: PyTree, axes: PyTree) -> PyTree:
+    """Convert all named axes to positional axes.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places every name, or a pytree prefix of mappings; positions count
+        in the result.
+
+    Returns:
+      Plain `jax.Array`s.
+
+    Communication: in a mapped body a positional array is the same on every device, so a sharded
+    axis is gathered (one all-gather).
+
+    Raises:
+      NamedAxesLeftError: a name is not placed.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+    """
+@overload
+def untag(x: ArrayLike, axes: PyTree) -> AnyArray:
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`."""
+@overload
+def untag(x: PyTree, axes: PyTree) -> PyTree:
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axes: an axis mapping that places the names that become positional, or a pytree prefix of
+        mappings. Positions count among the positional axes of the result.
+
+    Returns:
+      Arrays with the remaining named axes in front.
+
+    Communication: in a mapped body a positional axis is complete on every device, so a sharded axis
+    is gathered (one all-gather). The gradient is a reduce-scatter if the result was combined with
+    values that vary over the same mesh axes.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name that the mapping places.
+      AxisMappingError: the mapping is malformed or does not fit the rank.
+    """
+@overload
 def array(
     object: NamedArray,
     dtype: DType | None = None,
@@ -513,6 +573,46 @@ def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> Named
 @overload
 def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> AnyArray: ...
 @overload
+def repeat(x: ArrayLike, repeats: str, **sizes: int) -> AnyArray:
+    """Repeat an array along new axes, by a pattern, or its elements along an existing axis."""
+@overload
+def repeat(
+    x: ArrayLike,
+    repeats: Any,
+    axis: AxisSpec = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_axis: Hashable | None = None,
+) -> AnyArray:
+    """Repeat an array along new axes, by a pattern, or its elements along an existing axis.
+
+    With a pattern, `repeat(x, "{k} -> {batch, k}", batch=3)`, it rearranges the array as in einops.
+    The array is repeated along the axes that appear on the right only. With a number, `repeat(x, 2,
+    "k")`, it is `nx.numpy.repeat`, like the method `x.repeat`.
+
+    Args:
+      x: an array, named or not.
+      repeats: a pattern as in `rearrange`, in which the right side may have sizes: `"h w -> h (w
+        2)"`. Otherwise the number of repetitions of each element: a number, or an integer array
+        with one for each.
+      axis: without a pattern, a positional or named axis; `None` (default) flattens the positional
+        axes. Required if every axis is named.
+      total_repeat_length: as in `nx.numpy.repeat`; by default `None`.
+      out_axis: as in `nx.numpy.repeat`: the name of the axis in the result; by default `None`.
+      **sizes: with a pattern, as in `rearrange`; a new named axis takes its size from the mapped
+        function by default.
+
+    Returns:
+      The repeated array.
+
+    Communication: along a sharded new axis, none; every device makes its own block. For elements
+    along an axis, see `nx.numpy.repeat`.
+
+    Raises:
+      RearrangeError: as in `rearrange`, or a new axis has no size.
+      ArgumentTypeError: sizes are given without a pattern.
+    """
+@overload
 def split_axis(
     x: NamedArray, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable],
 ) -> NamedArray: ...
@@ -550,6 +650,44 @@ def permute_dims(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArr
 def transpose(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
 @overload
 def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray: ...
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name."""
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> tuple[AnyArray, ...]:
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number; by default `None`.
+      y: an array or a number; by default `None`. Without both, return the indices at which
+        `condition` holds, along the positional axes as in `jnp.where`; names are batch axes.
+      size: the number of indices in the one-argument form, by default `None`; required if the array
+        has names.
+      fill_value: the fill value after the last index; by default `None`.
+      axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
+        `None`, the positional axes.
+      out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
+      ArgumentError: one of `size`, `fill_value`, `axis`, `out_axis` is given with `x` and `y`.
+    """
 @overload
 def argpartition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
@@ -724,3 +862,31 @@ def shift(
 def shift(
     x: ArrayLike, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0,
 ) -> AnyArray: ...
+@overload
+def checked(fun: F, *, localns: Mapping[str, object] | None = None) -> F:
+    """Check the arguments and results of a function against its annotations, on every call."""
+@overload
+def checked(*, localns: Mapping[str, object]) -> Callable[[F], F]:
+    """Check the arguments and results of a function against its annotations, on every call.
+
+    Under `jax.jit`, `jax.grad`, `jax.vmap` and `nx.xmap` a call happens when the function is
+    traced, and the traced program has no additional operation. Within the call, a function of
+    leaves (`jax.tree.map`) that gives a named axis another size is an error. Within one call a size
+    variable has one size, in arguments and results. Annotations without array types (`int`,
+    classes) are not checked. Decorate the function itself, under other decorators:
+    `checked(jax.vmap(f))` would compare the annotations of `f` with the arguments of `vmap`.
+
+    Args:
+      fun: a function or method with annotations; see this module, and `docs/guides/typing.md`.
+        Default: none, to decorate with options, `@checked(localns=locals())`.
+      localns: local names that string annotations mention, such as aliases that the enclosing
+        function defines. Names of the module and of the class are known. Default: none.
+
+    Returns:
+      A function with the same name, signature and docstring. It is `fun` itself if no annotation
+      has an array type.
+
+    Raises, when called:
+      ArrayTypeError: an argument or a result has another type, or an annotation cannot be
+      evaluated.
+    """

@@ -39,7 +39,7 @@ def ball(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniformly from the unit Lp ball."""
@@ -51,7 +51,7 @@ def ball(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniformly from the unit Lp ball."""
 @overload
@@ -61,7 +61,7 @@ def bernoulli(
     shape: Sequence[int] | None = None,
     mode: str = 'low',
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Bernoulli random values with given shape and mean."""
@@ -72,7 +72,7 @@ def bernoulli(
     shape: Sequence[int] | None = None,
     mode: str = 'low',
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Bernoulli random values with given shape and mean."""
 @overload
@@ -83,7 +83,7 @@ def beta(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Beta random values with given shape and float dtype."""
@@ -95,7 +95,7 @@ def beta(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Beta random values with given shape and float dtype."""
 @overload
@@ -116,7 +116,7 @@ def binomial(
     p: ArrayLike,
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
-) -> jax.Array:
+) -> AnyArray:
     """Sample Binomial random values with given shape and float dtype."""
 @overload
 def bits(
@@ -124,7 +124,7 @@ def bits(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniform bits in the form of unsigned integers."""
@@ -134,7 +134,7 @@ def bits(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniform bits in the form of unsigned integers."""
 @overload
@@ -160,7 +160,7 @@ def categorical(
     mode: str | None = None,
     *,
     out_sharding: OutSharding | None = None,
-) -> jax.Array:
+) -> AnyArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
     Args:
@@ -191,7 +191,7 @@ def cauchy(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Cauchy random values with given shape and float dtype."""
@@ -201,7 +201,7 @@ def cauchy(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Cauchy random values with given shape and float dtype."""
 @overload
@@ -211,7 +211,7 @@ def chisquare(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Chisquare random values with given shape and float dtype."""
@@ -222,7 +222,7 @@ def chisquare(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
@@ -247,7 +247,7 @@ def choice(
     p: ArrayLike | None = None,
     axis: Any = 0,
     mode: str | None = None,
-) -> jax.Array:
+) -> AnyArray:
     """Draw random elements of `a` along an axis, or random numbers below `a`.
 
     Args:
@@ -279,7 +279,7 @@ def dirichlet(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Dirichlet random values with given shape and float dtype."""
@@ -290,7 +290,7 @@ def dirichlet(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Dirichlet random values with given shape and float dtype."""
 @overload
@@ -319,7 +319,7 @@ def exponential(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Exponential random values with given shape and float dtype."""
@@ -329,7 +329,7 @@ def exponential(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Exponential random values with given shape and float dtype."""
 @overload
@@ -340,7 +340,7 @@ def f(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample F-distribution random values with given shape and float dtype."""
@@ -352,7 +352,7 @@ def f(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample F-distribution random values with given shape and float dtype."""
 def fold_in(key: ArrayLike, data: ArrayLike) -> AnyArray:
@@ -364,7 +364,7 @@ def gamma(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gamma random values with given shape and float dtype."""
@@ -375,7 +375,7 @@ def gamma(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Gamma random values with given shape and float dtype."""
 @overload
@@ -385,7 +385,7 @@ def generalized_normal(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from the generalized normal distribution."""
@@ -396,7 +396,7 @@ def generalized_normal(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample from the generalized normal distribution."""
 @overload
@@ -406,7 +406,7 @@ def geometric(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Geometric random values with given shape and float dtype."""
@@ -417,7 +417,7 @@ def geometric(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Geometric random values with given shape and float dtype."""
 @overload
@@ -427,7 +427,7 @@ def gumbel(
     dtype: DType | None = None,
     mode: str | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Gumbel random values with given shape and float dtype."""
@@ -438,7 +438,7 @@ def gumbel(
     dtype: DType | None = None,
     mode: str | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Gumbel random values with given shape and float dtype."""
 def key(
@@ -458,7 +458,7 @@ def laplace(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Laplace random values with given shape and float dtype."""
@@ -468,7 +468,7 @@ def laplace(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Laplace random values with given shape and float dtype."""
 @overload
@@ -478,7 +478,7 @@ def loggamma(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample log-gamma random values with given shape and float dtype."""
@@ -489,7 +489,7 @@ def loggamma(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample log-gamma random values with given shape and float dtype."""
 @overload
@@ -498,7 +498,7 @@ def logistic(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample logistic random values with given shape and float dtype."""
@@ -508,7 +508,7 @@ def logistic(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample logistic random values with given shape and float dtype."""
 @overload
@@ -518,7 +518,7 @@ def lognormal(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample lognormal random values with given shape and float dtype."""
@@ -529,7 +529,7 @@ def lognormal(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample lognormal random values with given shape and float dtype."""
 @overload
@@ -538,7 +538,7 @@ def maxwell(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from a one sided Maxwell distribution."""
@@ -548,7 +548,7 @@ def maxwell(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample from a one sided Maxwell distribution."""
 @overload
@@ -572,7 +572,7 @@ def multinomial(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     unroll: int | bool = 1,
-) -> jax.Array:
+) -> AnyArray:
     """Sample from a multinomial distribution."""
 @overload
 def multivariate_normal(
@@ -583,7 +583,7 @@ def multivariate_normal(
     dtype: DType | None = None,
     method: str = 'cholesky',
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample multivariate normal random values with given mean and covariance."""
@@ -596,7 +596,7 @@ def multivariate_normal(
     dtype: DType | None = None,
     method: str = 'cholesky',
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample multivariate normal random values with given mean and covariance."""
 @overload
@@ -605,7 +605,7 @@ def normal(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample standard normal random values with given shape and float dtype."""
@@ -615,7 +615,7 @@ def normal(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample standard normal random values with given shape and float dtype."""
 @overload
@@ -626,7 +626,7 @@ def orthogonal(
     dtype: DType | None = None,
     m: int | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniformly from the orthogonal group O(n)."""
@@ -638,7 +638,7 @@ def orthogonal(
     dtype: DType | None = None,
     m: int | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniformly from the orthogonal group O(n)."""
 @overload
@@ -648,7 +648,7 @@ def pareto(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Pareto random values with given shape and float dtype."""
@@ -659,7 +659,7 @@ def pareto(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Pareto random values with given shape and float dtype."""
 def permutation(
@@ -697,7 +697,7 @@ def poisson(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Poisson random values with given shape and integer dtype."""
@@ -708,7 +708,7 @@ def poisson(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Poisson random values with given shape and integer dtype."""
 @overload
@@ -717,7 +717,7 @@ def rademacher(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample from a Rademacher distribution."""
@@ -727,7 +727,7 @@ def rademacher(
     shape: Sequence[int] = (),
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample from a Rademacher distribution."""
 @overload
@@ -738,7 +738,7 @@ def randint(
     maxval: ArrayLike,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
@@ -750,7 +750,7 @@ def randint(
     maxval: ArrayLike,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
@@ -760,7 +760,7 @@ def rayleigh(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Rayleigh random values with given shape and float dtype."""
@@ -771,7 +771,7 @@ def rayleigh(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
@@ -783,7 +783,7 @@ def split(
 ) -> NamedArray:
     """Split one key into new keys, along positional or named axes."""
 @overload
-def split(key: AnyArray, num: int | Sequence[int] | None = None) -> jax.Array:
+def split(key: AnyArray, num: int | Sequence[int] | None = None) -> AnyArray:
     """Split one key into new keys, along positional or named axes.
 
     See `nx.split`.
@@ -795,7 +795,7 @@ def t(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Student's t random values with given shape and float dtype."""
@@ -806,7 +806,7 @@ def t(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Student's t random values with given shape and float dtype."""
 @overload
@@ -818,7 +818,7 @@ def triangular(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Triangular random values with given shape and float dtype."""
@@ -831,7 +831,7 @@ def triangular(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Triangular random values with given shape and float dtype."""
 @overload
@@ -842,7 +842,7 @@ def truncated_normal(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample truncated standard normal random values with given shape and dtype."""
@@ -854,7 +854,7 @@ def truncated_normal(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample truncated standard normal random values with given shape and dtype."""
 @overload
@@ -865,7 +865,7 @@ def uniform(
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
@@ -877,7 +877,7 @@ def uniform(
     minval: ArrayLike = 0.0,
     maxval: ArrayLike = 1.0,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample uniform random values in [minval, maxval) with given shape/dtype."""
 @overload
@@ -887,7 +887,7 @@ def wald(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Sample Wald random values with given shape and float dtype."""
@@ -898,7 +898,7 @@ def wald(
     shape: Sequence[int] | None = None,
     dtype: DType | None = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Sample Wald random values with given shape and float dtype."""
 @overload

@@ -33,7 +33,7 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -67,11 +67,13 @@ _ANY_IN_JAX: dict[str, Any] = {
     ),
     "RealNumeric": jax.typing.ArrayLike,
 }
+# Protocols of shape and dtype, which are private in JAX, and a public class that has these.
+_PROTOCOLS = dict.fromkeys(("DuckTypedArray", "SupportsShape"), jax.ShapeDtypeStruct)
 # The size of an axis in JAX; a symbolic one has no public type.
 _DIMENSION = int | Any
 # Public modules of JAX, in the order in which they are searched for the public name of a class.
 _PUBLIC = (
-    "jax jax.sharding jax.typing jax.lax jax.lax.linalg jax.numpy jax.numpy.linalg jax.nn"
+    "jax.sharding jax jax.typing jax.lax jax.lax.linalg jax.numpy jax.numpy.linalg jax.nn"
     " jax.random jax.scipy.optimize jax.stages jax.tree_util"
 ).split()
 
@@ -87,7 +89,8 @@ def _imports(module: str) -> dict[str, tuple[str, str]]:
     """
     found: dict[str, tuple[str, str]] = {}
     top = ast.parse(inspect.getsource(importlib.import_module(module))).body
-    for node in [*top, *(inner for node in top if isinstance(node, ast.If) for inner in node.body)]:
+    conditional = [node for block in top if isinstance(block, ast.If) for node in block.body]
+    for node in [*top, *conditional]:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 name = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -125,7 +128,6 @@ def _public_names() -> dict[int, str]:
         for name, value in vars(importlib.import_module(module)).items():
             if isinstance(value, type) and not name.startswith("_"):
                 found.setdefault(id(value), f"{module}.{name}")
-    found[id(jax.sharding.PartitionSpec)] = "jax.sharding.PartitionSpec"
     return found
 
 
@@ -148,8 +150,10 @@ class _Scope(typing.NamedTuple):
         chain = [function]
         while hasattr(chain[-1], "__wrapped__"):
             chain.append(chain[-1].__wrapped__)
-        modules = [
-            getattr(link, "__globals__", {}).get("__name__") or getattr(link, "__module__", "")
+        modules: list[str] = [
+            getattr(link, "__globals__", {}).get("__name__")
+            or getattr(link, "__module__", "")
+            or ""
             for link in chain
         ]
         own = tuple(module for module in reversed(modules) if module.startswith("namedax."))
@@ -176,7 +180,9 @@ class _Copy(ast.NodeTransformer):
         if not module.startswith("namedax."):
             return self._dotted(f"{module}.{name}")
         if (module, name) == (_ANNOTATIONS, "LikeArguments"):
-            name = "AnyArray"
+            if self.stub.like == "NamedArray":
+                module = "namedax.core.array"
+            name = self.stub.like
         if name not in vars(importlib.import_module(module)):
             return ast.Name(self.stub.builtin(name))
         if name.startswith("_") and name in _assigned(module):  # a private alias
@@ -225,6 +231,7 @@ class _Stub:
 
     Args:
       names: the public names of its module.
+      like: the type that stands for `LikeArguments`; default: `AnyArray`.
 
     Attributes:
       imports: import lines that export a name.
@@ -233,8 +240,8 @@ class _Stub:
       classes: named tuples of JAX that have no public name, by their names in the stub.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = frozenset(names)
+    def __init__(self, names: Iterable[str], like: str = "AnyArray") -> None:
+        self.names, self.like = frozenset(names), like
         self.imports: list[str] = []
         self.body: list[str] = []
         self.used: dict[str, set[str]] = {}
@@ -303,8 +310,7 @@ class _Stub:
                 rest = [self.of_jax(member) for member in members if member not in parts]
                 return " | ".join(dict.fromkeys([self.of_jax(known), *rest]))
         if _is_union(value):
-            members = [self.of_jax(member) for member in typing.get_args(value)]
-            return " | ".join(dict.fromkeys(members))
+            return " | ".join(dict.fromkeys(map(self.of_jax, typing.get_args(value))))
         origin, arguments = typing.get_origin(value), typing.get_args(value)
         if origin is typing.Literal:
             self.use("typing", "Literal")
@@ -321,8 +327,9 @@ class _Stub:
         if value is collections.abc.Callable:
             self.use("collections.abc", "Callable")
             return f"Callable[..., {self.use('typing', 'Any')}]"
-        if getattr(value, "_is_protocol", False):  # private in JAX
-            return self.builtin("object")
+        if getattr(value, "_is_protocol", False):
+            public = _PROTOCOLS.get(value.__name__)
+            return self.builtin("object") if public is None else self.of_jax(public)
         if not isinstance(value, type):  # such as a type variable
             return self.use("typing", "Any")
         return self._class_of_jax(value)
@@ -350,6 +357,7 @@ class _Stub:
             scope = _Scope(jax=vars(sys.modules[cls.__module__]))
             fields = [
                 f"    {field}: {self.annotation(_forward(cls.__annotations__[field]), scope)}"
+                + ("  # type: ignore[assignment]" if hasattr(tuple, field) else "")
                 for field in cls._fields
             ]
             self.classes[name] = "\n".join([f"class {name}(NamedTuple):", *fields])
@@ -453,7 +461,8 @@ class _Stub:
             named = self.use("namedax.core.array", "NamedArray")
             self.define(name, with_names, named, _first_paragraph(doc), "@overload")
             without = [p for p in parameters if p.name != "named_shape"]
-            if operands == [] or operands[0] > 0:  # nothing at all that could have names
+            first = parameters[0].annotation
+            if not _is_operand(first) and first != "AnyArray":  # a shape, so nothing has names
                 result = self.dotted("jax.Array")
             else:
                 result = self.use(_ANNOTATIONS, "AnyArray")
@@ -492,7 +501,9 @@ class _Stub:
         body = "\n".join([*self.classes.values(), *self.body])
         words = set(re.findall(r"\w+", body))
         exported = {line.removesuffix(f" as {line.split()[-1]}") for line in self.imports}
-        standard, third, own = [], [], []
+        standard: list[str] = []
+        third: list[str] = []
+        own: list[str] = []
         for module, names in sorted(self.used.items()):
             found = sorted(name for name in names & words)
             line = f"from {module} import {', '.join(found)}"
@@ -640,13 +651,33 @@ def face() -> str:
         signature = inspect.signature(value)
         like = signature.return_annotation == "LikeArguments"
         is_static = public_names.ALIASES.get(shown, shown) in _defined(module)
-        if is_static and not like and "named_shape" not in signature.parameters:
+        overloads = typing.get_overloads(value)
+        if is_static and not (like or overloads or "named_shape" in signature.parameters):
             stub.imports.append(_import_of(shown, module))
             continue
         doc = "" if is_static else _without_examples(inspect.getdoc(value) or "")
+        if overloads:
+            _source_overloads(stub, shown, value, overloads)
+            continue
         stub.function(shown, signature, _Scope.of(value), doc=doc, like=like)
     stub.body.insert(0, "__version__: str\n__all__: list[str]")
     return stub.text(inspect.getdoc(nx) or "")
+
+
+def _source_overloads(
+    stub: _Stub, name: str, value: Any, overloads: Sequence[Callable[..., Any]]
+) -> None:
+    """Write the overloads of the source, with the documentation, which only the last one has there."""
+    doc, scope = _without_examples(inspect.getdoc(value) or ""), _Scope.of(value)
+    for overload in overloads:
+        signature = inspect.signature(overload)
+        parameters = [stub.parameter(p, scope) for p in signature.parameters.values()]
+        result = stub.annotation(signature.return_annotation, scope)
+        short = _first_paragraph(doc) if overload is overloads[0] else ""
+        stub.use("typing", "overload")
+        stub.define(
+            name, parameters, result, doc if overload is overloads[-1] else short, "@overload"
+        )
 
 
 # --- namespaces of JAX ---------------------------------------------------------------------------
@@ -743,7 +774,7 @@ _ONLY_BATCH = frozenset({"clip", "conj", "conjugate"})
 
 def methods() -> str:
     """Return `namedax/core/methods.pyi`: a base class of `NamedArray` for type checkers only."""
-    stub = _Stub(())
+    stub = _Stub((), like="NamedArray")
     named = stub.use("namedax.core.array", "NamedArray")
     for name, method in operators.methods().items():
         doc = inspect.getdoc(method) or ""
@@ -758,15 +789,12 @@ def methods() -> str:
             rest = [p.replace(kind=_KINDS.POSITIONAL_ONLY) for p in rest]
         if name in ("__eq__", "__ne__"):
             rest = [p.replace(annotation="object") for p in rest]
-        result = str(signature.return_annotation).replace("LikeArguments", named)
-        if name in operators.POSITIONAL or name in _ONLY_BATCH:
-            result = named
-        elif result == signature.return_annotation:
-            result = stub.annotation(result, scope)
-        kind = _KINDS.POSITIONAL_OR_KEYWORD
-        if any(p.kind is _KINDS.POSITIONAL_ONLY for p in rest):
-            kind = _KINDS.POSITIONAL_ONLY
-        self_ = inspect.Parameter("self", kind)
+        keeps_names = name in operators.POSITIONAL or name in _ONLY_BATCH
+        result = named if keeps_names else stub.annotation(signature.return_annotation, scope)
+        by_position = any(p.kind is _KINDS.POSITIONAL_ONLY for p in rest)
+        self_ = inspect.Parameter(
+            "self", _KINDS.POSITIONAL_ONLY if by_position else _KINDS.POSITIONAL_OR_KEYWORD
+        )
         stub.define(
             name, [self_, *rest], result, "" if name.startswith("__") else _without_examples(doc)
         )

@@ -10,7 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 
-P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 
@@ -144,17 +144,17 @@ def call_or_refuse(function: Callable[..., R], args: Sequence[Any], kwargs: Mapp
         raise
 
 
-def checks_signature(function: Callable[P, R]) -> Callable[P, R]:
+def checks_signature(function: F) -> F:
     """Wrap a function that is not an operation so that it explains wrong arguments."""
     flags = flags_of(function)
 
     @functools.wraps(function)
-    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+    def called(*args: Any, **kwargs: Any) -> Any:
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(function.__name__, flags, args, kwargs)
         return call_or_refuse(function, args, kwargs)
 
-    return called
+    return cast("F", called)
 
 
 def _of_names(

@@ -607,7 +607,7 @@ def conv_general_dilated(
     batch_group_count: int = 1,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """General n-dimensional convolution operator, with optional dilation."""
 @overload
@@ -1042,7 +1042,7 @@ def full_like(
     """Create a full array like np.full based on the example array `x`."""
 @overload
 def full_like(
-    x: ArrayLike | object,
+    x: ArrayLike | jax.ShapeDtypeStruct,
     fill_value: NamedArray,
     dtype: DType | None = None,
     shape: Sequence[int] | None = None,
@@ -1050,7 +1050,7 @@ def full_like(
 ) -> NamedArray: ...
 @overload
 def full_like(
-    x: jax.typing.ArrayLike | object,
+    x: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
     shape: Sequence[int] | None = None,
@@ -1577,7 +1577,7 @@ def ragged_dot(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     group_offset: AnyArray | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Ragged matrix multiplication."""
 def ragged_dot_general(
@@ -1588,7 +1588,7 @@ def ragged_dot_general(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     group_offset: AnyArray | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Ragged matrix multiplication."""
 def random_gamma_grad(*args: object) -> PyTree:
@@ -1610,7 +1610,7 @@ def reduce(
     init_values: Any,
     computation: Callable[[Any, Any], Any],
     dimensions: AxisSpec,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> PyTree:
     """Wraps XLA's `Reduce
     <https://www.openxla.org/xla/operation_semantics#reduce>`_
@@ -1718,7 +1718,7 @@ def reshape(
     new_sizes: Sequence[int],
     dimensions: AxisSpec = None,
     *,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Wraps XLA's `Reshape
     <https://www.openxla.org/xla/operation_semantics#reshape>`_

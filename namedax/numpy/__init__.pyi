@@ -294,7 +294,7 @@ def arange(
     dtype: DType | None = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
     """Create evenly spaced values, along a named axis if `axis` is given.
@@ -426,7 +426,7 @@ def array(
     order: str | None = 'K',
     ndmin: int = 0,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes."""
 @overload
@@ -438,7 +438,7 @@ def array(
     order: str | None = 'K',
     ndmin: int = 0,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes.
 
@@ -498,7 +498,7 @@ def asarray(
     *,
     copy: builtins.bool | None = None,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence."""
 @overload
@@ -509,7 +509,7 @@ def asarray(
     *,
     copy: builtins.bool | None = None,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
 
@@ -590,7 +590,7 @@ def bincount(
     minlength: int = 0,
     *,
     length: int | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
@@ -1330,7 +1330,7 @@ def empty(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`."""
@@ -1340,7 +1340,7 @@ def empty(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
@@ -1357,7 +1357,7 @@ def empty_like(
     """Create an empty array with the same shape and dtype as an array."""
 @overload
 def empty_like(
-    prototype: jax.typing.ArrayLike | object,
+    prototype: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     dtype: DType | None = None,
     shape: Any = None,
     *,
@@ -1590,7 +1590,7 @@ def full(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array of one value, with named axes in addition to the positional ones."""
@@ -1601,7 +1601,7 @@ def full(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of one value, with named axes in addition to the positional ones.
 
@@ -1615,28 +1615,28 @@ def full_like(
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of a specified value with the same shape and dtype as an array."""
 @overload
 def full_like(
-    a: ArrayLike | object,
+    a: ArrayLike | jax.ShapeDtypeStruct,
     fill_value: NamedArray,
     dtype: DType | None = None,
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def full_like(
-    a: jax.typing.ArrayLike | object,
+    a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     fill_value: jax.typing.ArrayLike,
     dtype: DType | None = None,
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array full of a specified value with the same shape and dtype as an array."""
 @overload
@@ -2204,7 +2204,7 @@ def matmul(
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Perform a matrix multiplication."""
 @overload
@@ -2214,7 +2214,7 @@ def matmul(
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
 def matmul(
@@ -2223,7 +2223,7 @@ def matmul(
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Perform a matrix multiplication."""
 @overload
@@ -2652,7 +2652,7 @@ def ones(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array of ones; arguments as for `zeros`."""
@@ -2662,7 +2662,7 @@ def ones(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of ones; arguments as for `zeros`.
 
@@ -2675,17 +2675,17 @@ def ones_like(
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array of ones with the same shape and dtype as an array."""
 @overload
 def ones_like(
-    a: jax.typing.ArrayLike | object,
+    a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     dtype: DType | None = None,
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
 @overload
@@ -2742,7 +2742,7 @@ def percentile(
     keepdims: builtins.bool = False,
     *,
     weights: ArrayLike | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Compute percentiles over positional and named axes, NaN if one element is NaN.
 
@@ -3031,7 +3031,7 @@ def repeat(
     axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Repeat single elements along an axis, as in `jnp.repeat`.
@@ -3485,7 +3485,7 @@ def tensordot(
     *,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 
@@ -3605,7 +3605,9 @@ def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
       PositionalAxisError: `axis` is not a pair of two axes.
       ArgumentTypeError: `k` is not an integer.
     """
-def tril_indices_from(arr: ArrayLike | object, k: int = 0) -> tuple[AnyArray, AnyArray]:
+def tril_indices_from(
+    arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
+) -> tuple[AnyArray, AnyArray]:
     """Return the indices of lower triangle of a given array."""
 def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: AxisSpec = None) -> AnyArray:
     """Trim leading and/or trailing zeros of the input array."""
@@ -3620,7 +3622,9 @@ def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = No
 
     See `nx.tril`.
     """
-def triu_indices_from(arr: ArrayLike | object, k: int = 0) -> tuple[AnyArray, AnyArray]:
+def triu_indices_from(
+    arr: ArrayLike | jax.ShapeDtypeStruct, k: int = 0,
+) -> tuple[AnyArray, AnyArray]:
     """Return the indices of upper triangle of a given array."""
 @overload
 def true_divide(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -3888,7 +3892,7 @@ def zeros(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Create an array of zeros, with named axes in addition to the positional ones."""
@@ -3898,7 +3902,7 @@ def zeros(
     dtype: DType | None = None,
     *,
     device: Device | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of zeros, with named axes in addition to the positional ones.
 
@@ -3911,16 +3915,16 @@ def zeros_like(
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of zeros with the same shape and dtype as an array."""
 @overload
 def zeros_like(
-    a: jax.typing.ArrayLike | object,
+    a: jax.typing.ArrayLike | jax.ShapeDtypeStruct,
     dtype: DType | None = None,
     shape: Any = None,
     *,
     device: jax.Device | jax.sharding.Sharding | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array full of zeros with the same shape and dtype as an array."""

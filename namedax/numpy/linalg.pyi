@@ -239,7 +239,7 @@ def tensordot(
     axes: AxisSpec = 2,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-    out_sharding: jax.NamedSharding | jax.sharding.PartitionSpec | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 

@@ -35,7 +35,7 @@ from namedax.scipy.stats import wrapcauchy as wrapcauchy
 
 class _ModeResult(NamedTuple):
     mode: AnyArray
-    count: AnyArray
+    count: AnyArray  # type: ignore[assignment]
 def mode(
     a: ArrayLike, axis: AxisSpec = 0, nan_policy: str = 'propagate', keepdims: bool = False,
 ) -> _ModeResult:
