@@ -19,7 +19,6 @@ import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.types import DType, PyTree, Shape
-from namedax.ops.shape.creation import Device
 from namedax.typing.checking import F
 from namedax import checkpoints as checkpoints
 from namedax import distributed as distributed
@@ -184,8 +183,6 @@ from namedax.ops.ragged.ragged import Ragged as Ragged
 from namedax.ops.reduction.comparison import allclose as allclose
 from namedax.ops.reduction.comparison import array_equal as array_equal
 from namedax.ops.reduction.comparison import array_equiv as array_equiv
-from namedax.ops.reduction.extrema import max as amax
-from namedax.ops.reduction.extrema import min as amin
 from namedax.ops.reduction.extrema import argmax as argmax
 from namedax.ops.reduction.extrema import argmin as argmin
 from namedax.ops.reduction.extrema import max as max
@@ -209,7 +206,6 @@ from namedax.ops.shape.broadcast_to import squeeze as squeeze
 from namedax.ops.shape.conversion import order_like as order_like
 from namedax.ops.shape.conversion import shard as shard
 from namedax.ops.shape.creation import arange as arange
-from namedax.ops.shape.creation import linspace as linspace
 from namedax.ops.shape.inspection import array_repr as array_repr
 from namedax.ops.shape.inspection import array_str as array_str
 from namedax.ops.shape.inspection import iscomplexobj as iscomplexobj
@@ -220,7 +216,6 @@ from namedax.ops.shape.inspection import result_type as result_type
 from namedax.ops.shape.inspection import shape as shape
 from namedax.ops.shape.inspection import size as size
 from namedax.ops.shape.joining import array_split as array_split
-from namedax.ops.shape.joining import concatenate as concat
 from namedax.ops.shape.joining import concatenate as concatenate
 from namedax.ops.shape.joining import split as split
 from namedax.ops.shape.joining import stack as stack
@@ -375,6 +370,22 @@ def nancumsum(
 def nancumsum(
     x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False,
 ) -> AnyArray: ...
+def amax(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> AnyArray: ...
+def amin(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> AnyArray: ...
 @overload
 def broadcast_to(
     array: ArrayLike,
@@ -497,11 +508,14 @@ def empty(
     dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
 def empty(
-    shape: Shape = (), dtype: DType | None = None, *, device: Device | None = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array: ...
 @overload
 def full(
@@ -510,7 +524,7 @@ def full(
     dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
 def full(
@@ -518,19 +532,33 @@ def full(
     fill_value: ArrayLike | None = None,
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array: ...
+def linspace(
+    start: ArrayLike,
+    stop: ArrayLike,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: DType | None = None,
+    axis: Hashable = 0,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
+) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 @overload
 def ones(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
 def ones(
-    shape: Shape = (), dtype: DType | None = None, *, device: Device | None = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array: ...
 @overload
 def zeros(
@@ -538,11 +566,14 @@ def zeros(
     dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None],
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray: ...
 @overload
 def zeros(
-    shape: Shape = (), dtype: DType | None = None, *, device: Device | None = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
+    *,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array: ...
 @overload
 def append(
@@ -565,6 +596,13 @@ def append(
     arr: ArrayLike,
     values: ArrayLike,
     axis: AxisSpec = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
+def concat(
+    arrays: Sequence[Any],
+    axis: AxisSpec = 0,
+    dtype: DType | None = None,
     *,
     out_axis: Hashable | None = None,
 ) -> AnyArray: ...

@@ -17,7 +17,6 @@ from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-def
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.types import DType, PyTree
-from namedax.ops.random.drawing import OutSharding
 
 class _PRNGImpl(NamedTuple):
     key_shape: tuple[int, ...]
@@ -146,7 +145,7 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
     *,
-    out_sharding: OutSharding | None = None,
+    out_sharding: jax.sharding.Sharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int],
 ) -> NamedArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`."""
@@ -159,7 +158,7 @@ def categorical(
     replace: bool = True,
     mode: str | None = None,
     *,
-    out_sharding: OutSharding | None = None,
+    out_sharding: jax.sharding.Sharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
@@ -668,7 +667,7 @@ def permutation(
     axis: Any = 0,
     independent: bool = False,
     *,
-    out_sharding: OutSharding | None = None,
+    out_sharding: jax.sharding.Sharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Permute `x` randomly along an axis.
 

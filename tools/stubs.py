@@ -69,6 +69,9 @@ _ANY_IN_JAX: dict[str, Any] = {
 }
 # Protocols of shape and dtype, which are private in JAX, and a public class that has these.
 _PROTOCOLS = dict.fromkeys(("DuckTypedArray", "SupportsShape"), jax.ShapeDtypeStruct)
+# Classes of JAX's compiled module, which has no stubs. Pyright in strict mode reports each function
+# with such a type, so they are `Any` here.
+_UNREADABLE = {"jax.Device"}
 # The size of an axis in JAX; a symbolic one has no public type.
 _DIMENSION = int | Any
 # Public modules of JAX, in the order in which they are searched for the public name of a class.
@@ -185,8 +188,10 @@ class _Copy(ast.NodeTransformer):
             name = self.stub.like
         if name not in vars(importlib.import_module(module)):
             return ast.Name(self.stub.builtin(name))
-        if name.startswith("_") and name in _assigned(module):  # a private alias
-            return _Copy(self.stub, module).copied(ast.unparse(_assigned(module)[name]))
+        alias = _assigned(module).get(name)
+        is_local = module not in (_ALIASES, _ANNOTATIONS)
+        if is_local and alias is not None and not isinstance(alias, ast.Call):  # no type variable
+            return _Copy(self.stub, module).copied(ast.unparse(alias))
         return ast.Name(self.stub.use(module, name))
 
     def copied(self, text: str) -> ast.expr:
@@ -238,6 +243,7 @@ class _Stub:
       body: definitions.
       used: the names that the definitions need, by their modules; "" for a module itself.
       classes: named tuples of JAX that have no public name, by their names in the stub.
+      has_unreadable: True if an annotation has a type that type checkers cannot read.
     """
 
     def __init__(self, names: Iterable[str], like: str = "AnyArray") -> None:
@@ -246,6 +252,7 @@ class _Stub:
         self.body: list[str] = []
         self.used: dict[str, set[str]] = {}
         self.classes: dict[str, str] = {}
+        self.has_unreadable = False
 
     def use(self, module: str, name: str) -> str:
         """Import a name from its module, and return it."""
@@ -254,6 +261,9 @@ class _Stub:
 
     def dotted(self, text: str) -> str:
         """Import the package of a dotted name, and return the name as the stub spells it."""
+        if text in _UNREADABLE:
+            self.has_unreadable = True
+            return self.use("typing", "Any")
         package = "jax.typing" if text.startswith("jax.typing.") else text.partition(".")[0]
         self.used.setdefault(package, set()).add("")
         return re.sub(r"^numpy\b", "np", text)
@@ -652,7 +662,10 @@ def face() -> str:
         like = signature.return_annotation == "LikeArguments"
         is_static = public_names.ALIASES.get(shown, shown) in _defined(module)
         overloads = typing.get_overloads(value)
-        if is_static and not (like or overloads or "named_shape" in signature.parameters):
+        is_overloaded = like or overloads or "named_shape" in signature.parameters
+        # `import x as y` exports no name to a type checker.
+        is_alias = shown in public_names.ALIASES
+        if is_static and not (is_overloaded or is_alias or _is_unreadable(signature, value)):
             stub.imports.append(_import_of(shown, module))
             continue
         doc = "" if is_static else _without_examples(inspect.getdoc(value) or "")
@@ -662,6 +675,13 @@ def face() -> str:
         stub.function(shown, signature, _Scope.of(value), doc=doc, like=like)
     stub.body.insert(0, "__version__: str\n__all__: list[str]")
     return stub.text(inspect.getdoc(nx) or "")
+
+
+def _is_unreadable(signature: inspect.Signature, function: Any) -> bool:
+    stub, scope = _Stub(()), _Scope.of(function)
+    for p in signature.parameters.values():
+        stub.parameter(p, scope)
+    return stub.has_unreadable
 
 
 def _source_overloads(

@@ -2,14 +2,13 @@
 """The operators and methods of `NamedArray`, for type checkers. The module does not exist at run time."""
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.types import DType
-from namedax.ops.contraction.rings import Overlap
 from namedax.ops.indexing.updates import At
 
 class Methods:
@@ -68,7 +67,7 @@ class Methods:
         *,
         precision: jax.lax.PrecisionLike = None,
         preferred_element_type: DType | None = None,
-        overlap: Overlap | None = None,
+        overlap: Literal[False, True, 'bidirectional'] | None = None,
     ) -> AnyArray:
         """Contract two arrays over the given named axes, and broadcast the other axes.
 

@@ -203,7 +203,6 @@ from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.types import AxisName, DType, PyTree
-from namedax.ops.collectives.reducing import Groups
 from namedax.ops.sorting.sorting import TopK
 from namedax.lax import linalg as linalg
 
@@ -237,7 +236,7 @@ def all_gather(
     x: PyTree,
     axis_name: AxisName,
     *,
-    axis_index_groups: Groups | None = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     axis: int = 0,
     tiled: bool = False,
     to: str = 'varying',
@@ -270,7 +269,7 @@ def all_to_all(
     split_axis: int,
     concat_axis: int,
     *,
-    axis_index_groups: Groups | None = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> PyTree:
     """Exchange a named and a positional axis.
@@ -1424,18 +1423,24 @@ def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
       PlacementConflictError: `idx` has another axis that is sharded over the mesh axis of a
         gathered axis.
     """
-def pmax(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = None) -> PyTree:
+def pmax(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Take the maximum of every leaf over a named axis or a tuple of them.
 
     A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmax`: ties
     share the gradient, as in `nx.max`. For groups and the communication see `psum`.
     """
-def pmean(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = None) -> PyTree:
+def pmean(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Average every leaf over a named axis or a tuple of them; see `psum`, also for groups.
 
     A value without the axis is returned unchanged.
     """
-def pmin(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = None) -> PyTree:
+def pmin(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
 @overload
 def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
@@ -1501,7 +1506,9 @@ def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       AxisSizeError: `perm` is not a permutation of all indices.
     """
-def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = None) -> PyTree:
+def psum(
+    x: PyTree, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> PyTree:
     """Sum over a named axis or a tuple of them, for every leaf of `x`, and drop these axes.
 
     As in JAX, a value without the axis is multiplied by its size, and for a Python number the
@@ -1523,7 +1530,7 @@ def psum_scatter(
     axis_name: AxisName,
     *,
     scatter_dimension: int = 0,
-    axis_index_groups: Groups | None = None,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> PyTree:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
@@ -1548,7 +1555,11 @@ def psum_scatter(
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
 def pswapaxes(
-    x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups | None = None,
+    x: PyTree,
+    axis_name: AxisName,
+    axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
 ) -> PyTree:
     """Swap a named axis with a positional one of the same size: `all_to_all(x, name, axis, axis)`.
 

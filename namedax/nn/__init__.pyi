@@ -11,7 +11,6 @@ from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_confi
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.types import DType, PyTree
-from namedax.ops.window.windows import Padding, Strides
 from namedax.ops.nn.normalization import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
 from namedax.nn import initializers as initializers
@@ -52,8 +51,8 @@ def avg_pool(
     x: NamedArray,
     window: Mapping[Hashable, int],
     *,
-    strides: Strides | None = None,
-    padding: Padding = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> NamedArray:
@@ -63,8 +62,8 @@ def avg_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Strides | None = None,
-    padding: Padding = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> AnyArray:
@@ -571,8 +570,8 @@ def max_pool(
     x: NamedArray,
     window: Mapping[Hashable, int],
     *,
-    strides: Strides | None = None,
-    padding: Padding = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
     """Take the maximum over windows of named axes."""
@@ -581,8 +580,8 @@ def max_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Strides | None = None,
-    padding: Padding = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
     """Take the maximum over windows of named axes.
@@ -616,8 +615,8 @@ def min_pool(
     x: NamedArray,
     window: Mapping[Hashable, int],
     *,
-    strides: Strides | None = None,
-    padding: Padding = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> NamedArray:
     """Take the minimum over windows of named axes."""
@@ -626,8 +625,8 @@ def min_pool(
     x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Strides | None = None,
-    padding: Padding = 'VALID',
+    strides: int | Sequence[int] | Mapping[Hashable, int] | None = None,
+    padding: str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]] = 'VALID',
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
     """Take the minimum over windows of named axes.

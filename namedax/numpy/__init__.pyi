@@ -3,7 +3,7 @@
 
 import builtins
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import jax
 import jax.typing
@@ -113,9 +113,6 @@ from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unuse
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.types import AxisName, DType, PyTree, Shape
-from namedax.ops.contraction.rings import Overlap
-from namedax.ops.shape.creation import Device
-from namedax.ops.shape.joining import Sections
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
 
@@ -293,7 +290,7 @@ def arange(
     step: jax.typing.ArrayLike | None = None,
     dtype: DType | None = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
@@ -425,7 +422,7 @@ def array(
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes."""
@@ -437,7 +434,7 @@ def array(
     copy: builtins.bool = True,
     order: str | None = 'K',
     ndmin: int = 0,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes.
@@ -474,7 +471,7 @@ def array_repr(
     """
 def array_split(
     ary: ArrayLike,
-    indices_or_sections: Sections,
+    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike,
     axis: AxisSpec = 0,
     *,
     out_axis: Hashable | list[Hashable] | None = None,
@@ -497,7 +494,7 @@ def asarray(
     order: str | None = None,
     *,
     copy: builtins.bool | None = None,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence."""
@@ -508,7 +505,7 @@ def asarray(
     order: str | None = None,
     *,
     copy: builtins.bool | None = None,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> AnyArray:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
@@ -534,7 +531,7 @@ def astype(
     /,
     *,
     copy: builtins.bool = False,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray:
     """Convert an array to a specified dtype."""
 @overload
@@ -544,7 +541,7 @@ def astype(
     /,
     *,
     copy: builtins.bool = False,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array:
     """Convert an array to a specified dtype."""
 @overload
@@ -1318,7 +1315,7 @@ def einsum(
     preferred_element_type: DType | None = None,
     _dot_general: Callable[..., AnyArray] = ...,
     out_sharding: object = None,
-    overlap: Overlap | None = None,
+    overlap: Literal[False, True, 'bidirectional'] | None = None,
 ) -> AnyArray:
     """Contract arrays over positional and named axes.
 
@@ -1329,7 +1326,7 @@ def empty(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
@@ -1339,7 +1336,7 @@ def empty(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
@@ -1352,7 +1349,7 @@ def empty_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> NamedArray:
     """Create an empty array with the same shape and dtype as an array."""
 @overload
@@ -1361,7 +1358,7 @@ def empty_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> jax.Array:
     """Create an empty array with the same shape and dtype as an array."""
 @overload
@@ -1589,7 +1586,7 @@ def full(
     fill_value: ArrayLike | None = None,
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
@@ -1600,7 +1597,7 @@ def full(
     fill_value: ArrayLike | None = None,
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of one value, with named axes in addition to the positional ones.
@@ -1614,7 +1611,7 @@ def full_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of a specified value with the same shape and dtype as an array."""
@@ -1625,7 +1622,7 @@ def full_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray: ...
 @overload
@@ -1635,7 +1632,7 @@ def full_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array full of a specified value with the same shape and dtype as an array."""
@@ -2038,7 +2035,7 @@ def linspace(
     dtype: DType | None = None,
     axis: Hashable = 0,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
@@ -2651,7 +2648,7 @@ def ones(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
@@ -2661,7 +2658,7 @@ def ones(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of ones; arguments as for `zeros`.
@@ -2674,7 +2671,7 @@ def ones_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array of ones with the same shape and dtype as an array."""
@@ -2684,7 +2681,7 @@ def ones_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of ones with the same shape and dtype as an array."""
@@ -3308,7 +3305,7 @@ def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
 def split(
     ary: ArrayLike,
-    indices_or_sections: Sections,
+    indices_or_sections: int | Sequence[int] | jax.typing.ArrayLike,
     axis: AxisSpec = 0,
     *,
     out_axis: Hashable | list[Hashable] | None = None,
@@ -3891,7 +3888,7 @@ def zeros(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
@@ -3901,7 +3898,7 @@ def zeros(
     shape: Shape = (),
     dtype: DType | None = None,
     *,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array of zeros, with named axes in addition to the positional ones.
@@ -3914,7 +3911,7 @@ def zeros_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> NamedArray:
     """Create an array full of zeros with the same shape and dtype as an array."""
@@ -3924,7 +3921,7 @@ def zeros_like(
     dtype: DType | None = None,
     shape: Any = None,
     *,
-    device: jax.Device | jax.sharding.Sharding | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
 ) -> jax.Array:
     """Create an array full of zeros with the same shape and dtype as an array."""

@@ -2,14 +2,14 @@
 """The namespace `nx.numpy.fft`: `jax.numpy.fft` for named arrays."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import overload
+from typing import Any, overload
 
+import jax
 import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.types import DType
-from namedax.ops.shape.creation import Device
 
 def fft(
     a: ArrayLike,
@@ -34,7 +34,7 @@ def fftfreq(
     d: jax.typing.ArrayLike = 1.0,
     *,
     dtype: DType | None = None,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.fft`, as `jnp.fft.fftfreq`, also along a named axis.
@@ -186,7 +186,7 @@ def rfftfreq(
     d: jax.typing.ArrayLike = 1.0,
     *,
     dtype: DType | None = None,
-    device: Device | None = None,
+    device: Any | jax.sharding.Sharding | None = None,
     axis: Hashable | None = None,
 ) -> AnyArray:
     """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`."""

@@ -1,21 +1,22 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.sparse.linalg`: `jax.scipy.sparse.linalg` for pytrees of named arrays."""
 
+from collections.abc import Callable
+
 import jax
 import jax.typing
 
 from namedax.core.types import PyTree
-from namedax.ops.loops.solvers import Operator
 
 def bicgstab(
-    A: Operator,
+    A: Callable[..., PyTree] | jax.typing.ArrayLike,
     b: PyTree,
     x0: PyTree = None,
     *,
     tol: jax.typing.ArrayLike = 1e-05,
     atol: jax.typing.ArrayLike = 0.0,
     maxiter: int | None = None,
-    M: Operator | None = None,
+    M: Callable[..., PyTree] | jax.typing.ArrayLike | None = None,
 ) -> tuple[PyTree, None]:
     """Solve `A(x) = b` by the stabilized biconjugate gradient method.
 
@@ -48,14 +49,14 @@ def bicgstab(
       ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
 def cg(
-    A: Operator,
+    A: Callable[..., PyTree] | jax.typing.ArrayLike,
     b: PyTree,
     x0: PyTree = None,
     *,
     tol: jax.typing.ArrayLike = 1e-05,
     atol: jax.typing.ArrayLike = 0.0,
     maxiter: int | None = None,
-    M: Operator | None = None,
+    M: Callable[..., PyTree] | jax.typing.ArrayLike | None = None,
 ) -> tuple[PyTree, None]:
     """Solve `A(x) = b` by conjugate gradients.
 
@@ -88,7 +89,7 @@ def cg(
       ArgumentTypeError: `A` returns a different structure or dtype, or `b` is not floating-point.
     """
 def gmres(
-    A: Operator,
+    A: Callable[..., PyTree] | jax.typing.ArrayLike,
     b: PyTree,
     x0: PyTree = None,
     *,
@@ -96,7 +97,7 @@ def gmres(
     atol: jax.typing.ArrayLike = 0.0,
     restart: int = 20,
     maxiter: int | None = None,
-    M: Operator | None = None,
+    M: Callable[..., PyTree] | jax.typing.ArrayLike | None = None,
     solve_method: str = 'batched',
 ) -> tuple[PyTree, jax.Array]:
     """Solve `A(x) = b` by the generalized minimal residual method with restarts.
