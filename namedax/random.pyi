@@ -7,8 +7,8 @@ can be named arrays. The random numbers depend neither on the mesh nor on `axis_
 `namedax.ops.random.drawing` documents the numbers and the cost of a draw.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, overload
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, overload
 
 import jax
 from jax.random import key_dtype as key_dtype  # type: ignore[attr-defined, unused-ignore]
@@ -18,17 +18,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.types import DType, PyTree
 
-class _PRNGImpl(NamedTuple):
-    key_shape: tuple[int, ...]
-    seed: Callable[..., Any]
-    split: Callable[..., Any]
-    random_bits: Callable[..., Any]
-    fold_in: Callable[..., Any]
-    name: str
-    tag: str
-def PRNGKey(
-    seed: ArrayLike, *, impl: str | Any | _PRNGImpl | Hashable | None = None,
-) -> AnyArray:
+def PRNGKey(seed: ArrayLike, *, impl: str | Any | Hashable | None = None) -> AnyArray:
     """Create a legacy PRNG key given an integer seed."""
 @overload
 def ball(
@@ -443,7 +433,7 @@ def gumbel(
 def key(
     seed: ArrayLike,
     *,
-    impl: str | Any | _PRNGImpl | Hashable | None = None,
+    impl: str | Any | Hashable | None = None,
     dtype: str | Any | None = None,
 ) -> AnyArray:
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
@@ -923,7 +913,7 @@ def weibull_min(
 def wrap_key_data(
     key_bits_array: AnyArray,
     *,
-    impl: str | Any | _PRNGImpl | Hashable | None = None,
+    impl: str | Any | Hashable | None = None,
     dtype: str | Any | None = None,
 ) -> PyTree:
     """Wrap an array of key data bits into a PRNG key array."""

@@ -302,25 +302,20 @@ class _Stub:
             return "None"
         if value is ...:
             return "..."
-        if value == _DIMENSION:
-            return self.builtin("int")
-        for known, module, name in (
-            (annotations.ArrayLike, _ANNOTATIONS, "ArrayLike"),
-            (jax.typing.ArrayLike, _ANNOTATIONS, "ArrayLike"),
-            (jax.Array, _ANNOTATIONS, "AnyArray"),
-            (jax.typing.DTypeLike, _ALIASES, "DType"),
-            (jax.lax.PrecisionLike, "jax.lax", "PrecisionLike"),
-        ):
+        for known, name in self._aliases():
             if value == known:
-                is_dotted = module == "jax.lax"
-                return self.dotted(f"{module}.{name}") if is_dotted else self.use(module, name)
-            members = typing.get_args(value)
-            parts = typing.get_args(known)
-            if parts and _is_union(value) and set(parts) < set(members):
-                rest = [self.of_jax(member) for member in members if member not in parts]
-                return " | ".join(dict.fromkeys([self.of_jax(known), *rest]))
+                return name
         if _is_union(value):
-            return " | ".join(dict.fromkeys(map(self.of_jax, typing.get_args(value))))
+            members = typing.get_args(value)
+            folded = [
+                (known, name)
+                for known, name in self._aliases()
+                if _is_union(known) and set(typing.get_args(known)) < set(members)
+            ]
+            covered = {member for known, _ in folded for member in typing.get_args(known)}
+            names = [name for _, name in folded]
+            names += [self.of_jax(member) for member in members if member not in covered]
+            return " | ".join(dict.fromkeys(names))
         origin, arguments = typing.get_origin(value), typing.get_args(value)
         if origin is typing.Literal:
             self.use("typing", "Literal")
@@ -344,6 +339,18 @@ class _Stub:
             return self.use("typing", "Any")
         return self._class_of_jax(value)
 
+    def _aliases(self) -> list[tuple[Any, str]]:
+        """Types of JAX that have another name here, or one name for a union."""
+        array_like = self.use(_ANNOTATIONS, "ArrayLike")
+        return [
+            (annotations.ArrayLike, array_like),
+            (jax.typing.ArrayLike, array_like),
+            (jax.Array, self.use(_ANNOTATIONS, "AnyArray")),
+            (jax.typing.DTypeLike, self.use(_ALIASES, "DType")),
+            (jax.lax.PrecisionLike, self.dotted("jax.lax.PrecisionLike")),
+            (_DIMENSION, self.builtin("int")),
+        ]
+
     def _class_of_jax(self, cls: type[Any]) -> str:
         if cls.__module__ == "builtins":
             return self.builtin(cls.__name__)
@@ -360,11 +367,13 @@ class _Stub:
         return self.use("typing", "Any")
 
     def _named_tuple(self, cls: Any) -> str:
-        """A named tuple that JAX returns, whose class is private there."""
+        """A named tuple of arrays, such as a result, whose class is private in JAX."""
         name = "_" + cls.__name__.lstrip("_")
+        scope = _Scope(jax=vars(sys.modules[cls.__module__]))
+        if any(_forward(cls.__annotations__[field]) != "Array" for field in cls._fields):
+            return self.use("typing", "Any")
         if name not in self.classes:
             self.use("typing", "NamedTuple")
-            scope = _Scope(jax=vars(sys.modules[cls.__module__]))
             fields = [
                 f"    {field}: {self.annotation(_forward(cls.__annotations__[field]), scope)}"
                 + ("  # type: ignore[assignment]" if hasattr(tuple, field) else "")
@@ -472,7 +481,7 @@ class _Stub:
             self.define(name, with_names, named, _first_paragraph(doc), "@overload")
             without = [p for p in parameters if p.name != "named_shape"]
             first = parameters[0].annotation
-            if not _is_operand(first) and first != "AnyArray":  # a shape, so nothing has names
+            if not _is_operand(first):  # a shape, so nothing has names
                 result = self.dotted("jax.Array")
             else:
                 result = self.use(_ANNOTATIONS, "AnyArray")
@@ -489,13 +498,11 @@ class _Stub:
             self.define(name, these, named, first, "@overload")
         if plain == "jax.Array":
             self.dotted("jax.Array")
-            array_like = self.dotted("jax.typing.ArrayLike")
-            parameters = [
-                p.replace(annotation=re.sub(r"\bArrayLike\b", array_like, p.annotation))
-                if j in operands
-                else p
-                for j, p in enumerate(parameters)
-            ]
+            self.dotted("jax.typing.ArrayLike")
+            for j in operands:
+                unnamed = re.sub(r"\bArrayLike\b", "jax.typing.ArrayLike", parameters[j].annotation)
+                unnamed = re.sub(r"\bAnyArray\b", "jax.Array", unnamed)
+                parameters[j] = parameters[j].replace(annotation=unnamed)
         else:
             self.use(_ANNOTATIONS, "AnyArray")
         self.define(name, parameters, plain, doc, "@overload")
@@ -533,7 +540,7 @@ class _Stub:
 
 
 def _is_operand(annotation: str) -> bool:
-    return "ArrayLike" in annotation.split(" | ")
+    return not {"AnyArray", "ArrayLike"}.isdisjoint(annotation.split(" | "))
 
 
 def _parts(parameters: list[inspect.Parameter]) -> list[str]:

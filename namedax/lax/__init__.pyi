@@ -401,9 +401,19 @@ def axis_size(axis_name: AxisName) -> int:
 
     See `nx.axis_size`.
     """
+@overload
 def batch_matmul(
-    lhs: AnyArray, rhs: AnyArray, precision: jax.lax.PrecisionLike = None,
-) -> AnyArray:
+    lhs: NamedArray, rhs: AnyArray, precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
+    """Batch matrix multiplication."""
+@overload
+def batch_matmul(
+    lhs: AnyArray, rhs: NamedArray, precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def batch_matmul(
+    lhs: jax.Array, rhs: jax.Array, precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Batch matrix multiplication."""
 @overload
 def bessel_i0e(x: NamedArray) -> NamedArray:
@@ -551,9 +561,15 @@ def clz(x: NamedArray) -> NamedArray:
 @overload
 def clz(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise count-leading-zeros."""
+@overload
 def collapse(
-    operand: AnyArray, start_dimension: int, stop_dimension: int | None = None,
-) -> AnyArray:
+    operand: NamedArray, start_dimension: int, stop_dimension: int | None = None,
+) -> NamedArray:
+    """Collapses dimensions of an array into a single dimension."""
+@overload
+def collapse(
+    operand: jax.Array, start_dimension: int, stop_dimension: int | None = None,
+) -> jax.Array:
     """Collapses dimensions of an array into a single dimension."""
 @overload
 def complex(x: NamedArray, y: ArrayLike) -> NamedArray:
@@ -585,17 +601,38 @@ def conj(x: NamedArray) -> NamedArray:
 @overload
 def conj(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise complex conjugate function: :math:`\\overline{x}`."""
+@overload
 def conv(
-    lhs: AnyArray,
+    lhs: NamedArray,
     rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-) -> AnyArray:
+) -> NamedArray:
     """Convenience wrapper around `conv_general_dilated`."""
-def conv_general_dilated(
+@overload
+def conv(
     lhs: AnyArray,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray: ...
+@overload
+def conv(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> jax.Array:
+    """Convenience wrapper around `conv_general_dilated`."""
+@overload
+def conv_general_dilated(
+    lhs: NamedArray,
     rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -607,7 +644,38 @@ def conv_general_dilated(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> AnyArray:
+) -> NamedArray:
+    """General n-dimensional convolution operator, with optional dilation."""
+@overload
+def conv_general_dilated(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def conv_general_dilated(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
     """General n-dimensional convolution operator, with optional dilation."""
 @overload
 def conv_general_dilated_local(
@@ -673,8 +741,9 @@ def conv_general_dilated_patches(
     preferred_element_type: Any | None = None,
 ) -> jax.Array:
     """Extract patches subject to the receptive field of `conv_general_dilated`."""
+@overload
 def conv_transpose(
-    lhs: AnyArray,
+    lhs: NamedArray,
     rhs: AnyArray,
     strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -684,10 +753,38 @@ def conv_transpose(
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     use_consistent_padding: bool = False,
-) -> AnyArray:
+) -> NamedArray:
     """Convenience wrapper for calculating the N-d convolution "transpose"."""
-def conv_with_general_padding(
+@overload
+def conv_transpose(
     lhs: AnyArray,
+    rhs: NamedArray,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    transpose_kernel: bool = False,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    use_consistent_padding: bool = False,
+) -> NamedArray: ...
+@overload
+def conv_transpose(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: tuple[str, str, str] | jax.lax.ConvDimensionNumbers | None = None,
+    transpose_kernel: bool = False,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    use_consistent_padding: bool = False,
+) -> jax.Array:
+    """Convenience wrapper for calculating the N-d convolution "transpose"."""
+@overload
+def conv_with_general_padding(
+    lhs: NamedArray,
     rhs: AnyArray,
     window_strides: Sequence[int],
     padding: str | Sequence[tuple[int, int]],
@@ -695,7 +792,30 @@ def conv_with_general_padding(
     rhs_dilation: Sequence[int] | None,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
-) -> AnyArray:
+) -> NamedArray:
+    """Convenience wrapper around `conv_general_dilated`."""
+@overload
+def conv_with_general_padding(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> NamedArray: ...
+@overload
+def conv_with_general_padding(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    lhs_dilation: Sequence[int] | None,
+    rhs_dilation: Sequence[int] | None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> jax.Array:
     """Convenience wrapper around `conv_general_dilated`."""
 @overload
 def convert_element_type(operand: NamedArray, new_dtype: DType | Any) -> NamedArray:
@@ -863,13 +983,34 @@ def dynamic_index_in_dim(
     allow_negative_indices: bool = True,
 ) -> AnyArray:
     """Convenience wrapper around dynamic_slice to perform int indexing."""
+@overload
 def dynamic_slice(
-    operand: AnyArray | np.ndarray,
+    operand: NamedArray,
     start_indices: AnyArray | np.ndarray | Sequence[ArrayLike],
     slice_sizes: Sequence[int],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
-) -> AnyArray:
+) -> NamedArray:
+    """Wraps XLA's `DynamicSlice
+    <https://www.openxla.org/xla/operation_semantics#dynamicslice>`_
+    operator.
+    """
+@overload
+def dynamic_slice(
+    operand: AnyArray | np.ndarray,
+    start_indices: NamedArray,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray: ...
+@overload
+def dynamic_slice(
+    operand: jax.Array | np.ndarray,
+    start_indices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> jax.Array:
     """Wraps XLA's `DynamicSlice
     <https://www.openxla.org/xla/operation_semantics#dynamicslice>`_
     operator.
@@ -896,8 +1037,8 @@ def dynamic_update_index_in_dim(
     """
 @overload
 def dynamic_update_slice(
-    operand: AnyArray | np.ndarray,
-    update: NamedArray,
+    operand: NamedArray,
+    update: ArrayLike,
     start_indices: AnyArray | Sequence[ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
@@ -909,8 +1050,24 @@ def dynamic_update_slice(
 @overload
 def dynamic_update_slice(
     operand: AnyArray | np.ndarray,
-    update: jax.typing.ArrayLike,
+    update: NamedArray,
     start_indices: AnyArray | Sequence[ArrayLike],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray: ...
+@overload
+def dynamic_update_slice(
+    operand: AnyArray | np.ndarray,
+    update: ArrayLike,
+    start_indices: NamedArray,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> NamedArray: ...
+@overload
+def dynamic_update_slice(
+    operand: jax.Array | np.ndarray,
+    update: jax.typing.ArrayLike,
+    start_indices: jax.Array | Sequence[jax.typing.ArrayLike],
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> jax.Array:
@@ -1581,18 +1738,51 @@ def ragged_all_to_all(
     axis_index_groups: object = None,
 ) -> PyTree:
     """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Use nx.take, nx.segment_sum or nx.nn.mixture_of_experts to send elements to computed destinations."""
+@overload
 def ragged_dot(
-    lhs: AnyArray,
+    lhs: NamedArray,
     rhs: AnyArray,
     group_sizes: AnyArray,
     precision: jax.lax.PrecisionLike = None,
     preferred_element_type: DType | None = None,
     group_offset: AnyArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> AnyArray:
+) -> NamedArray:
     """Ragged matrix multiplication."""
-def ragged_dot_general(
+@overload
+def ragged_dot(
     lhs: AnyArray,
+    rhs: NamedArray,
+    group_sizes: AnyArray,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def ragged_dot(
+    lhs: AnyArray,
+    rhs: AnyArray,
+    group_sizes: NamedArray,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def ragged_dot(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
+    """Ragged matrix multiplication."""
+@overload
+def ragged_dot_general(
+    lhs: NamedArray,
     rhs: AnyArray,
     group_sizes: AnyArray,
     ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
@@ -1600,7 +1790,41 @@ def ragged_dot_general(
     preferred_element_type: DType | None = None,
     group_offset: AnyArray | None = None,
     out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
-) -> AnyArray:
+) -> NamedArray:
+    """Ragged matrix multiplication."""
+@overload
+def ragged_dot_general(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    group_sizes: AnyArray,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def ragged_dot_general(
+    lhs: AnyArray,
+    rhs: AnyArray,
+    group_sizes: NamedArray,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> NamedArray: ...
+@overload
+def ragged_dot_general(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    group_sizes: jax.Array,
+    ragged_dot_dimension_numbers: jax.lax.RaggedDotDimensionNumbers,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+    group_offset: AnyArray | None = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
+) -> jax.Array:
     """Ragged matrix multiplication."""
 def random_gamma_grad(*args: object) -> PyTree:
     """The named version of `jax.lax.random_gamma_grad`, with the same arguments; see JAX for these."""
@@ -1893,8 +2117,9 @@ def scatter_add(
     mode: str | jax.lax.GatherScatterMode | None = None,
 ) -> jax.Array:
     """Scatter-add operator."""
+@overload
 def scatter_apply(
-    operand: AnyArray,
+    operand: NamedArray,
     scatter_indices: AnyArray,
     func: Callable[[AnyArray], AnyArray],
     dimension_numbers: jax.lax.ScatterDimensionNumbers,
@@ -1903,7 +2128,32 @@ def scatter_apply(
     indices_are_sorted: bool = False,
     unique_indices: bool = False,
     mode: str | jax.lax.GatherScatterMode | None = None,
-) -> AnyArray:
+) -> NamedArray:
+    """Scatter-apply operator."""
+@overload
+def scatter_apply(
+    operand: AnyArray,
+    scatter_indices: NamedArray,
+    func: Callable[[AnyArray], AnyArray],
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> NamedArray: ...
+@overload
+def scatter_apply(
+    operand: jax.Array,
+    scatter_indices: jax.Array,
+    func: Callable[[AnyArray], AnyArray],
+    dimension_numbers: jax.lax.ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | jax.lax.GatherScatterMode | None = None,
+) -> jax.Array:
     """Scatter-apply operator."""
 @overload
 def scatter_max(

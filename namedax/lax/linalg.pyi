@@ -30,7 +30,11 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.types import PyTree
 
-def cholesky(x: AnyArray, *, symmetrize_input: bool = True) -> AnyArray:
+@overload
+def cholesky(x: NamedArray, *, symmetrize_input: bool = True) -> NamedArray:
+    """Cholesky decomposition."""
+@overload
+def cholesky(x: jax.Array, *, symmetrize_input: bool = True) -> jax.Array:
     """Cholesky decomposition."""
 @overload
 def cholesky_update(r_matrix: NamedArray, w_vector: ArrayLike) -> NamedArray:
@@ -185,7 +189,21 @@ def tridiagonal(
     a: ArrayLike, *, lower: bool = True,
 ) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
     """Reduces a symmetric/Hermitian matrix to tridiagonal form."""
+@overload
 def tridiagonal_solve(
-    dl: AnyArray, d: AnyArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
-) -> AnyArray:
+    dl: NamedArray, d: AnyArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> NamedArray:
+    """Computes the solution of a tridiagonal linear system."""
+@overload
+def tridiagonal_solve(
+    dl: AnyArray, d: NamedArray, du: AnyArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> NamedArray: ...
+@overload
+def tridiagonal_solve(
+    dl: AnyArray, d: AnyArray, du: NamedArray, b: AnyArray, *, perturb_singular: bool = False,
+) -> NamedArray: ...
+@overload
+def tridiagonal_solve(
+    dl: jax.Array, d: jax.Array, du: jax.Array, b: AnyArray, *, perturb_singular: bool = False,
+) -> jax.Array:
     """Computes the solution of a tridiagonal linear system."""

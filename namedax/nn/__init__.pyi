@@ -845,13 +845,39 @@ def scaled_dot_general(
     implementation: Literal['cudnn'] | None = None,
 ) -> PyTree:
     """Scaled dot general operation."""
+@overload
 def scaled_matmul(
-    lhs: AnyArray,
+    lhs: NamedArray,
     rhs: AnyArray,
     lhs_scales: AnyArray,
     rhs_scales: AnyArray,
     preferred_element_type: DType = ...,
-) -> AnyArray:
+) -> NamedArray:
+    """Scaled matrix multiplication function."""
+@overload
+def scaled_matmul(
+    lhs: AnyArray,
+    rhs: NamedArray,
+    lhs_scales: AnyArray,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> NamedArray: ...
+@overload
+def scaled_matmul(
+    lhs: AnyArray,
+    rhs: AnyArray,
+    lhs_scales: NamedArray,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> NamedArray: ...
+@overload
+def scaled_matmul(
+    lhs: jax.Array,
+    rhs: jax.Array,
+    lhs_scales: jax.Array,
+    rhs_scales: AnyArray,
+    preferred_element_type: DType = ...,
+) -> jax.Array:
     """Scaled matrix multiplication function."""
 @overload
 def selu(x: NamedArray) -> NamedArray:

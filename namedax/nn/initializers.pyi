@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import jax
 from jax.nn.initializers import Initializer as Initializer  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import ArrayLike

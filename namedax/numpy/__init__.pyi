@@ -285,7 +285,7 @@ def apply_along_axis(
 ) -> AnyArray:
     """Apply a function to 1D array slices along an axis."""
 def arange(
-    start: ArrayLike | Any | None = None,
+    start: ArrayLike | int | None = None,
     stop: jax.typing.ArrayLike | None = None,
     step: jax.typing.ArrayLike | None = None,
     dtype: DType | None = None,
@@ -758,8 +758,12 @@ def choose(
     """Construct an array by stacking slices of choice arrays."""
 @overload
 def choose(
+    a: ArrayLike, choices: NamedArray, out: None = None, mode: str = 'raise',
+) -> NamedArray: ...
+@overload
+def choose(
     a: jax.typing.ArrayLike,
-    choices: AnyArray | np.ndarray | Sequence[ArrayLike],
+    choices: jax.Array | np.ndarray | Sequence[jax.typing.ArrayLike],
     out: None = None,
     mode: str = 'raise',
 ) -> jax.Array:
@@ -768,7 +772,11 @@ def clip(
     arr: ArrayLike | None = None, /, min: ArrayLike | None = None, max: ArrayLike | None = None,
 ) -> AnyArray:
     """Clip array values to a specified range."""
-def column_stack(tup: np.ndarray | AnyArray | Sequence[ArrayLike]) -> AnyArray:
+@overload
+def column_stack(tup: NamedArray) -> NamedArray:
+    """Stack arrays column-wise."""
+@overload
+def column_stack(tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike]) -> jax.Array:
     """Stack arrays column-wise."""
 def compress(
     condition: ArrayLike,
@@ -1289,9 +1297,13 @@ def dot(
     """Compute the dot product of two arrays."""
 def dsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
     """Split an array into sub-arrays depth-wise."""
+@overload
+def dstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
+    """Stack arrays depth-wise."""
+@overload
 def dstack(
-    tup: np.ndarray | AnyArray | Sequence[ArrayLike], dtype: DType | None = None,
-) -> AnyArray:
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+) -> jax.Array:
     """Stack arrays depth-wise."""
 @overload
 def ediff1d(
@@ -1748,9 +1760,13 @@ def histogramdd(
     """Compute an N-dimensional histogram."""
 def hsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
     """Split an array into sub-arrays horizontally."""
+@overload
+def hstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
+    """Horizontally stack arrays."""
+@overload
 def hstack(
-    tup: np.ndarray | AnyArray | Sequence[ArrayLike], dtype: DType | None = None,
-) -> AnyArray:
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+) -> jax.Array:
     """Horizontally stack arrays."""
 @overload
 def hypot(x1: NamedArray, x2: ArrayLike, /) -> NamedArray:
@@ -2709,6 +2725,16 @@ def pad(
 @overload
 def pad(
     array: ArrayLike,
+    pad_width: NamedArray,
+    mode: str = 'constant',
+    *,
+    constant_values: jax.typing.ArrayLike = 0,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+    **kwargs: object,
+) -> NamedArray: ...
+@overload
+def pad(
+    array: ArrayLike,
     pad_width: int | AnyArray | np.ndarray | Sequence[int | AnyArray | np.ndarray] | Sequence[Sequence[int | AnyArray | np.ndarray]],
     mode: str = 'constant',
     *,
@@ -2765,8 +2791,16 @@ def piecewise(
     """Evaluate a function defined piecewise across the domain."""
 @overload
 def piecewise(
+    x: ArrayLike,
+    condlist: NamedArray,
+    funclist: list[ArrayLike | Callable[..., AnyArray]],
+    *args: object,
+    **kw: object,
+) -> NamedArray: ...
+@overload
+def piecewise(
     x: jax.typing.ArrayLike,
-    condlist: AnyArray | Sequence[ArrayLike],
+    condlist: jax.Array | Sequence[jax.typing.ArrayLike],
     funclist: list[ArrayLike | Callable[..., AnyArray]],
     *args: object,
     **kw: object,
@@ -3038,7 +3072,7 @@ def repeat(
 @overload
 def reshape(
     a: NamedArray,
-    shape: int | Any | Sequence[int],
+    shape: int | Sequence[int],
     order: str = 'C',
     *,
     copy: builtins.bool | None = None,
@@ -3048,7 +3082,7 @@ def reshape(
 @overload
 def reshape(
     a: jax.typing.ArrayLike,
-    shape: int | Any | Sequence[int],
+    shape: int | Sequence[int],
     order: str = 'C',
     *,
     copy: builtins.bool | None = None,
@@ -3849,9 +3883,13 @@ def vecmat(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
     """Batched conjugate vector-matrix product."""
 def vsplit(ary: ArrayLike, indices_or_sections: ArrayLike | Sequence[int]) -> list[AnyArray]:
     """Split an array into sub-arrays vertically."""
+@overload
+def vstack(tup: NamedArray, dtype: DType | None = None) -> NamedArray:
+    """Vertically stack arrays."""
+@overload
 def vstack(
-    tup: np.ndarray | AnyArray | Sequence[ArrayLike], dtype: DType | None = None,
-) -> AnyArray:
+    tup: np.ndarray | jax.Array | Sequence[jax.typing.ArrayLike], dtype: DType | None = None,
+) -> jax.Array:
     """Vertically stack arrays."""
 def where(
     condition: ArrayLike,

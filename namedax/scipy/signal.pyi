@@ -10,39 +10,115 @@ import jax.typing
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 
+@overload
+def convolve(
+    in1: NamedArray,
+    in2: AnyArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
+    """Convolution of two N-dimensional arrays."""
+@overload
 def convolve(
     in1: AnyArray,
-    in2: AnyArray,
+    in2: NamedArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
-) -> AnyArray:
+) -> NamedArray: ...
+@overload
+def convolve(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Convolution of two N-dimensional arrays."""
+@overload
+def convolve2d(
+    in1: NamedArray,
+    in2: AnyArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray:
+    """Convolution of two 2-dimensional arrays."""
+@overload
 def convolve2d(
     in1: AnyArray,
-    in2: AnyArray,
+    in2: NamedArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
     precision: jax.lax.PrecisionLike = None,
-) -> AnyArray:
+) -> NamedArray: ...
+@overload
+def convolve2d(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Convolution of two 2-dimensional arrays."""
+@overload
 def correlate(
-    in1: AnyArray,
+    in1: NamedArray,
     in2: AnyArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     method: str = 'auto',
     precision: jax.lax.PrecisionLike = None,
-) -> AnyArray:
+) -> NamedArray:
     """Cross-correlation of two N-dimensional arrays."""
-def correlate2d(
+@overload
+def correlate(
     in1: AnyArray,
+    in2: NamedArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def correlate(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    method: str = 'auto',
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
+    """Cross-correlation of two N-dimensional arrays."""
+@overload
+def correlate2d(
+    in1: NamedArray,
     in2: AnyArray,
     mode: Literal['full', 'same', 'valid'] = 'full',
     boundary: str = 'fill',
     fillvalue: float = 0,
     precision: jax.lax.PrecisionLike = None,
-) -> AnyArray:
+) -> NamedArray:
+    """Cross-correlation of two 2-dimensional arrays."""
+@overload
+def correlate2d(
+    in1: AnyArray,
+    in2: NamedArray,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> NamedArray: ...
+@overload
+def correlate2d(
+    in1: jax.Array,
+    in2: jax.Array,
+    mode: Literal['full', 'same', 'valid'] = 'full',
+    boundary: str = 'fill',
+    fillvalue: float = 0,
+    precision: jax.lax.PrecisionLike = None,
+) -> jax.Array:
     """Cross-correlation of two 2-dimensional arrays."""
 def csd(
     x: AnyArray,

@@ -342,16 +342,49 @@ def softmax(x: ArrayLike, /, *, axis: AxisSpec = None) -> AnyArray:
     Raises:
       AxisNotFoundError: `x` lacks the axis.
     """
-def spence(x: AnyArray) -> AnyArray:
+@overload
+def spence(x: NamedArray) -> NamedArray:
     """Spence's function, also known as the dilogarithm for real values."""
+@overload
+def spence(x: jax.Array) -> jax.Array:
+    """Spence's function, also known as the dilogarithm for real values."""
+@overload
 def sph_harm_y(
-    n: AnyArray,
+    n: NamedArray,
     m: AnyArray,
     theta: AnyArray,
     phi: AnyArray,
     diff_n: int | None = None,
     n_max: int | None = None,
-) -> AnyArray:
+) -> NamedArray:
+    """Computes the spherical harmonics."""
+@overload
+def sph_harm_y(
+    n: AnyArray,
+    m: NamedArray,
+    theta: AnyArray,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> NamedArray: ...
+@overload
+def sph_harm_y(
+    n: AnyArray,
+    m: AnyArray,
+    theta: NamedArray,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> NamedArray: ...
+@overload
+def sph_harm_y(
+    n: jax.Array,
+    m: jax.Array,
+    theta: jax.Array,
+    phi: AnyArray,
+    diff_n: int | None = None,
+    n_max: int | None = None,
+) -> jax.Array:
     """Computes the spherical harmonics."""
 @overload
 def wofz(z: NamedArray) -> NamedArray:
