@@ -165,7 +165,7 @@ from namedax.ops.contraction.einsum import tensordot as tensordot
 from namedax.ops.contraction.einsum import vecdot as vecdot
 from namedax.ops.indexing.diagonal import diagonal as diagonal
 from namedax.ops.indexing.diagonal import trace as trace
-from namedax.ops.indexing.slicing import take_along_axis as take_along_axis
+from namedax.ops.indexing.getitem import take_along_axis as take_along_axis
 from namedax.ops.indexing.take import take as take
 from namedax.ops.loops.associative_scan import associative_scan as associative_scan
 from namedax.ops.loops.branches import cond as cond

@@ -152,8 +152,8 @@ if TYPE_CHECKING:
     from namedax.ops.indexing.diagonal import trace as trace
     from namedax.ops.indexing.diagonal import tril as tril
     from namedax.ops.indexing.diagonal import triu as triu
+    from namedax.ops.indexing.getitem import take_along_axis as take_along_axis
     from namedax.ops.indexing.slicing import slice as slice
-    from namedax.ops.indexing.slicing import take_along_axis as take_along_axis
     from namedax.ops.indexing.take import take as take
     from namedax.ops.loops.associative_scan import associative_scan as associative_scan
     from namedax.ops.loops.branches import cond as cond

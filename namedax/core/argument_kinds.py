@@ -93,7 +93,8 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             if _is_array(value) and name not in _OPTIONS:
                 continue
             raise ArgumentTypeError(
-                f"{op}: {name}={format_value(value)} is not hashable, and a static argument must be."
+                f"{op}: {name}={format_value(value)} is not hashable, and a static argument must"
+                " be."
                 " Pass a number, a string or a tuple."
             ) from error
 
@@ -175,15 +176,10 @@ def _is_hashable(value: object) -> bool:
 def _is_dtype(value: Any) -> bool:
     if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # random keys
         return True
-    if isinstance(value, type) and issubclass(
-        value, np.generic
-    ):  # a class of dtypes, such as jnp.floating
+    # a class of dtypes, such as jnp.floating
+    if isinstance(value, type) and issubclass(value, np.generic):
         return True
     return np.dtype(getattr(value, "dtype", value)) is not None
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _is_iterable(value: Any) -> bool:
@@ -194,10 +190,6 @@ def _is_mesh(value: object) -> bool:
     return isinstance(value, (Mesh, AbstractMesh, int, Mapping, list, tuple)) and not isinstance(
         value, bool
     )
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(os.fspath(value), str)
 
 
 _Kind = tuple[str, Callable[[Any], bool] | None]
@@ -211,7 +203,11 @@ _INTEGERS: _Kind = (
     "a list or tuple of integers",
     lambda value: not isinstance(value, str) and all(map(_is_integer, value)),
 )
-_MAPPING: _Kind = ("a dict", _is_mapping)
+_MAPPING: _Kind = ("a dict", lambda value: isinstance(value, Mapping))
+_NAME: _Kind = (
+    "the name of an axis",
+    lambda value: _is_hashable(value) and not _is_unfit_name(value),
+)
 _NUMBER: _Kind = ("a number", _is_number)
 _SIZE: _Kind = ("an integer, or a list or tuple of integers", _is_size)
 _TEXT: _Kind = ("a string", lambda value: isinstance(value, str))
@@ -224,7 +220,9 @@ _BY_NAME: dict[str, _Kind] = {
     ),
     **dict.fromkeys("cond_fun body_fun fun func function fn".split(), _FUNCTION),
     **dict.fromkeys(("dtype", "preferred_element_type", "out_dtype"), _DTYPE),
-    **dict.fromkeys(("path", "directory"), ("a path", _is_path)),
+    **dict.fromkeys(
+        ("path", "directory"), ("a path", lambda value: isinstance(os.fspath(value), str))
+    ),
     "branches": ("a list or tuple of functions", lambda value: all(map(callable, value))),
     "ax": (
         "an axes object of matplotlib",
@@ -246,28 +244,11 @@ _BY_ANNOTATION: dict[str, _Kind] = {
     **dict.fromkeys(("float", "RealNumeric"), _NUMBER),
     **dict.fromkeys(("Shape", "int | Sequence[int]", "int | tuple[int, ...]"), _SIZE),
     **dict.fromkeys(("Sequence[int]", "tuple[int, ...]"), _INTEGERS),
-    **dict.fromkeys(
-        (
-            "ArrayLike",
-            "Array",
-            "RealArray",
-            "IntegerArray",
-            "Key | ArrayLike",
-            "Key | Array",
-            "Array | np.ndarray",
-        ),
-        _ARRAY,
-    ),
-    **dict.fromkeys(
-        ("jax.Array", "ArrayLike | SupportsShape", "int | ArrayLike", "ArrayLike | int"), _ARRAY
-    ),
-    **dict.fromkeys(
-        ("AxisName", "Hashable"),
-        (
-            "the name of an axis",
-            lambda value: _is_hashable(value) and not _is_unfit_name(value),
-        ),
-    ),
+    **dict.fromkeys(("Array", "jax.Array", "RealArray", "IntegerArray"), _ARRAY),
+    **dict.fromkeys(("ArrayLike", "int | ArrayLike", "ArrayLike | int"), _ARRAY),
+    **dict.fromkeys(("Key | ArrayLike", "Key | Array", "Array | np.ndarray"), _ARRAY),
+    "ArrayLike | SupportsShape": _ARRAY,
+    **dict.fromkeys(("AxisName", "Hashable"), _NAME),
     "Moments": (
         "a pair of moments, nx.nn.Moments(mean, var)",
         lambda value: isinstance(value, tuple) and len(value) == 2,

@@ -241,8 +241,6 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __deepcopy__(self, memo: dict[int, Any]) -> NamedArray:
         return make_in_region(copy.deepcopy(self._data, memo), self._dims)
 
-    # --- what it is -------------------------------------------------------------------------------------------------
-
     @property
     def data(self) -> jax.Array:
         """The underlying `jax.Array`, in the physical order of `dims`.
@@ -311,9 +309,6 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def sharding(self) -> jax.sharding.Sharding:
         """The sharding of `data`."""
         return self._data.sharding
-
-    # --- conversions and protocols of Python and NumPy
-    # ---------------------------------------------
 
     @property
     def _names(self) -> list[Hashable]:

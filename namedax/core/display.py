@@ -102,9 +102,6 @@ def _unreduced_over(data: jax.Array) -> str:
     return f"unreduced over {', '.join(map(repr, axes))}" if axes else ""
 
 
-# --- the type ---------------------------------------------------------------------------------------------------------
-
-
 def _mesh_axes_text(axes: tuple[str, ...]) -> str:
     return "" if not axes else "@" + (axes[0] if len(axes) == 1 else "(" + ",".join(axes) + ")")
 
@@ -115,10 +112,10 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
     dims, region = value.dims, ambient()
     if region is not None and region.resources:
         return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
-    told = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
+    has_sharding = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
         data, jax.core.Tracer
     )
-    sharding = data.sharding if told else None
+    sharding = data.sharding if has_sharding else None
     spec = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
     return [
@@ -178,8 +175,6 @@ def type_text(value: object) -> str:
     return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
 
 
-# --- values, and IPython's displays -----------------------------------------------------------------------------------
-
 # Larger arrays are not copied to the host for display.
 _MOST_ELEMENTS = 10_000_000
 
@@ -189,8 +184,10 @@ def index_text(part: object) -> str:
 
     A slice is `2:5`; an array is `mask` or `index`.
 
-    >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ..., np.arange(3))]
-    ["'month'", '3', '2:5', '::2', '...', 'index']
+    >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ...)]
+    ["'month'", '3', '2:5', '::2', '...']
+    >>> index_text(np.arange(3))
+    'index'
     """
     if isinstance(part, slice):
         start, stop, step = (
@@ -284,12 +281,15 @@ def _to_html(array: Shown) -> str:
         + "</tr>"
         for axis, size, placement in _axes(array)
     )
-    table = f"<table><thead><tr><th>axis</th><th>size</th><th>placement</th></tr></thead><tbody>{rows}</tbody></table>"
+    table = (
+        "<table><thead><tr><th>axis</th><th>size</th><th>placement</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
     values = _values_text(array)
     body = f"<pre>{html.escape(values)}</pre>" if values else ""
     return (
-        "<div><code>NamedArray"
-        f" {kind}</code>{table if rows else ''}<div>{html.escape(_summary(array))}</div>{body}</div>"
+        f"<div><code>NamedArray {kind}</code>{table if rows else ''}"
+        f"<div>{html.escape(_summary(array))}</div>{body}</div>"
     )
 
 
@@ -315,7 +315,7 @@ def _axes(array: Shown) -> list[tuple[str, int, str]]:
     ]
 
 
-# --- treescope ------------------------------------------------------------------------------------------------------
+# --- treescope ------------------------------------------------------------------------------------
 
 
 def _treescope_rendering(array: Shown, path: str | None) -> Any:

@@ -195,16 +195,16 @@ class Methods:
         """
     @property
     def T(self) -> NamedArray:
-        """The positional axes in reverse order."""
+        """Reverse the positional axes."""
     @property
     def mT(self) -> NamedArray:
-        """The last two positional axes swapped."""
+        """Swap the last two positional axes."""
     @property
     def real(self) -> NamedArray:
-        """The real part."""
+        """Return the real part."""
     @property
     def imag(self) -> NamedArray:
-        """The imaginary part."""
+        """Return the imaginary part."""
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> NamedArray:
         """Clip array values to a specified range.
 

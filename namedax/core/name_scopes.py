@@ -24,19 +24,20 @@ from namedax.core.types import PyTree
 from namedax.errors import UnevenAxisError
 
 __all__ = [
-    *(
-        "OPERATIONS_ON_FUNCTIONS",
-        "Renaming",
-        "Scope",
-        "check_said",
-        "in_scope",
-        "is_open",
-        "is_worth_saying",
-        "names_in",
-        "qualified",
-        "running_operation",
-    ),
-    *("scope_of_lifted", "scope_text", "silent", "theirs"),
+    "OPERATIONS_ON_FUNCTIONS",
+    "Renaming",
+    "Scope",
+    "check_scope_names",
+    "in_scope",
+    "is_in_program",
+    "is_open",
+    "names_in",
+    "qualified",
+    "running_operation",
+    "scope_of_lifted",
+    "scope_text",
+    "silent",
+    "theirs",
 ]
 
 R = TypeVar("R")
@@ -63,7 +64,7 @@ _NAMESPACES = {
     "namedax.ops.window.resizing": "image.",
 }
 _HIDDEN = ("namedax.core.", "namedax.operands.", "namedax.ops.", "namedax.namespaces.")
-_UNTOLD = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
+_ESCAPES = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
 
 
 class Renaming(Record):
@@ -82,15 +83,17 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
       names: the axis names of the operation, and renamings.
       module: the module of its function, which determines the namespace.
 
-    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
-    ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
+    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp")))
+    'nx.einsum{k,embed:embed_fsdp}'
+    >>> scope_text("softmax", ("k",), "namedax.ops.nn.activations")
+    'nx.nn.softmax{k}'
     """
-    return f"nx.{qualified(op, module)}{{{','.join(map(_told, names))}}}"
+    return f"nx.{qualified(op, module)}{{{','.join(map(_name_text, names))}}}"
 
 
 def qualified(op: str, module: str) -> str:
     """Return an operation with its public namespace."""
-    space = next((said for room, said in _NAMESPACES.items() if module.startswith(room)), "")
+    space = next((space for room, space in _NAMESPACES.items() if module.startswith(room)), "")
     return space + op.replace("[...]", "")
 
 
@@ -106,11 +109,11 @@ def scope_of_lifted(function: Callable[..., object], names: tuple[Hashable, ...]
     )
 
 
-def _told(name: Hashable) -> str:
+def _name_text(name: Hashable) -> str:
     return (
-        f"{_told(name.new)}:{_told(name.old)}"
+        f"{_name_text(name.new)}:{_name_text(name.old)}"
         if isinstance(name, Renaming)
-        else escaped(str(name)).translate(_UNTOLD)
+        else escaped(str(name)).translate(_ESCAPES)
     )
 
 
@@ -119,7 +122,7 @@ def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]
 
     Args:
       axes: a name, a position or `None`; a tuple, list or set of these, or a mapping with such
-        keys; `...` for all names of `operands`; or an object with names: its `said`, or the names
+        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the names
         that it passes to the argument of its method `renamed`.
       operands: the arrays.
     """
@@ -139,8 +142,8 @@ def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]
         # A tuple within a sequence is one name.
         parts = ((axis,) if type(axis) is tuple else names_in(axis, operands) for axis in axes)
         return tuple(dict.fromkeys(name for part in parts for name in part))
-    if hasattr(axes, "said"):
-        return cast("tuple[Hashable, ...]", axes.said)
+    if hasattr(axes, "mentioned"):
+        return cast("tuple[Hashable, ...]", axes.mentioned)
     if hasattr(axes, "renamed"):
         found: list[Hashable] = []
 
@@ -188,7 +191,7 @@ def in_scope(text: str, function: Callable[..., R], *args: object) -> R:
     if _open.get():
         return function(*args)
     if escaped_blocks:
-        check_said(text, args)
+        check_scope_names(text, args)
     with Scope(text):
         return function(*args)
 
@@ -198,7 +201,7 @@ def in_scope(text: str, function: Callable[..., R], *args: object) -> R:
 _BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "nmap"})
 
 
-def check_said(text: str, operands: PyTree) -> None:
+def check_scope_names(text: str, operands: PyTree) -> None:
     """Raise if the operation with scope `text` uses a name of escaped blocks.
 
     These are blocks that JAX has rebuilt after their body (`escaped_blocks`).
@@ -208,8 +211,8 @@ def check_said(text: str, operands: PyTree) -> None:
     """
     op, _, names = text.removeprefix("nx.").removesuffix("}").partition("{")
     if op not in _BY_ENTRY:
-        said = {name for renaming in names.split(",") for name in renaming.split(":")}
-        check_regions_live(op.rpartition(".")[2], lambda name: _told(name) in said, operands)
+        texts = {name for renaming in names.split(",") for name in renaming.split(":")}
+        check_regions_live(op.rpartition(".")[2], lambda name: _name_text(name) in texts, operands)
 
 
 def running_operation() -> str | None:
@@ -244,7 +247,7 @@ def _as_part(function: Callable[[*Ts], R], scope: str) -> Callable[[*Ts], R]:
     return run
 
 
-def is_worth_saying(operands: Iterable[Any]) -> bool:
+def is_in_program(operands: Iterable[Any]) -> bool:
     """Return True if an operation becomes part of a program.
 
     It runs in a mapped body, or one of its operands is traced.

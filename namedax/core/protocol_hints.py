@@ -42,8 +42,9 @@ def for_truth(names: Names) -> str:
 
     Examples are `if`, `and`, `not`, a chain of comparisons, and `min` of two arrays.
 
-    >>> for_truth(["day"])
-    'Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
+    >>> print(for_truth(["day"]))
+    Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c,
+    nx.where(c, x, y), nx.minimum(x, y).
     """
     return (
         "Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1),"
@@ -54,8 +55,9 @@ def for_truth(names: Names) -> str:
 def for_a_number(names: Names) -> str:
     """Return the remedy where one number is needed: `float`, the functions of `math`, `range`.
 
-    >>> for_a_number(["station", "day"])
-    "Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all; instead of math.sqrt(x) write nx.sqrt(x)."
+    >>> print(for_a_number(["station", "day"]))
+    Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all; instead
+    of math.sqrt(x) write nx.sqrt(x).
     """
     entry = ", ".join(f"{format_value(name)}, 0" for name in names)
     return (
@@ -113,7 +115,7 @@ def iteration_hint(names: Names) -> str:
     )
 
 
-# --- numpy functions called with a named array, by the protocol `__array_fu -----------------------
+# --- NumPy functions called with a named array, by the protocol `__array_function__` -------------
 # They do not support names. Without the protocol, NumPy converts the array somewhere inside, where
 # the called function is no longer known. Some functions also treat the error as a result.
 

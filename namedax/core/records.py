@@ -48,13 +48,8 @@ class Record:
             delattr(cls, name)
         cls._values = operator.attrgetter(*fields)
         if not frozen:
-            changes: dict[str, Any] = {"__eq__": object.__eq__, "__hash__": object.__hash__}
-            for name, method in {
-                **changes,
-                "__setattr__": object.__setattr__,
-                "__delattr__": object.__delattr__,
-            }.items():
-                setattr(cls, name, method)
+            for name in ("__eq__", "__hash__", "__setattr__", "__delattr__"):
+                setattr(cls, name, getattr(object, name))
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         fields, values = self._fields, self.__dict__
@@ -98,4 +93,5 @@ class Record:
         raise AttributeError(f"cannot delete field {name!r}")
 
     def __repr__(self) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{type(self).__qualname__}({fields})"

@@ -232,19 +232,19 @@ class Region(frozenset[_Seen]):
         """Return this region on another mesh, for XLA's partitioner; it shares `seen`."""
         return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
-    def mesh_axis_said(self, name: Hashable) -> str:
+    def mesh_axis_hint(self, name: Hashable) -> str:
         """Return a remedy if `name` is a mesh axis: the axis names sharded over it.
 
         The result is empty if `name` is not a mesh axis.
         """
         if name not in self._mesh_sizes or name in self.sizes or name in self.resources:
             return ""
-        living = [other for other, axes in self.resources.items() if name in axes]
-        if living:
+        sharded = [other for other, axes in self.resources.items() if name in axes]
+        if sharded:
             return (
-                f"{name!r} is a mesh axis, over which {show_names(living)}"
-                f" {'is' if len(living) == 1 else 'are'} sharded. Write"
-                f" {' or '.join(map(repr, living))}."
+                f"{name!r} is a mesh axis, over which {show_names(sharded)}"
+                f" {'is' if len(sharded) == 1 else 'are'} sharded. Write"
+                f" {' or '.join(map(repr, sharded))}."
             )
         return (
             f"{name!r} is a mesh axis, over which no name is sharded. Write an axis name, and map"
@@ -441,12 +441,8 @@ def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
     if region is None or not names:
         yield
         return
-    with _hidden(
-        (
-            region,
-            (*_hidden_in(region), *((name, op, region.resources.get(name, ())) for name in names)),
-        )
-    ):
+    hidden = tuple((name, op, region.resources.get(name, ())) for name in names)
+    with _hidden((region, (*_hidden_in(region), *hidden))):
         yield
 
 
@@ -496,18 +492,18 @@ class _Blocks(dict[int, tuple["weakref.ref[object]", "Placements"]]):
     def forget(self, key: int) -> None:
         self.pop(key, None)
         if not self:
-            self._nobody_left()
+            self._deactivate()
 
     def forget_all(self) -> None:
         self.clear()
-        self._nobody_left()
+        self._deactivate()
 
-    def _nobody_left(self) -> None:
+    def _deactivate(self) -> None:
         active_regions.discard(id(self))
         escaped_blocks.discard(id(self))
 
     def __del__(self) -> None:
-        self._nobody_left()
+        self._deactivate()
 
 
 class _Left(threading.local):
@@ -532,9 +528,8 @@ def placements_after() -> Placements | None:
     """
     if not _left.arrays:
         return None
-    if (
-        AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types
-    ):  # there are no blocks: the rule ended with an exception
+    # there are no blocks: the rule ended with an exception
+    if AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types:
         _left.arrays.forget_all()
         return None
     return next(reversed(_left.arrays.values()))[1]

@@ -17,7 +17,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import refuse_foreign
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
 from namedax.core.types import DType
@@ -271,23 +271,23 @@ def _rename(
 
 
 def _transposed(self: NamedArray) -> LikeArguments:
-    """The positional axes in reverse order."""
+    """Reverse the positional axes."""
     refuse_reversal("T", self)
     return nmap(jnp.transpose)(self)
 
 
 def _matrix_transposed(self: NamedArray) -> LikeArguments:
-    """The last two positional axes swapped."""
+    """Swap the last two positional axes."""
     return nmap(jnp.matrix_transpose)(self)
 
 
 def _real(self: NamedArray) -> LikeArguments:
-    """The real part."""
+    """Return the real part."""
     return FUNCTIONS["real"](self)
 
 
 def _imag(self: NamedArray) -> LikeArguments:
-    """The imaginary part."""
+    """Return the imaginary part."""
     return FUNCTIONS["imag"](self)
 
 

@@ -22,7 +22,7 @@ from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
-from namedax.core.name_scopes import in_scope, is_worth_saying, scope_of_lifted
+from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.core.types import AxisName, PyTree
@@ -98,7 +98,7 @@ def along_axes(
                     "the arguments" if first is None else type_text(first),
                     [] if first is None else [dim for dim in first.dims if dim is not None],
                 )
-        if is_worth_saying(_arrays(bound.arguments)):
+        if is_in_program(_arrays(bound.arguments)):
             return in_scope(
                 scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed
             )
@@ -134,7 +134,7 @@ def along_axes(
         )
 
     if renames:
-        lifted.__signature__ = _with_out_axis(inspect.signature(function))  # type: ignore[attr-defined]
+        vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
     return lifted
 
 
@@ -281,7 +281,7 @@ def _from_front(
     return make_result(data, tuple(named))
 
 
-# --- arrays sliced along one axis, for functions of single slices such as ` -----------------------
+# --- arrays sliced along one axis, for functions of single slices ---------------------------------
 
 
 def _in_front(data: jax.Array, at: int) -> jax.Array:

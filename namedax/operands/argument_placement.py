@@ -12,8 +12,7 @@ import jax
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray
-from namedax.core.element_types import NUMPY, check_numbers
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
 from namedax.core.types import PyTree
 from namedax.operands.kernels import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes

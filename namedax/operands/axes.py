@@ -12,7 +12,7 @@ import numpy as np
 from namedax.core.annotations import ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.foreign_arrays import is_foreign_type
+from namedax.core.element_types import is_foreign_type
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
 from namedax.core.types import AxisName, PyTree, Shape
@@ -114,7 +114,7 @@ def unwrap_single(axis: AxisSpec, dims: Dims) -> AxisSpec:
 
 def _hint(op: str, axis: AxisSpec, name: Hashable) -> str:
     region = ambient()
-    if region is not None and (of_mesh := region.mesh_axis_said(name)):
+    if region is not None and (of_mesh := region.mesh_axis_hint(name)):
         return of_mesh
     if isinstance(axis, tuple) and len(axis) > 1:
         return (

@@ -26,8 +26,7 @@ from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_region, positions
 from namedax.core.cpu_workarounds import sums_abort
 from namedax.core.display import type_text
-from namedax.core.element_types import NUMPY, check_numbers
-from namedax.core.foreign_arrays import is_foreign_type, refuse_foreign
+from namedax.core.element_types import NUMPY, check_numbers, is_foreign_type, refuse_foreign
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
@@ -39,25 +38,24 @@ from namedax.resources.mesh import enter_mesh, must_enter
 from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = [
-    *(
-        "align",
-        "align_ranks",
-        "to_local",
-        "unify_variance",
-        "merge_dims",
-        "note_met",
-        "of_real_entries",
-        "own_blocks",
-    ),
-    *("constrain_sharding", "make_result"),
+    "align",
+    "align_ranks",
+    "constrain_sharding",
+    "make_result",
+    "merge_dims",
+    "note_aligned",
+    "of_real_entries",
+    "own_blocks",
+    "to_local",
+    "unify_variance",
 ]
 
 
 @functools.lru_cache(maxsize=8192)
 def _labels(dims: Dims) -> tuple[Hashable, ...]:
-    """Number every positional axis of the dims from the right: -1, -2, ...
+    """Label every positional axis of the dims from the right: -1, -2, ...
 
-    (integers are not names).
+    Integers are not names.
     """
     numbers = iter(range(-dims.count(None), 0))
     return tuple(next(numbers) if dim is None else dim for dim in dims)
@@ -81,7 +79,8 @@ def _plan(
                 result.insert(at, label)
     # Names may have separated positional axes; these keep their order, in the same places.
     places = [i for i, label in enumerate(result) if isinstance(label, int)]
-    for i, label in zip(places, sorted(result[i] for i in places), strict=True):  # type: ignore[type-var]
+    in_order = sorted(label for label in result if isinstance(label, int))
+    for i, label in zip(places, in_order, strict=True):
         result[i] = label
     steps = []
     for dims in all_dims:
@@ -362,7 +361,7 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
 
     The result is `None` if one is not. The entry of an array has its dims, shape, device variance,
     dtype and weak type; that of a number is `None`. After such operands have been aligned,
-    `note_met` records the key in the region. Operands with the same key need no alignment.
+    `note_aligned` records the key in the region. Operands with the same key need no alignment.
     """
     key: list[Any] = []
     for operand in operands:
@@ -395,7 +394,7 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
 _NUMBERS = frozenset({bool, int, float, complex})
 
 
-def note_met(key: tuple[Any, ...], region: Region) -> None:
+def note_aligned(key: tuple[Any, ...], region: Region) -> None:
     """Record that operands with this key (`own_blocks`) need no alignment, if none was needed."""
     entries = [entry for entry in key if entry is not None]
     if len({variance for _, _, variance, *_ in entries}) < 2 and all(

@@ -95,7 +95,7 @@ def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     return shortcut
 
 
-# --- functions of arrays and of axes and options -------------------------------------------------------------------------------
+# --- functions of arrays, axes and options --------------------------------------------------------
 
 _KEYWORD, _VALUE = object(), object()
 _FIXED = frozenset({bool, int, float, complex, tuple, type, type(...)})

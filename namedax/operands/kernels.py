@@ -38,7 +38,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, check_numbers
-from namedax.core.name_scopes import Scope, check_said, is_open, names_in, scope_text, silent
+from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
 from namedax.core.variance import (
@@ -50,12 +50,23 @@ from namedax.core.variance import (
     varying,
 )
 from namedax.errors import refuse_names
-from namedax.operands.broadcasting import make_result, note_met, own_blocks, unify_variance
+from namedax.operands.broadcasting import make_result, note_aligned, own_blocks, unify_variance
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
-    *("OF_BLOCKS", "SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of", "with_forms"),
-    *("new_table", "remember", "type_key", "varies", "watched", "whole_types"),
+    "OF_BLOCKS",
+    "SCALARS",
+    "AxesAndNew",
+    "new_table",
+    "remember",
+    "run",
+    "run_elementwise",
+    "scope_of",
+    "type_key",
+    "varies",
+    "watched",
+    "whole_types",
+    "with_forms",
 ]
 
 R = TypeVar("R")
@@ -125,7 +136,7 @@ def run(
         return call(*more)
     text = scope_of(function, given, operands)
     if escaped_blocks:
-        check_said(text, operands)
+        check_scope_names(text, operands)
     with Scope(text):
         return call(*more)
 
@@ -200,7 +211,7 @@ def _of_new_blocks(
 ) -> AnyArray:
     """Run an elementwise operation on own blocks that may need alignment, and record the result."""
     result = _in_region(region, function, given, operands, False)
-    note_met(key, region)
+    note_aligned(key, region)
     return result
 
 

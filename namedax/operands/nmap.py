@@ -26,9 +26,9 @@ from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import check_flags, checks_signature, flags_of
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
+from namedax.core.element_types import refuse_foreign
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
-from namedax.core.foreign_arrays import refuse_foreign
-from namedax.core.name_scopes import Scope, is_open, is_worth_saying, scope_of_lifted
+from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, check_dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter, hiding
@@ -156,13 +156,8 @@ class _ExplainNames:
         others: Sequence[Any],
         called: Callable[..., object],
     ):
-        self._theirs, self._function, self._arguments, self._others, self._called = (
-            theirs,
-            function,
-            arguments,
-            others,
-            called,
-        )
+        self._theirs, self._function, self._called = theirs, function, called
+        self._arguments, self._others = arguments, others
 
     def __enter__(self) -> None:
         return None
@@ -176,9 +171,9 @@ class _ExplainNames:
         if (
             isinstance(error, NameError)
             and self._theirs
-            and (said := said_of_names(error, self._function)) is not None
+            and (text := said_of_names(error, self._function)) is not None
         ):
-            raise ArgumentTypeError(said) from error
+            raise ArgumentTypeError(text) from error
         if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(
             error, NamedaxError
         ):
@@ -212,9 +207,9 @@ class _ExplainNames:
         if not self._theirs:
             error.add_note(f"namedax: {why}")
             return
-        said = str(error).split("\n", 1)[0].rstrip(".")
+        text = str(error).split("\n", 1)[0].rstrip(".")
         own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
-        raise own(f"{self._function}: {said}. Here {why}") from error
+        raise own(f"{self._function}: {text}. Here {why}") from error
 
     def _refuse_unknown_shape(self, error: Exception) -> None:
         """Raise if a result's shape depends on unknown values and an argument can give it."""
@@ -407,7 +402,7 @@ class Lifted:
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
         blocks = [to_local(leaves[i], self._op, region) for i in places]
         names = tuple(_sizes_by_name(self._op, blocks))
-        if is_open() or not is_worth_saying(blocks):
+        if is_open() or not is_in_program(blocks):
             return self._run(leaves, tree, places, blocks, names)
         with Scope(scope_of_lifted(self, names), holds=True):
             return self._run(leaves, tree, places, blocks, names)
@@ -443,7 +438,7 @@ class Lifted:
             for leaf in leaves:
                 refuse_foreign(op, leaf)
         all_dims = [dims_of(block) for block in blocks]
-        mapped = _vectorised(positional, names, all_dims)
+        mapped = _vectorized(positional, names, all_dims)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):
             try:
                 hidden = frozenset[str]()
@@ -456,8 +451,8 @@ class Lifted:
                         and uneven
                         and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr)
                     ):
-                        datas, all_dims = _felt_by_rules(datas, all_dims, region)
-                        mapped = _vectorised(positional, names, all_dims)
+                        datas, all_dims = _mask_padding_for_rules(datas, all_dims, region)
+                        mapped = _vectorized(positional, names, all_dims)
                     result = _on_its_device(op, names, mapped, hidden, datas)
                 elif (
                     region is not None
@@ -521,7 +516,7 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
     return sizes
 
 
-def _vectorised(
+def _vectorized(
     function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]
 ) -> Callable[..., Any]:
     """Map `function` over the axes `names` of arguments with these dims.
@@ -541,7 +536,7 @@ def _vectorised(
 # --- functions that run on each device separately ------------------------------------------------
 
 
-def _felt_by_rules(
+def _mask_padding_for_rules(
     datas: Sequence[Any], all_dims: Sequence[Dims], region: Region
 ) -> tuple[list[Any], list[Dims]]:
     """Mask gradients from padding in the arguments of a function with derivative rules.
@@ -555,21 +550,21 @@ def _felt_by_rules(
         for name, n in zip(dims, np.shape(data), strict=True)
     ]
     sizes = {name: n for name, n in pairs if name in region.uneven}
-    felt, felt_dims = list(datas), list(all_dims)
+    masked, masked_dims = list(datas), list(all_dims)
     for i, (data, dims) in enumerate(zip(datas, all_dims, strict=True)):
         if not isinstance(data, jax.core.Tracer) or not _is_inexact(data):
             continue
         more = {name: n for name, n in sizes.items() if name not in dims}
-        felt_dims[i] = (*more, *dims)
+        masked_dims[i] = (*more, *dims)
         data = jnp.broadcast_to(data, (*more.values(), *data.shape))
-        for dim, name in enumerate(felt_dims[i]):
+        for dim, name in enumerate(masked_dims[i]):
             data = (
                 without_gradient_of_padding(data, dim, region.place(name))
                 if name in sizes
                 else data
             )
-        felt[i] = data
-    return felt, felt_dims
+        masked[i] = data
+    return masked, masked_dims
 
 
 def _is_our_own(function: Callable[..., object]) -> bool:
@@ -598,10 +593,10 @@ def _on_its_device(
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the"
-            " function communicates along these, which would mix their elements. A lifted function"
-            " has no names: move the code that names an axis on these mesh axes out of it, or rename"
-            " that axis to one that is not mapped."
+            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and"
+            " the function communicates along these, which would mix their elements. A lifted"
+            " function has no names: move the code that names an axis on these mesh axes out of it,"
+            " or rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
@@ -671,11 +666,11 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
         # for bodies that are not compiled: JAX's interpreter checks either all or nothing
         return jax.jit(mapped)
 
+    def reshaped(*datas: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(lax.squeeze(lax.expand_dims(data, (0,)), (0,)) for data in datas)
+
     # Arguments keep their variance; the results of operations have none.
-    without_types, run = (
-        unchecked(lambda *datas: jax.tree.map(_reshaped, datas)),
-        unchecked(function),
-    )
+    without_types, run = unchecked(reshaped), unchecked(function)
 
     @jax.custom_vjp
     def call(*datas: jax.Array) -> PyTree:
@@ -711,10 +706,6 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
 
     call.defvjp(forward, backward)
     return call
-
-
-def _reshaped(data: jax.Array) -> jax.Array:
-    return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
 
 def _is_inexact(data: jax.typing.ArrayLike) -> bool:

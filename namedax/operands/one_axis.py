@@ -43,9 +43,6 @@ from namedax.resources.row_moves import FILL, along_dim, move_rows
 __all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
 
 
-# --- an operation along one axis ------------------------------------------------------------------------------------
-
-
 class Along(Record):
     """One named axis of an array, and its placement.
 
@@ -77,7 +74,8 @@ class Along(Record):
 
     def blocks(self, mesh_axes: MeshAxes) -> int:
         """Return the number of devices along `mesh_axes`."""
-        return 1 if not mesh_axes else self.region.mesh_axis_size(mesh_axes)  # type: ignore[union-attr]
+        region = self.region
+        return region.mesh_axis_size(mesh_axes) if mesh_axes and region is not None else 1
 
     def block(self, mesh_axes: MeshAxes, size: int) -> int:
         """Return the number of elements of one block, padding included, of an axis of this size."""
@@ -217,10 +215,8 @@ class Along(Record):
                 else value
             )
         data = self.relaid(data, self.old, (), keep)
-        before, after = (
-            max(0, -int(wanted.min(initial=0))),
-            max(0, int(wanted.max(initial=0)) + 1 - size),
-        )
+        before = max(0, -int(wanted.min(initial=0)))
+        after = max(0, int(wanted.max(initial=0)) + 1 - size)
         if before or after:
             data = _padded(data, dim, before, after, mode, fill)
         if not new:

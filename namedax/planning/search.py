@@ -103,7 +103,7 @@ def search(
             found[choice] = outcome
         return True
 
-    for choice in itertools.chain(first, [space.empty], space.alone()):
+    for choice in itertools.chain(first, [space.empty], space.single_names()):
         attempt(choice)
     if not found:
         return found

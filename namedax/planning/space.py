@@ -299,7 +299,7 @@ class Space:
             if choice.roles[i] == choice.roles[j] and tuple(sizes) in self._homes:
                 yield self.canonical(choice.replace(sizes=tuple(sizes)))
 
-    def alone(self) -> Iterator[Choice]:
+    def single_names(self) -> Iterator[Choice]:
         """Yield every name alone, on the largest mesh axis over which it divides."""
         for name in self.names:
             for i in sorted(_used(self.empty), key=lambda i: -self.empty.sizes[i]):

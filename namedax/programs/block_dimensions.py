@@ -130,9 +130,10 @@ def findings(closed: ClosedJaxpr, dimensions: Dimensions | None) -> list[Finding
 
 def _within(var: Atom, sharding: Sharding | None) -> Sharding | None:
     """Remove from a sharding the mesh axes over which the type of a value does not vary."""
-    if sharding is None or not any(sharding) or len(sharding) != len(aval_of(var).shape):
+    aval: Any = var.aval  # this runs for every operand, so it does not call `aval_of`
+    if sharding is None or not any(sharding) or len(sharding) != len(aval.shape):
         return None
-    varying = varying_of(var.aval)
+    varying = varying_of(aval)
     if not all(axes <= varying for axes in sharding):
         sharding = tuple(axes & varying for axes in sharding)
     return sharding
@@ -241,8 +242,8 @@ class _Flow:
         env: dict[Atom, Sharding],
         found: list[Finding],
     ) -> None:
-        out = eqn.outvars[0]
-        own, mixed = united(known, len(aval_of(out).shape))
+        aval: Any = eqn.outvars[0].aval
+        own, mixed = united(known, len(aval.shape))
         if own is None:
             return
         env.update(dict.fromkeys(eqn.outvars, own))
@@ -250,7 +251,8 @@ class _Flow:
             found.append(Finding((eqn,), mixed))
             return
         for var, sharding in zip(eqn.invars, known, strict=True):
-            if sharding is not own and len(aval_of(var).shape) == len(own) and sharding != own:
+            aval = var.aval
+            if sharding is not own and len(aval.shape) == len(own) and sharding != own:
                 if (drawn := self._drawn(jaxpr, var, own, sharding)) is not None:
                     found.append(_finding((eqn,), *drawn))
                     if drawn[0].operand is None:

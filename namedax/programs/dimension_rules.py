@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jax.extend.core import JaxprEqn
 
-from namedax.core.leaf_marks import LEAF
+from namedax.core.user_code import LEAF
 from namedax.programs.primitives import TABLE, Atom, Kind, aval_of, axes_of
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
@@ -33,7 +33,7 @@ NONE: Mixed = frozenset()
 # Callbacks run once on every device with its block, by design.
 CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
 
-# The primitive that marks leaves (`namedax.core.leaf_marks`).
+# The primitive that marks leaves (`namedax.core.user_code`).
 MARK = LEAF.name
 
 # Each element of a result is computed from the elements of the operands at the same index, or from

@@ -23,9 +23,9 @@ from jax.core import AbstractValue, ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
+from namedax.core.user_code import LEAF
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 

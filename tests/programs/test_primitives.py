@@ -20,7 +20,7 @@ from jax.extend.core import primitives as public
 from jax.sharding import AxisType
 from jax.sharding import PartitionSpec as P
 
-from namedax.core.leaf_marks import LEAF
+from namedax.core.user_code import LEAF
 from namedax.programs import costs, dimension_rules, primitives
 from namedax.programs import evaluator as remat
 from namedax.programs.evaluator import collective_axes, has_reverse_rules

@@ -9,7 +9,7 @@ from namedax.ops.contraction.einsum import einsum, tensordot, vecdot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.elementwise import frompyfunc
 from namedax.ops.indexing import diagonal
-from namedax.ops.indexing.slicing import take_along_axis
+from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.indexing.take import take
 from namedax.ops.reduction import cumulative, extrema, reductions
 from namedax.ops.shape import broadcast_to, creation, inspection, joining, repeating, transposition

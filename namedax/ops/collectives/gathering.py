@@ -20,9 +20,11 @@ from namedax.core.region import ambient
 from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.along_axes import entries_of
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of
 from namedax.resources import communication as comm
 
 __all__ = ["gather_entries", "pgather"]
@@ -82,15 +84,15 @@ def gather_entries(
         return _gather_keys(op, x, idx, axes, whole)
     region = ambient()
     dims, own = dims_of(x), dims_of(idx)
-    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    read = resolve_axis(op, x, entries_of(axes))
     names = [dims[i] for i in read]
     shared = [dim for dim in own if dim is not None and dim in dims and dim not in names]
     alone = [dim for dim in own if dim is not None and dim not in shared]
     if region is not None and region.resources:
         region.check_placement(op, dict.fromkeys(dim for dim in (*dims, *own) if dim is not None))
         region.seen.update(dim for dim in (*dims, *own) if dim is not None)
-    data = x._data if isinstance(x, NamedArray) else x
-    index = idx._data if isinstance(idx, NamedArray) else idx
+    data = data_of(x)
+    index = data_of(idx)
     for name in shared:
         if data.shape[dims.index(name)] != index.shape[own.index(name)]:
             raise AxisSizeError(
@@ -205,13 +207,11 @@ def _gather_keys(op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: boo
     The words form one more positional axis.
     """
     dims = dims_of(x)
-    keys = x._data if isinstance(x, NamedArray) else x
-    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    keys = data_of(x)
+    read = resolve_axis(op, x, entries_of(axes))
     axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
     words = gather_entries(
         op, make_result(jax.random.key_data(keys), (*dims, None)), idx, axes, whole
     )
-    data = words._data if isinstance(words, NamedArray) else words
-    return make_result(
-        jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1]
-    )
+    own = jax.random.wrap_key_data(data_of(words), impl=jax.random.key_impl(keys))
+    return make_result(own, dims_of(words)[:-1])

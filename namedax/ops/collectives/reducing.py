@@ -62,7 +62,7 @@ __all__ = [
 Groups = Sequence[Sequence[int]]
 
 
-def _names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
+def check_names(op: str, axis_name: AxisName) -> tuple[Hashable, ...]:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         if not is_name(name):
@@ -96,16 +96,16 @@ def axis_size(axis: AxisName) -> int:
     >>> nx.xmap(lambda x: x / nx.lax.axis_size("i"), in_axes=["i"], out_axes=["i"])(jnp.ones(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    return math.prod(_size("axis_size", name) for name in _names("axis_size", axis))
+    return math.prod(size_of("axis_size", name) for name in check_names("axis_size", axis))
 
 
-def _size(op: str, name: Hashable) -> int:
+def size_of(op: str, name: Hashable) -> int:
     region = ambient()
     if region is None or name not in region.sizes:
         known = list(region.sizes) if region is not None else []
         here = f"the names here are {show_names(known)}" if known else "no axis here has a name"
         where = here if region is not None else "no mapped function is being traced here"
-        of_mesh = region.mesh_axis_said(name) if region is not None else ""
+        of_mesh = region.mesh_axis_hint(name) if region is not None else ""
         remedy = (
             of_mesh or "Give an argument that axis in in_axes, or its size in axis_sizes of xmap."
         )
@@ -115,7 +115,7 @@ def _size(op: str, name: Hashable) -> int:
     return region.sizes[name]
 
 
-def _size_where_lacking(op: str, name: Hashable) -> int:
+def size_of_absent(op: str, name: Hashable) -> int:
     """Return the global size of an axis that a value lacks, being the same in every instance.
 
     Raises:
@@ -128,7 +128,7 @@ def _size_where_lacking(op: str, name: Hashable) -> int:
             f"{op}: {by} removes the axis {name!r} here and calls the function on one element at a"
             f" time. Call {op} outside of it, on its arguments or its results."
         )
-    return _size(op, name)
+    return size_of(op, name)
 
 
 def axis_index(axis_name: AxisName) -> NamedArray:
@@ -143,8 +143,8 @@ def axis_index(axis_name: AxisName) -> NamedArray:
     Array([0., 1., 2., 3.], dtype=float32)
     """
     index: Any = 0
-    for i, name in enumerate(_names("axis_index", axis_name)):
-        size = _size("axis_index", name)
+    for i, name in enumerate(check_names("axis_index", axis_name)):
+        size = size_of("axis_index", name)
         entries = global_index("axis_index", name, size)
         index = entries if i == 0 else index * size + entries
     result: NamedArray = index
@@ -196,33 +196,33 @@ def psum(x: PyTree, axis_name: AxisName, *, axis_index_groups: Groups | None = N
     """
     if axis_index_groups is not None:
         return reduce_groups("psum", "sum", x, axis_name, axis_index_groups)
-    names = _names("psum", axis_name)
+    names = check_names("psum", axis_name)
 
     def one(leaf: Any) -> ArrayLike:
         if getattr(leaf, "dtype", None) == jnp.bool_:
             leaf = leaf.astype(jnp.int32)
         present, absent = _split_names(leaf, names)
-        copies = math.prod(_size_where_lacking("psum", name) for name in absent)
+        copies = math.prod(size_of_absent("psum", name) for name in absent)
         result = reductions.sum(leaf, present, promote_integers=False) if present else leaf
         return result * copies if absent else result
 
-    return _map(one, x)
+    return map_leaves(one, x)
 
 
-def _map(function: Callable[[ArrayLike], ArrayLike], x: PyTree) -> PyTree:
+def map_leaves(function: Callable[[ArrayLike], ArrayLike], x: PyTree) -> PyTree:
     return jax.tree.map(function, x, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
 
 
 def _over_present(op: str, reduction: str, x: PyTree, axis_name: AxisName) -> PyTree:
-    names = _names(op, axis_name)
+    names = check_names(op, axis_name)
 
     def one(leaf: ArrayLike) -> ArrayLike:
         present, absent = _split_names(leaf, names)
         for name in absent:
-            _size_where_lacking(op, name)
+            size_of_absent(op, name)
         return reductions.REDUCTIONS[reduction](leaf, present) if present else leaf
 
-    return _map(one, x)
+    return map_leaves(one, x)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
@@ -302,8 +302,8 @@ def all_gather(
         )
     if axis_index_groups is not None:
         return _gather_groups(x, axis_name, axis_index_groups, axis, tiled)
-    names = _names("all_gather", axis_name)
-    return _map(lambda leaf: _gather_one(leaf, names, axis, tiled), x)
+    names = check_names("all_gather", axis_name)
+    return map_leaves(lambda leaf: _gather_one(leaf, names, axis, tiled), x)
 
 
 def _gather_one(x: ArrayLike, names: tuple[Hashable, ...], axis: int, tiled: bool) -> AnyArray:
@@ -315,7 +315,7 @@ def _gather_one(x: ArrayLike, names: tuple[Hashable, ...], axis: int, tiled: boo
     dims = dims_of(x)
     absent = [name for name in names if name not in dims]
     for name in absent:  # repeated once per instance, without communication
-        data = jnp.broadcast_to(data, (_size_where_lacking("all_gather", name), *data.shape))
+        data = jnp.broadcast_to(data, (size_of_absent("all_gather", name), *data.shape))
         dims = (name, *dims)
     rank, axis = dims.count(None), as_integer("all_gather", "axis", axis)
     if not -(rank + (not tiled)) <= axis < rank + (not tiled):
@@ -378,7 +378,7 @@ def one_name(op: str, axis_name: AxisName) -> Hashable:
     Raises:
       UnsupportedArgumentError: there are several names.
     """
-    names = _names(op, axis_name)
+    names = check_names(op, axis_name)
     if len(names) != 1:
         raise UnsupportedArgumentError(
             f"{op}: axis_index_groups is for one name, and there are {len(names)}, {names!r}. Merge"
@@ -400,7 +400,7 @@ def _members(op: str, name: Hashable, groups: Groups) -> list[list[int]]:
             f"{op}: axis_index_groups={format_value(groups)} is not a list of lists of integers,"
             " such as [[0, 1], [2, 3]]."
         ) from None
-    size = _size(op, name)
+    size = size_of(op, name)
     if sorted(i for group in members for i in group) != list(range(size)) or not all(members):
         raise ArgumentError(
             f"{op}: axis_index_groups={members} must have each index of axis {name!r}, 0 to"
@@ -421,7 +421,7 @@ def equal_groups(op: str, name: Hashable, groups: Groups) -> tuple[NamedArray, N
             f"{op}: axis_index_groups={members} must be of one size; every instance gets an array"
             " of one shape."
         )
-    size, width = _size(op, name), len(members[0])
+    size, width = size_of(op, name), len(members[0])
     table, ranks = np.zeros((size, width), np.int32), np.zeros(size, np.int32)
     for group in members:
         table[group], ranks[group] = group, range(width)
@@ -463,16 +463,16 @@ def reduce_groups(
     """Reduce within groups by `"sum"`, `"max"` or `"min"`; for `pmean`, divide by their sizes."""
     name = one_name(op, axis_name)
     members = _members(op, name, groups)
-    table = np.zeros(_size(op, name), np.int32)
+    table = np.zeros(size_of(op, name), np.int32)
     for number, group in enumerate(members):
         table[group] = number
     sizes = np.asarray([len(members[number]) for number in table])
     has_one_size = len(set(sizes)) == 1
 
-    def count() -> Any:
+    def count() -> int | NamedArray:
         return int(sizes[0]) if has_one_size else _of_instances(op, name, sizes)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: Any) -> AnyArray:
         if name not in dims_of(leaf):
             return leaf if reduction != "sum" or op == "pmean" else leaf * count()
         if leaf.dtype == jnp.bool_:
@@ -484,7 +484,7 @@ def reduce_groups(
         result = gather_entries(op, of_groups, ids, _GroupsOf(name))
         return result / count() if op == "pmean" else result
 
-    return _map(one, x)
+    return map_leaves(one, x)
 
 
 def _gather_groups(
@@ -497,7 +497,7 @@ def _gather_groups(
         part = whole[index]
         return jnp.concatenate(list(part), axis) if tiled else jnp.moveaxis(part, 0, axis)
 
-    return _map(lambda leaf: nmap(pick)(_gather_one(leaf, (name,), 0, False), members), x)
+    return map_leaves(lambda leaf: nmap(pick)(_gather_one(leaf, (name,), 0, False), members), x)
 
 
 # --- casts of variance ----------------------------------------------------------------------------
@@ -518,8 +518,8 @@ def pcast(x: PyTree, axis_name: AxisName, *, to: str) -> PyTree:
       AxisNotFoundError: a name has no size here.
       UnsupportedArgumentError: `to` has another value; postponed sums are internal to namedax.
     """
-    for name in _names("pcast", axis_name):
-        _size("pcast", name)
+    for name in check_names("pcast", axis_name):
+        size_of("pcast", name)
     if to != "varying":
         raise UnsupportedArgumentError(
             f"pcast: to={format_value(to)} is not supported for axis {format_value(axis_name)}: how"

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
 from namedax.core.names import is_name
@@ -111,12 +111,12 @@ def einsum(
             # The mapped function records names that are in no operand and no result; a cached
             # kernel could not record them.
             return in_scope(
-                scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands
+                scope_text("einsum", parsed.mentioned), _einsum, "einsum", parsed, *given, *operands
             )
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
-def _parsed(spec: str, operands: Sequence[object]) -> EinsumSpec:
+def _parsed(spec: str, operands: Sequence[ArrayLike]) -> EinsumSpec:
     """Parse the specification.
 
     If that fails because axis names lack braces, the error suggests the braces.
@@ -155,7 +155,7 @@ def _einsum(
     ).run(blocks)
 
 
-def _from_lists(first: object, rest: Sequence[object]) -> tuple[str, tuple[object, ...]]:
+def _from_lists(first: object, rest: Sequence[object]) -> tuple[str, tuple[Any, ...]]:
     """Convert NumPy's form `einsum(x, [0, 1], y, [1, 2], [0, 2])` to a specification and operands.
 
     Raises:
@@ -355,7 +355,7 @@ def dot(
     >>> nx.dot(x, w, "inputs").dims
     ('batch', 'hidden')
     """
-    names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    names = entries_of(axis)
     for i, name in enumerate(names):
         if name in names[:i]:
             raise AxisNameError(
@@ -471,7 +471,7 @@ def vecdot(
     }
     if not names_in(axis):
         return _positional_vecdot(x1, x2, axis=axis, **options)
-    conjugated = _ELEMENTWISE["conj"](x1) if jnp.iscomplexobj(data_of(x1)) else x1
+    conjugated = _ELEMENTWISE["conj"](x1) if jnp.iscomplexobj(data_of(as_array(x1))) else x1
     return dot(conjugated, x2, axis, **options)
 
 

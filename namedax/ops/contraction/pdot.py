@@ -17,7 +17,7 @@ from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block
-from namedax.ops.collectives.reducing import _names, _size_where_lacking
+from namedax.ops.collectives.reducing import check_names, size_of_absent
 from namedax.ops.contraction.engine import Contraction
 
 __all__ = ["pdot"]
@@ -63,14 +63,14 @@ def pdot(
     >>> z.dims, z.shape
     (('b', None, None), (5, 7))
     """
-    names = _names("pdot", axis_name)
+    names = check_names("pdot", axis_name)
     contract, batch = (
         tuple(tuple(int(i) for i in side) for side in pair) for pair in (pos_contract, pos_batch)
     )
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
-    copies = math.prod(_size_where_lacking("pdot", name) for name in absent)
+    copies = math.prod(size_of_absent("pdot", name) for name in absent)
     with explain_type_errors:
         result = kernels.run("pdot", _contract, names, (contract, batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)

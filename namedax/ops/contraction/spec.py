@@ -61,7 +61,7 @@ class EinsumSpec(Record):
         return any(label != axis for term in terms for label, axis in term.names)
 
     @functools.cached_property
-    def said(self) -> tuple[Hashable, ...]:
+    def mentioned(self) -> tuple[Hashable, ...]:
         """Return the summed names and the renamings, for the scope of the operation."""
         terms = (*self.operands, *([self.result] if self.result else []))
         labels = [label for term in self.operands for label, _ in term.names]

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
-from namedax.core.array import NamedArray, as_array, dims_of
+from namedax.core.array import as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
@@ -20,6 +20,7 @@ from namedax.operands.axes import is_axis_name, resolve_axis
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.operation import operation
+from namedax.operands.pytree import data_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.getitem import getitem
@@ -108,7 +109,7 @@ def index_along(op: str, x: AnyArray, axis: Hashable) -> AnyArray:
     """Return the global indices of `x` along one axis, as an array that broadcasts with `x`."""
     region = ambient()
     (dim,) = resolve_axis(op, x, (axis,))
-    dims, block = dims_of(x), (x._data if isinstance(x, NamedArray) else x).shape[dim]
+    dims, block = dims_of(x), data_of(x).shape[dim]
     if is_name(axis):
         return global_index(op, axis, block if region is None else region.global_size(axis, block))
     behind = dims[dim + 1 :].count(None)

@@ -21,7 +21,7 @@ from namedax.core.region import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, format_value
 from namedax.operands.axes import names_alone, resolve_axis
 from namedax.operands.broadcasting import align, to_local
-from namedax.operands.pytree import wide_index
+from namedax.operands.pytree import data_of, wide_index
 from namedax.resources import communication as comm
 
 __all__ = [
@@ -182,7 +182,7 @@ def resolve(
       PositionalAxisError: an entry is not an index, or an axis is given twice.
     """
     region = ambient()
-    dims, shape = dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)
+    dims, shape = dims_of(x), np.shape(data_of(x))
     parts: list[Part] = []
     arrays: list[Any] = []
     for axis, entry in entries.items():
@@ -200,9 +200,10 @@ def resolve(
                 )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
-            parts.append(Part(dim, range_of(op, entry, axis, size)))
-            if resize and dims[dim] is not None:
-                _check_slice(op, x, dims[dim], size, len(parts[-1].at), region)  # type: ignore[arg-type]
+            at = range_of(op, entry, axis, size)
+            parts.append(Part(dim, at))
+            if resize and (name := dims[dim]) is not None:
+                _check_slice(op, x, name, size, len(at), region)
         elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
             parts.append(Part(dim, ARRAY))
             arrays.append(wide_index(entry))
@@ -258,7 +259,7 @@ def _indices_of_mask(
     op: str, mask: AnyArray, axis: Hashable, size: int, region: Region | None
 ) -> AnyArray:
     """Convert a mask with static values to the indices of its true elements."""
-    data = mask._data if isinstance(mask, NamedArray) else mask
+    data = data_of(mask)
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
     if (
         not fits

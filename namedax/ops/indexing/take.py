@@ -30,7 +30,7 @@ from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import MOVED, operation
-from namedax.operands.pytree import data_of, wide_index
+from namedax.operands.pytree import data_of, names_of, wide_index
 from namedax.resources import communication as comm
 
 __all__ = ["index_positional", "take"]
@@ -125,7 +125,7 @@ def _take(
         return Lifted(lambda rows, index: read(rows, index, position), op)(x, indices)
     dims, own = dims_of(x), dims_of(indices)
     if not isinstance(x, NamedArray) or axis not in dims:
-        raise_not_found(op, axis, type_text(x), [d for d in dims if d is not None])
+        raise_not_found(op, axis, type_text(x), names_of(dims))
     if region is not None:
         names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
         region.check_placement(op, names)
@@ -171,7 +171,7 @@ def _take_rows(
     x_order += [i for i in range(len(dims)) if i not in x_order]
     i_order = [own.index(dim) for dim in shared]
     i_order += [i for i in range(len(own)) if i not in i_order]
-    data, index = x._data, indices._data if isinstance(indices, NamedArray) else indices
+    data, index = x._data, data_of(indices)
     region = ambient()
     if region is not None and region.manual:
         union = varying(data) | varying(index)
@@ -203,7 +203,7 @@ def _take_sharded(
         words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
         data, dims = _take_sharded(words, indices, axis, indexed, size, mesh_axes, mode, fill_value)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x._data)), dims[:-1]
-    index = indices._data if isinstance(indices, NamedArray) else indices
+    index = data_of(indices)
     own = dims_of(indices)
     if indexed in own:
         index = comm.all_gather(index, own.index(indexed), mesh_axes, "varying")

@@ -40,7 +40,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
-from namedax.operands.pytree import wide_index
+from namedax.operands.pytree import data_of, wide_index
 from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.parts import (
     ARRAY,
@@ -118,54 +118,49 @@ class Selected:
         """
         return _get(self._array, self._index, mode, fill_value, hints)
 
-    def _update(
-        self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]
-    ) -> NamedArray:
-        return _update(self._array, self._index, method, value, mode, hints)
-
     def set(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with `values` at these elements."""
-        return self._update("set", values, mode, hints)
+        return _update(self._array, self._index, "set", values, mode, hints)
 
     def add(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with `values` added to these elements; duplicate indices accumulate."""
-        return self._update("add", values, mode, hints)
+        return _update(self._array, self._index, "add", values, mode, hints)
 
     def subtract(
         self, values: ArrayLike, *, mode: str | None = None, **hints: object
     ) -> NamedArray:
         """Return `x` with `values` subtracted from these elements."""
-        return self._update("subtract", values, mode, hints)
+        return _update(self._array, self._index, "subtract", values, mode, hints)
 
     def multiply(
         self, values: ArrayLike, *, mode: str | None = None, **hints: object
     ) -> NamedArray:
         """Return `x` with these elements multiplied by `values`."""
-        return self._update("multiply", values, mode, hints)
+        return _update(self._array, self._index, "multiply", values, mode, hints)
 
     mul = multiply
 
     def divide(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with these elements divided by `values`."""
-        return self._update("divide", values, mode, hints)
+        return _update(self._array, self._index, "divide", values, mode, hints)
 
     def power(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with these elements raised to the power of `values`."""
-        return self._update("power", values, mode, hints)
+        return _update(self._array, self._index, "power", values, mode, hints)
 
     def min(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with the minimum of these elements and `values`."""
-        return self._update("min", values, mode, hints)
+        return _update(self._array, self._index, "min", values, mode, hints)
 
     def max(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with the maximum of these elements and `values`."""
-        return self._update("max", values, mode, hints)
+        return _update(self._array, self._index, "max", values, mode, hints)
 
     def apply(
         self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: object
     ) -> NamedArray:
         """Return `x` with the elementwise `func` applied to these elements, per duplicate index."""
-        return self._update("apply", func, mode, hints)
+        return _update(self._array, self._index, "apply", func, mode, hints)
 
 
 def at(x: NamedArray) -> At:
@@ -268,25 +263,11 @@ def _update(
     static = (parts, method, mode, tuple(hints.items()))
     if method == "apply":
         return in_scope(
-            scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays
+            scope_text(op, names_in(entries)), _scatter, op, (), *static, x, value, *arrays
         )
     # `x` has names, so the result does.
-    updated: Any = kernels.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
+    updated: Any = kernels.run(op, _scatter, tuple(entries), static, x, value, *arrays)
     return updated
-
-
-def _write_parts(
-    op: str,
-    _: object,
-    parts: Sequence[Part],
-    method: str,
-    mode: str | None,
-    hints: tuple[tuple[str, Any], ...],
-    x: AnyArray,
-    value: Any,
-    *arrays: AnyArray,
-) -> NamedArray:
-    return _scatter(op, x, parts, arrays, method, value, mode, dict(hints))
 
 
 def _masks(op: str, x: AnyArray, entries: Mapping[Any, Any]) -> list[Any]:
@@ -353,7 +334,7 @@ def _unflip(
     region = ambient()
     for part in parts:
         name = dims[part.dim]
-        size = np.shape(x._data if isinstance(x, NamedArray) else x)[part.dim]
+        size = np.shape(data_of(x))[part.dim]
         if region is not None and region.manual and name is not None:
             size = region.global_size(name, size)
         if name is None or not isinstance(part.at, range) or len(part.at) != size:
@@ -365,14 +346,16 @@ def _unflip(
 
 def _scatter(
     op: str,
-    x: AnyArray,
+    _: object,
     parts: Sequence[Part],
-    arrays: Sequence[Any],
     method: str,
-    value: Any,
     mode: str | None,
-    hints: Mapping[str, Any],
+    hints: tuple[tuple[str, Any], ...],
+    x: AnyArray,
+    value: Any,
+    *arrays: AnyArray,
 ) -> NamedArray:
+    """Write `value` at resolved parts."""
     region = ambient()
     data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     where = _targets(parts, arrays, dims, data.shape, region)
@@ -381,13 +364,13 @@ def _scatter(
     if has_value:
         value = _check_value(op, x, value, where, joint, region)
     names = _batch_names(dims, where, (joint, dims_of(value) if has_value else ()))
-    value_data = value._data if isinstance(value, NamedArray) else value
+    value_data = data_of(value)
     mesh_axes = tuple(axis for placement in where.placements for axis in placement)
     if region is not None and region.manual:
         data, found, value_data = _varying_alike(x, data, found, value, mesh_axes, has_value)
-    options: dict[str, Any] = {"mode": mode, **hints}
+    options: dict[str, Any] = {"mode": mode, **dict(hints)}
     if region is not None and mesh_axes:
-        options = {"mode": "drop", "unique_indices": _are_unique(arrays, hints)}
+        options = {"mode": "drop", "unique_indices": _are_unique(arrays, dict(hints))}
         found = where.in_block(found, data.shape, region, mode, options["unique_indices"])
 
     # x: remaining names in front, then the scattered dimensions, then the slices, then the other
@@ -557,7 +540,7 @@ def _varying_alike(
     has_value: bool,
 ) -> tuple[Any, list[Any], Any]:
     """Cast the data of `x`, the indices and the data of the values to one variance."""
-    value_data = value._data if isinstance(value, NamedArray) else value
+    value_data = data_of(value)
     union = frozenset(mesh_axes).union(
         *(varying(v) for v in (data, *found, value_data) if hasattr(v, "dtype"))
     )
@@ -739,9 +722,7 @@ def _arrange(
     if count > len(visible):
         extra = [i for i, dim in enumerate(dims) if dim is None][: count - len(visible)]
         if any(data.shape[i] != 1 for i in extra):
-            axes = zip(
-                dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x), strict=True
-            )
+            axes = zip(dims_of(x), np.shape(data_of(x)), strict=True)
             left = {
                 dim: len(where.slices.get(i, range(n)))
                 for i, (dim, n) in enumerate(axes)

@@ -250,7 +250,7 @@ def permutation(
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
     index = make_in_region(data, (*names[:-1], axis))
-    return gather_entries(op, to_local(x, op, ambient()), index, axis, whole=True)
+    return gather_entries(op, as_array(to_local(x, op, ambient())), index, axis, whole=True)
 
 
 def _permute_slices(key: AnyArray, x: ArrayLike, axis: Any) -> AnyArray:
@@ -365,4 +365,4 @@ def choice(
         return index
     if not by_name:
         return take(a, index, axis)
-    return gather_entries(op, to_local(a, op, ambient()), index, axis)
+    return gather_entries(op, as_array(to_local(a, op, ambient())), index, axis)

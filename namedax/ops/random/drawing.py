@@ -31,7 +31,7 @@ from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
-from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
+from namedax.core.name_scopes import in_scope, is_in_program, names_in, scope_text
 from namedax.core.region import ambient
 from namedax.core.types import Dims
 from namedax.errors import (
@@ -45,6 +45,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.resources.layout import relayout
 
@@ -65,14 +66,12 @@ def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Size
     return {} if named_shape is None else named_sizes(op, named_shape)
 
 
-def names_of(value: object) -> list[Hashable]:
+def names_of(value: ArrayLike) -> list[Hashable]:
     """Return the names of an array, in their physical order."""
-    return (
-        [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
-    )
+    return [dim for dim in dims_of(value) if dim is not None]
 
 
-def global_sizes(op: str, value: object) -> Sizes:
+def global_sizes(op: str, value: ArrayLike) -> Sizes:
     """Return the global size of each named axis of an array."""
     region = ambient()
     block = to_local(value, op, region)
@@ -123,7 +122,7 @@ def draw(
       A named array, or a plain one if there are no named axes.
     """
     given = (op, call, key, sizes, shape, parameters, events, last, rank)
-    if not is_worth_saying((key, *(parameters or {}).values())):
+    if not is_in_program((key, *(parameters or {}).values())):
         return _draw(*given)
     return in_scope(scope_text(op, names_in((*sizes, last)), __name__), _draw, *given)
 
@@ -169,7 +168,7 @@ def _draw(
 
     one.__name__ = op
     result = nmap(one)(key, **whole)
-    data = result._data if isinstance(result, NamedArray) else result
+    data = data_of(result)
     front = [dim for dim in dims_of(result) if dim is not None]
     dims: list[Hashable | None] = [
         *front,
@@ -198,7 +197,7 @@ def _checked_key(op: str, key: Any) -> AnyArray:
     return key
 
 
-def _all_sizes(op: str, key: object, sizes: Sizes, parameters: Mapping[str, NamedArray]) -> Sizes:
+def _all_sizes(op: str, key: AnyArray, sizes: Sizes, parameters: Mapping[str, NamedArray]) -> Sizes:
     """Return the size of every named axis of a draw.
 
     Raises:
@@ -252,7 +251,9 @@ def spread_parameter(
     return make_in_region(data, out + positional) if out else data
 
 
-def with_names_of(sizes: Sizes, value: object, key: object, but: Hashable | None = None) -> Sizes:
+def with_names_of(
+    sizes: Sizes, value: ArrayLike, key: AnyArray, but: Hashable | None = None
+) -> Sizes:
     """Return `sizes` followed by the other names of `value`, sorted.
 
     These are the named axes to draw, in the order of the numbers.
@@ -507,4 +508,4 @@ def split(
 @checks_signature
 def key_impl(keys: AnyArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does."""
-    return jax.random.key_impl(keys._data if isinstance(keys, NamedArray) else keys)
+    return jax.random.key_impl(data_of(keys))

@@ -31,6 +31,7 @@ from namedax.operands.new_axis import named_sizes
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import along, data_and_dims
 from namedax.operands.operation import MOVED, Explicit, operation
+from namedax.operands.pytree import names_of
 from namedax.ops.shape.joining import named_from_front, new_place
 
 __all__ = ["broadcast_to", "expand_dims", "squeeze"]
@@ -126,7 +127,7 @@ def broadcast_to(
         for name in new
     ]
     if region is not None:
-        region.check_placement(op, [dim for dim in result if dim is not None])
+        region.check_placement(op, names_of(result))
     data = lax.broadcast_in_dim(data, (*blocks, *data.shape), tuple(range(len(new), len(result))))
     if region is not None and region.manual:
         data = cast_data(data, [axis for name in new for axis in region.place(name)])

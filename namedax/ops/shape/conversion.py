@@ -13,11 +13,16 @@ from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
+from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_numbers
-from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
+from namedax.core.element_types import (
+    as_jax,
+    check_numbers,
+    foreign_dims,
+    is_foreign_type,
+    refuse_foreign,
+)
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
 from namedax.core.types import PyTree
@@ -37,6 +42,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of, names_of
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
@@ -126,7 +132,7 @@ def attach_names(
 ) -> tuple[Any, Dims]:
     """Return the global data of an array, and its dims with names for positional axes."""
     dims = dims_of(array)
-    data = array._data if isinstance(array, NamedArray) else array
+    data = data_of(array)
     if mapping is None:
         return data, dims
     _check_positional(dims, mapping, op, what)
@@ -137,7 +143,7 @@ def attach_names(
 
 def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
     """Raise if the mapping counts axes of the array that already have names."""
-    own, free = [dim for dim in dims if dim is not None], dims.count(None)
+    own, free = names_of(dims), dims.count(None)
     if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
         return
     renamed = {}
@@ -155,13 +161,13 @@ def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> 
         )
         remedy += f" To rename its axes, call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has"
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {text_of(what)} has"
         f" {free} positional axes, and the named axes {show_names(own)}. {remedy}"
     )
 
 
 def detach_names(
-    array: ArrayLike,
+    array: object,
     mapping: AxisMapping,
     op: str,
     what: What,
@@ -181,9 +187,9 @@ def detach_names(
         axis of the array.
     """
     region = ambient()
-    array = to_local(array, op, region)
-    data = array._data if isinstance(array, NamedArray) else jnp.asarray(array)
-    dims = dims_of(array)
+    block = to_local(array, op, region)
+    data = block._data if isinstance(block, NamedArray) else jnp.asarray(block)
+    dims = dims_of(block)
     placed = [name for _, name in mapping.names]
     left = [dim for dim in dims if dim is not None and dim not in placed and dim not in carried]
     if left:
@@ -200,7 +206,7 @@ def detach_names(
                 "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
             )
         raise NamedAxesLeftError(
-            f"{op}: {said(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
+            f"{op}: {text_of(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
             f" {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
@@ -208,20 +214,20 @@ def detach_names(
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {said(what)}, {type_text(array)}, has"
+                f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)}, has"
                 " no such axis, and it has no size to broadcast to. Remove it from the mapping, or"
                 " give its size in axis_sizes."
             )
-        block = size if region is None else region.block_size(name, size, op, supports_padding=True)
-        data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
+        n = size if region is None else region.block_size(name, size, op, supports_padding=True)
+        data = lax.broadcast_in_dim(data, (n, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
         region.check_placement(
-            f"{op} {mapping.text}, {said(what)}", (dim for dim in dims if dim is not None)
+            f"{op} {mapping.text}, {text_of(what)}", (dim for dim in dims if dim is not None)
         )
     staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
     target = staying + mapping.place(
-        len(dims) - len(staying), op, lambda: f"{said(what)}, {type_text(array)}, with its names"
+        len(dims) - len(staying), op, lambda: f"{text_of(what)}, {type_text(array)}, with its names"
     )
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
@@ -294,7 +300,7 @@ def _enter(array: NamedArray, before: Dims, op: str) -> AnyArray:
     region = ambient()
     if region is None:
         return array
-    region.check_placement(op, (dim for dim in array._dims if dim is not None))
+    region.check_placement(op, names_of(array._dims))
     for dim, was, size in zip(array._dims, before, array._data.shape, strict=True):
         if dim is None or was is not None:
             continue
@@ -411,7 +417,7 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
                     _at("untag", path),
                     name,
                     type_text(leaf),
-                    [dim for dim in dims if dim is not None],
+                    names_of(dims),
                 )
         data, dims = detach_names(
             leaf, mapping, _at("untag", path), "the array", frozenset(dims) - placed - {None}
@@ -544,7 +550,7 @@ def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
     """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)
-        names = [dim for dim in dims if dim is not None]
+        names = names_of(dims)
         for name in resources:
             if name not in dims:
                 extra = f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."

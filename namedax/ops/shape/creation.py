@@ -12,8 +12,7 @@ import numpy as np
 from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_fits
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import as_jax, check_fits, refuse_foreign
 from namedax.core.names import check_dims, check_name, is_name
 from namedax.core.region import ambient
 from namedax.core.types import DType, Shape

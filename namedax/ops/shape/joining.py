@@ -39,6 +39,7 @@ from namedax.operands.broadcasting import align, constrain_sharding, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.operands.operation import MOVED, Explicit, operation
+from namedax.operands.pytree import names_of
 from namedax.resources import communication as comm
 from namedax.resources.row_moves import move_rows
 
@@ -178,7 +179,7 @@ def _broadcast_other_axes(
     labels.insert(dim, first.name)
     dims = (*rest[:dim], first.name, *rest[dim:])
     if region is not None and region.resources:
-        region.check_placement(op, [d for d in dims if d is not None])
+        region.check_placement(op, names_of(dims))
     union = (
         frozenset[str]().union(*(varying(site.data) for site in sites))
         if region is not None and region.manual
@@ -292,7 +293,7 @@ def named_from_front(op: str, data: jax.Array, name: Hashable, dims: Dims) -> An
                 f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in"
                 " this mapped function; a name has one size. Choose another name."
             )
-        region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
+        region.check_placement(op, [name, *names_of(dims)])
         region.block_size(name, data.shape[0], op, supports_padding=True)
         if region.place(name):
             data = comm.cut(data, 0, region.place(name))

@@ -33,7 +33,7 @@ from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
 from namedax.operands.broadcasting import constrain_sharding, to_local
 from namedax.operands.one_axis import finish
-from namedax.operands.pytree import data_of
+from namedax.operands.pytree import data_of, names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.patterns import Term
 from namedax.resources import communication as comm
@@ -117,7 +117,7 @@ def _check_result(
     check_dims(dims, op)
     if region is None:
         return
-    names = [dim for dim in dims if dim is not None]
+    names = names_of(dims)
     if region.resources:
         region.check_placement(op, names)
     region.seen.update(names)
@@ -210,7 +210,7 @@ def _all_sizes(
 ) -> dict[Hashable, int]:
     """Return the size of every elementary axis: given, from `x`, or from the mapped function."""
     region, dims = ambient(), dims_of(x)
-    shape = np.shape(x._data if isinstance(x, NamedArray) else x)
+    shape = np.shape(data_of(x))
     placement = _placements(region, _carried_uneven(region, terms, right))
     whole = [
         n if region is None else n * region.mesh_axis_size(placement(dim))

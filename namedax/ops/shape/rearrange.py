@@ -29,6 +29,7 @@ from namedax.errors import (
 )
 from namedax.operands.one_axis import run
 from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
+from namedax.operands.pytree import names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
 from namedax.ops.shape.patterns import ELLIPSIS, Pattern, Term, parse_pattern
@@ -114,7 +115,7 @@ def _by_pattern(
     left, right = _expand_ellipsis(op, pattern, dims.count(None), x)
     for term in left:
         if term.name is not None and term.name not in dims:
-            raise_not_found(op, term.name, type_text(x), [dim for dim in dims if dim is not None])
+            raise_not_found(op, term.name, type_text(x), names_of(dims))
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
@@ -323,7 +324,7 @@ def _require(op: str, x: ArrayLike, name: Hashable) -> None:
             f" rearrange.{usage(op)}"
         )
     if name not in dims:
-        raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
+        raise_not_found(op, name, type_text(x), names_of(dims))
 
 
 @operation()

@@ -33,6 +33,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of, names_of
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.serial import LoopAxis
 
@@ -144,7 +145,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     dims = dims_of(x)
     for old, new in names.items():
         if old not in dims or old is None:
-            own = [d for d in dims if d is not None]
+            own = names_of(dims)
             raise_not_found(op, old, type_text(x), own, _reversal_hint(names, own))
         if not is_name(new):
             raise AxisNameError(
@@ -159,7 +160,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     for dim, new_dim, n in zip(dims, renamed, x._data.shape, strict=True):
         if dim is not None and dim != new_dim:
             check_new_name(op, "become", dim, new_dim, region.global_size(dim, n), region)
-    region.check_placement(op, (dim for dim in renamed if dim is not None))
+    region.check_placement(op, names_of(renamed))
     if not region.manual:
         return make_result(x._data, renamed)
     old_layout = [() if dim is None else region.place(dim) for dim in dims]
@@ -240,7 +241,7 @@ def move(
         return make_result(form(frozenset()), dims)
     region = ambient()
     if region is not None:
-        region.seen.update(dim for dim in dims if dim is not None)
+        region.seen.update(names_of(dims))
     return with_varying_forms(dims, form)
 
 
@@ -263,9 +264,7 @@ def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -
       variance: the mesh axes over which the result must vary, including the mesh axes of `new`.
     """
     before = frozenset(axis for axes in old for axis in axes)
-    variance = variance | (
-        varying(source._data if isinstance(source, NamedArray) else source) - before
-    )
+    variance = variance | (varying(data_of(source)) - before)
 
     cut = frozenset(axis for axes in new for axis in axes) - before
     if isinstance(source, NamedArray) and was_cast(source, cut):

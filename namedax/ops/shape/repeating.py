@@ -29,11 +29,11 @@ from namedax.operands.along_axes import checks_axes, entries_of
 from namedax.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
+from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
-__all__ = ["flip", "repeat", "rev", "tile"]
+__all__ = ["apply_to_complete_axis", "flip", "repeat", "rev", "tile"]
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.AS_JAX)
@@ -209,27 +209,37 @@ def repeat(
     else:
         size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
     dims, new = site.result(out_axis, size)
-    old = site.old
-    if (
-        (isinstance(old, Uneven) or isinstance(new, Uneven))
-        and known
-        and total_repeat_length is None
-    ):
-        rows = np.repeat(np.arange(site.size), np.asarray(repeats))
+    is_uneven = isinstance(site.old, Uneven) or isinstance(new, Uneven)
+    if even and site.old == new and not is_uneven:
+        return make_result(jnp.repeat(site.data, int(repeats), site.dim), dims)
+    if not known or total_repeat_length is not None:
+        return apply_to_complete_axis(
+            site,
+            out_axis,
+            size,
+            lambda data: jnp.repeat(data, repeats, site.dim, total_repeat_length=size),
+        )
+    rows = np.repeat(np.arange(site.size), np.asarray(repeats))
+    if is_uneven:
         return site.remap(out_axis, rows, 0, lambda data: jnp.take(data, rows, site.dim))
+    return apply_to_complete_axis(site, out_axis, size, lambda data: jnp.take(data, rows, site.dim))
+
+
+def apply_to_complete_axis(
+    site: Along,
+    out_axis: Hashable | None,
+    size: int,
+    function: Callable[[jax.Array], jax.Array],
+) -> AnyArray:
+    """Apply a function to blocks with the complete axis, which is gathered if it is sharded."""
+    dims, new = site.result(out_axis, size)
 
     def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
-        if even and old == new:
-            return jnp.repeat(site.data, int(repeats), site.dim)
-        whole = site.relaid(site.data, old, (), keep)
-        if known and total_repeat_length is None:  # the indices are constants
-            whole = jnp.take(whole, np.repeat(np.arange(site.size), np.asarray(repeats)), site.dim)
-        else:
-            whole = jnp.repeat(whole, repeats, site.dim, total_repeat_length=size)
-        return site.relaid(whole, (), new, keep)
+        data = function(site.relaid(site.data, site.old, (), keep))
+        return site.relaid(data, (), new, keep)
 
-    return finish(compute, dims, frozenset(old) - frozenset(new))
+    return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
 @checks_axes

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
@@ -29,7 +29,7 @@ from namedax.errors import (
     raise_not_found,
     refuse_names,
 )
-from namedax.operands.along_axes import along_axes
+from namedax.operands.along_axes import along_axes, entries_of
 from namedax.operands.broadcasting import to_local
 from namedax.operands.new_axis import size_of
 from namedax.operands.nmap import Lifted, nmap
@@ -38,8 +38,7 @@ from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.diagonal import index_along
-from namedax.ops.indexing.getitem import read
-from namedax.ops.indexing.slicing import take_along_axis
+from namedax.ops.indexing.getitem import read, take_along_axis
 from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
@@ -65,7 +64,7 @@ class _Found:
 
 
 def _axes(op: str, x: AnyArray, axis: AxisSpec, out_axis: AxisName | None) -> tuple[Hashable, ...]:
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    axes = entries_of(axis)
     names = names_of(dims_of(x))
     for name in axes:
         if not is_name(name):
@@ -152,7 +151,7 @@ def nonzero(
                 " its named axes. Pass size=, and for indices along named axes also axis=."
             )
         return nmap(functools.partial(jnp.nonzero, size=size, fill_value=fill_value))(a)
-    x = to_local(a, op, ambient())
+    x = as_array(to_local(a, op, ambient()), op)
     axes, places = _axes(op, x, axis, out_axis), _size(op, size, out_axis)
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
@@ -275,7 +274,7 @@ def unique(
     if out_axis is None:
         options = {"equal_nan": equal_nan, "size": size, "fill_value": fill_value, "sorted": sorted}
         return _lifted_unique(ar, return_index, return_inverse, return_counts, axis, **options)
-    x = to_local(ar, op, ambient())
+    x = as_array(to_local(ar, op, ambient()), op)
     axes, places = _axes(op, x, axis, out_axis), _size(op, size, out_axis)
     if len(axes) > 1:
         if return_inverse or return_index:

@@ -35,7 +35,8 @@ from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.new_axis import finish_with_new_axis
 from namedax.operands.nmap import Lifted, explain_type_errors
 from namedax.operands.operation import operation
-from namedax.ops.indexing.slicing import take_along_axis
+from namedax.operands.pytree import data_of
+from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
@@ -521,9 +522,9 @@ def searchsorted(
     if site.mesh_axes and sorter is not None:
         a, more = take_along_axis(a, sorter, axis), ()
 
-    def as_position(x: ArrayLike) -> AnyArray:
+    def as_position(x: ArrayLike) -> ArrayLike:
         block = to_local(x, "searchsorted", region)
-        if axis not in dims_of(block):
+        if not isinstance(block, NamedArray) or axis not in block.dims:
             return block
         dims = tuple(None if dim == axis else dim for dim in block.dims)
         return make_in_region(block.data, dims)
@@ -536,5 +537,4 @@ def searchsorted(
     result = lifted(as_position(a), v, *map(as_position, more), real=real)
     if not site.mesh_axes:
         return result
-    data = result.data if isinstance(result, NamedArray) else result
-    return make_result(comm.psum(data, site.mesh_axes), dims_of(result))
+    return make_result(comm.psum(data_of(result), site.mesh_axes), dims_of(result))

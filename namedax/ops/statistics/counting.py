@@ -28,6 +28,7 @@ from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import MOVED, operation
+from namedax.operands.pytree import data_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.sorting import search
@@ -260,12 +261,13 @@ def _histogram(
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     values = _flat_last(site.data, site.axes)
     flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
-    ends: Any = edges
     if isinstance(edges, NamedArray) or edges.ndim > 1:
         (ends, _), dims = align(op, edges, make_result(values[..., :1], (*site.dims, None)))
         # In the order of the values: the dims of the plan, then the edges.
         ends = _reorder(ends, dims, (*site.dims, None))
         ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
+    else:
+        ends = edges
     ends = cast_data(ends, site.mesh_axes)
     if ends.ndim == 1:
         index, last = search(ends, values, "right"), ends[-1]
@@ -316,10 +318,8 @@ def _equal_edges(
 def _density(counts: AnyArray, edges: AnyArray, out_axis: Hashable | None) -> AnyArray:
     last = out_axis if out_axis is not None else -1
     total = _sum(counts, last, keepdims=out_axis is None)
-    edges = to_local(edges, "histogram", ambient())
-    data, dims = (
-        (edges.data, edges.dims) if isinstance(edges, NamedArray) else (edges, dims_of(edges))
-    )
-    widths = jnp.diff(data, axis=-1)
+    block = as_array(to_local(edges, "histogram", ambient()))
+    dims = dims_of(block)
+    widths = jnp.diff(data_of(block), axis=-1)
     result = finish_with_new_axis("histogram", widths, dims, widths.ndim - 1, out_axis)
     return counts / result / total

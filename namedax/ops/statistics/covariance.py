@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
@@ -24,6 +24,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.operands.along_axes import entries_of
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
@@ -229,7 +230,7 @@ def _of_both(op: str, x: ArrayLike, axes: Sequence[AxisName]) -> str:
 
 def _reject_second(op: str, x: ArrayLike, y: object, axis: AxisSpec) -> None:
     if y is not None:
-        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+        axes = entries_of(axis)
         raise ArgumentError(f"{op}: y= is only for the form without axis=. {_of_both(op, x, axes)}")
 
 
@@ -239,7 +240,7 @@ def _reject_one_variable(
     """Raise if each result would be the correlation of a variable with itself, always 1."""
     if variables is not None or not isinstance(x, NamedArray) or x.ndim:
         return
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = entries_of(axis)
     left = [name for name in names_of(x.dims) if name not in axes]
     if left and all(name in x.dims for name in axes):
         raise PositionalAxisError(
@@ -303,13 +304,14 @@ def _covariances(
 
     The function restores the axes.
     """
-    x = to_local(m, op, ambient())
-    names = names_of(dims_of(x))
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    block = to_local(m, op, ambient())
+    axes = entries_of(axis)
+    if not isinstance(block, NamedArray):
+        raise_not_found(op, axes[0], type_text(block), ())
     for name in axes:
-        if not is_name(name) or name not in names:
-            raise_not_found(op, name, type_text(x), names)
-    x = x.astype(inexact_type(x.dtype) if dtype is None else dtype)
+        if not is_name(name) or name not in block.dims:
+            raise_not_found(op, name, type_text(block), names_of(block.dims))
+    x = block.astype(inexact_type(block.dtype) if dtype is None else dtype)
     x, left, right = _pair(op, x, axes, variables)
     region = ambient()
     count = math.prod(

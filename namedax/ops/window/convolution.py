@@ -33,6 +33,7 @@ from namedax.operands.broadcasting import constrain_sharding, make_result, to_lo
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along
 from namedax.operands.operation import operation
+from namedax.operands.pytree import data_of
 from namedax.ops.window.windows import (
     Plan,
     Window,
@@ -369,7 +370,7 @@ class _Convolution(Record):
         return self._with_names(value)
 
     def _is_in_place(self, dims: Dims) -> bool:
-        """Return True if the axes can keep their order: one batch axis, one replaced feature axis."""
+        """Return True if the axes can keep their order, with one batch and one feature axis."""
         has_features = self.features.contracted is not None and self.features.new is not None
         return (
             self.op == "conv"
@@ -401,7 +402,7 @@ class _Convolution(Record):
     def _with_names(self, value: AnyArray) -> tuple[Any, Dims]:
         """Name the last axes of the result of `local`, and sum over the contracted axis."""
         dims, count, new = dims_of(value), len(self.axes), self.features.new
-        data = value._data if isinstance(value, NamedArray) else value
+        data = data_of(value)
         at = len(dims) - count - 1
         if new is None:
             data = lax.squeeze(data, (at,))
@@ -550,12 +551,12 @@ def _convolve(
             result = nmap(rows)(make_in_region(x, labels) if labelled else x, v)
         if not isinstance(new, Uneven):
             return result
-        data = result._data if isinstance(result, NamedArray) else result
+        data = data_of(result)
         return make_in_region(refilled(data, data.ndim - 1, new), dims_of(result))
 
     def named_result(value: AnyArray) -> tuple[Any, Dims]:
         own, out_axis = dims_of(value), dims[site.dim]
-        data = value._data if isinstance(value, NamedArray) else value
+        data = data_of(value)
         return constrain_sharding(data, own), (*own[:-1], out_axis)
 
     gathered = frozenset(site.old) - frozenset(new)

@@ -43,6 +43,7 @@ from namedax.operands.pytree import data_of
 from namedax.ops.shape import joining
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.inspection import size
+from namedax.ops.shape.repeating import apply_to_complete_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, along_dim
@@ -476,7 +477,7 @@ def _pad_one(
         return make_result(whole(data, position_of("pad", x, axis)), dims)
     site = along("pad", x, axis, supports_padding=True)
     if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
-        return _whole(
+        return apply_to_complete_axis(
             site, out_axis, site.size + before + after, lambda data: whole(data, site.dim)
         )
     if mode == "constant":
@@ -487,19 +488,6 @@ def _pad_one(
     return site.remap(
         out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim)
     )
-
-
-def _whole(
-    site: Along, out_axis: Hashable | None, size: int, whole: Callable[[Any], Any]
-) -> AnyArray:
-    """Apply `whole(data)` to the complete axis, which is gathered if it is sharded."""
-    dims, new = site.result(out_axis, size)
-
-    def compute(keep: frozenset[str]) -> jax.Array:
-        keep |= frozenset(new)
-        return site.relaid(whole(site.relaid(site.data, site.old, (), keep)), (), new, keep)
-
-    return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
 class _Joined(Record):
@@ -575,7 +563,7 @@ def diff(
     if n == 0:
         site = along("diff", a, axis, supports_padding=True)
         return (
-            _whole(site, out_axis, site.size, lambda data: data)
+            apply_to_complete_axis(site, out_axis, site.size, lambda data: data)
             if out_axis not in (None, axis)
             else as_array(a)
         )

@@ -24,8 +24,9 @@ from namedax.errors import ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import Along, along, finish
+from namedax.operands.one_axis import Along, along
 from namedax.operands.operation import operation
+from namedax.ops.shape.repeating import apply_to_complete_axis
 from namedax.resources import communication as comm
 from namedax.resources.mesh import without_mesh
 from namedax.resources.row_moves import FILL, move_rows
@@ -109,7 +110,6 @@ def _resize_one(
         return site.remap(new_name, rows, 0, lambda data: jnp.take(data, rows, axis=site.dim))
     dims, new = site.result(new_name, size)
     dtype = inexact_type(site.data.dtype)
-    gathered = frozenset(site.old) - frozenset(new)
 
     def weighted(matrix: jax.typing.ArrayLike, data: jax.Array) -> jax.Array:
         summed = jnp.tensordot(
@@ -120,13 +120,7 @@ def _resize_one(
     if site.old and site.old == new:
         return make_result(_on_blocks(site, weights, weighted), dims)
 
-    def compute(keep: frozenset[str]) -> jax.Array:
-        keep |= frozenset(new)
-        return site.relaid(
-            weighted(weights, site.relaid(site.data, site.old, (), keep)), (), new, keep
-        )
-
-    return finish(compute, dims, gathered)
+    return apply_to_complete_axis(site, new_name, size, lambda data: weighted(weights, data))
 
 
 @functools.lru_cache(maxsize=256)

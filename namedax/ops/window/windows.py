@@ -22,6 +22,7 @@ from namedax.core.types import MeshAxes
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.operands.broadcasting import constrain_sharding
 from namedax.operands.one_axis import along
+from namedax.operands.pytree import names_of
 from namedax.resources.padding_masks import refilled
 
 __all__ = [
@@ -327,4 +328,4 @@ def check_together(op: str, dims: Dims) -> None:
     """Raise if two axes of a result are sharded over one mesh axis."""
     region = ambient()
     if region is not None and region.resources:
-        region.check_placement(op, [dim for dim in dims if dim is not None])
+        region.check_placement(op, names_of(dims))
