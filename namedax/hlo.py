@@ -471,7 +471,7 @@ def _array_bytes(dtype: str, shape: str) -> int:
     return -(-bits * math.prod(int(d) for d in re.findall(r"\d+", shape)) // 8)
 
 
-# --- The origin of an instruction ------------------------------------------------------------------------
+# --- The origin of an instruction -----------------------------------------------------------------
 # `metadata={op_name="jit(f)/shard_map/nx.xmap{batch:x}/nx.sum{batch}/psum" stack_frame_id=7}`, with
 # tables of stack frames before the first computation. Older texts contain the file and the line:
 # `source_file="/home/me/model.py" source_line=12`.

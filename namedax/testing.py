@@ -236,7 +236,7 @@ def _fetch(leaf: object) -> Any:
     return NamedArray(data, dims) if isinstance(leaf, NamedArray) else data
 
 
-# --- gradients --------------------------------------------------------------------------------------------------------
+# --- gradients ------------------------------------------------------------------------------------
 
 
 def _is_float(leaf: object) -> bool:
@@ -305,7 +305,7 @@ def _projection(tree: PyTree, weight: float) -> Any:
     return total
 
 
-# --- rounding -----------------------------------------------------------------------------------------------------------
+# --- rounding -------------------------------------------------------------------------------------
 
 # The change of the arguments in units in the last place, and the weights of the gradient. Powers of
 # two would not change the rounding.
@@ -400,7 +400,7 @@ def _rms(data: Any) -> float:
     return float(np.sqrt(np.mean(finite**2))) if finite.size else 0.0
 
 
-# --- comparison -------------------------------------------------------------------------------------------------------
+# --- comparison -----------------------------------------------------------------------------------
 
 
 class _Finding(Record):
@@ -535,7 +535,7 @@ def _ratio(want: object, have: object) -> float | None:
     return middle if np.allclose(ratios, middle, rtol=1e-3) and abs(middle - 1) > 1e-3 else None
 
 
-# --- the message ------------------------------------------------------------------------------------------------------
+# --- the message ----------------------------------------------------------------------------------
 
 _SHOWN = 6
 
@@ -601,7 +601,7 @@ def _causes(findings: Sequence[_Finding], mesh: Mesh | None) -> list[str]:
     return causes
 
 
-# --- communication --------------------------------------------------------------------------------------------------
+# --- communication --------------------------------------------------------------------------------
 
 
 @checks_signature

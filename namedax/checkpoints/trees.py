@@ -142,7 +142,7 @@ def is_key(data: object) -> bool:
     return bool(jnp.issubdtype(getattr(data, "dtype", np.dtype(bool)), jax.dtypes.prng_key))
 
 
-# --- trees, one level at a time ---------------------------------------------------------------------------------------
+# --- trees, one level at a time -------------------------------------------------------------------
 
 
 def _children(node: object) -> list[tuple[Any, Any]] | None:
@@ -207,7 +207,7 @@ def leaves_of(tree: PyTree, op: str) -> dict[Path, Any]:
     return found
 
 
-# --- writing --------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def split(tree: PyTree, op: str) -> tuple[dict[Path, Any], Any]:
@@ -364,7 +364,7 @@ def nested(flat: Mapping[Path, Any]) -> dict[str, Any]:
     return tree
 
 
-# --- reading --------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def check_tree(node: object, field: str, op: str) -> None:

@@ -54,7 +54,7 @@ __all__ = [
 Sizes = dict[str, tuple[int, str, Hashable]]
 
 
-# --- values ---------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 class Seen(NamedTuple):
@@ -95,7 +95,7 @@ def came(value: object) -> str:
     return f"of type {type(value).__qualname__}{length}"
 
 
-# --- differences ----------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def unreadable(what: str, error: BaseException) -> ArrayTypeError:
     )
 
 
-# --- phrases --------------------------------------------------------------------------------------------------------
+# --- phrases --------------------------------------------------------------------------------------
 
 
 def _axis(axis: Hashable) -> str:
@@ -318,7 +318,7 @@ def _text_of(annotation: object) -> str:
     return repr(annotation).replace("typing.", "")
 
 
-# --- comparison functions -------------------------------------------------------------------------------------------
+# --- comparison functions -------------------------------------------------------------------------
 
 
 def _array(want: ArrayType, value: object, sizes: Sizes, where: str) -> Problem | None:

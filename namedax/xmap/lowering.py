@@ -400,7 +400,7 @@ def run_auto(call: Call, mesh: Any, from_context: bool) -> PyTree:
         return call.rebuild(mapped(traced.closure, *datas))
 
 
-# --- the body, and its results --------------------------------------------------------------------------------------
+# --- the body, and its results --------------------------------------------------------------------
 
 
 class _Result(Record, frozen=False):

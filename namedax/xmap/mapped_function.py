@@ -57,10 +57,10 @@ from namedax.xmap.lowering import (
     what_of,
 )
 from namedax.xmap.options import Partitioning, XmapOptions
-from namedax.xmap.refusals import (
+from namedax.xmap.explanations import (
     carried_names,
     check_nested,
-    explain_refusal,
+    explain_jax_error,
     no_devices,
     shorten_traceback,
 )
@@ -157,7 +157,7 @@ class Xmapped:
             result = under_automatic_casts(run, *args, **kwargs)
             return without_types(result, self._options.mesh) if moves else result
         except Exception as error:
-            explain_refusal(
+            explain_jax_error(
                 error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs)
             )
             shorten_traceback(error)
@@ -259,7 +259,7 @@ class Xmapped:
         )
 
 
-# --- arguments to named arrays --------------------------------------------------------------------------------------
+# --- arguments to named arrays --------------------------------------------------------------------
 
 
 def static_indices(xmapped: Xmapped, count: int) -> frozenset[int]:
@@ -422,7 +422,7 @@ def _without_entries(
     return bool(arguments) and all(0 in np.shape(argument.data) for argument in arguments)
 
 
-# --- one call -------------------------------------------------------------------------------------------------------
+# --- one call -------------------------------------------------------------------------------------
 
 
 def _run(xmapped: Xmapped, *args: object, **kwargs: object) -> Any:

@@ -25,10 +25,10 @@ from namedax.resources.mesh import is_tracked_on
 from namedax.resources.serial import loops_of, with_loops
 from namedax.xmap.lowering import Argument
 
-__all__ = ["carried_names", "check_nested", "explain_refusal", "no_devices", "shorten_traceback"]
+__all__ = ["carried_names", "check_nested", "explain_jax_error", "no_devices", "shorten_traceback"]
 
 
-def explain_refusal(
+def explain_jax_error(
     error: Exception, function: str, mesh: Mesh | None, resources: Assignment, arguments: object
 ) -> None:
     """Add a note to an error from the call of a mapped function, or raise a more specific error.
