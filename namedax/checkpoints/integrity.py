@@ -40,7 +40,10 @@ _OLD, _NEW = ".replaced", ".saving"
 
 
 def is_local(folder: str) -> bool:
-    """Return True for a folder of the file system; an address such as `gs://...` has neither renaming nor checksums."""
+    """Return True for a folder of the file system.
+
+    An address such as `gs://...` has neither renaming nor checksums.
+    """
     return "://" not in folder
 
 
@@ -175,7 +178,9 @@ def recover(folder: str) -> None:
 
 @contextlib.contextmanager
 def replacing(folder: str, overwrite: bool, op: str) -> Iterator[str]:
-    """Yield a folder to write to, which is renamed to `folder` when the block ends, and removed on an error.
+    """Yield a folder to write to, and rename it to `folder` at the end.
+
+    An error removes it.
 
     Raises:
       CheckpointError: `folder` exists and must not be overwritten, or another program is writing

@@ -1,4 +1,4 @@
-"""Reading of stored arrays with their target sharding: the blocks that a device reads, and their conversion.
+"""Read stored arrays with their target sharding, and convert the blocks on each device.
 
 An array is read in its stored order of axes, each device its own block. If another order is
 requested, the block is transposed on its device.
@@ -7,16 +7,18 @@ requested, the block is transposed on its device.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from namedax.checkpoints.trees import PLAIN, Path, Stored, Value, is_key, path_text
 from namedax.checkpoints.written_names import identity, written_name
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, make, positions
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
@@ -33,7 +35,7 @@ from namedax.operands.pytree import data_of
 from namedax.resources.assignment import Assignment, named_sharding
 from namedax.resources.mesh import entry_of
 
-__all__ = ["Reading", "Wanted", "as_stored", "check", "placed_value", "wanted_leaf"]
+__all__ = ["Reading", "Wanted", "check", "placed_value", "stored_request", "wanted_leaf"]
 
 
 class Reading(NamedTuple):
@@ -41,7 +43,7 @@ class Reading(NamedTuple):
 
     stored: Stored
     wanted: Wanted
-    sharding: Any  # of the result; `None` leaves it to JAX
+    sharding: Sharding | None  # of the result; `None` leaves it to JAX
     order: tuple[int, ...]  # for each axis of the result, the index of the stored axis
 
     @classmethod
@@ -69,7 +71,7 @@ class Reading(NamedTuple):
             )
         return cls(stored, wanted, None if wanted.host else sharding, _order(stored, wanted, op))
 
-    def restore_args(self, ocp: Any) -> Any:
+    def restore_args(self, ocp: ModuleType) -> Any:
         """Return the orbax arguments for this array."""
         sharding = self._as_read()
         if sharding is None:
@@ -80,8 +82,11 @@ class Reading(NamedTuple):
             shape, dtype = data.shape, data.dtype
         return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=shape, dtype=dtype)
 
-    def _as_read(self) -> Any:
-        """Return the sharding for reading the stored array, the permuted sharding of the result; `None` for the host."""
+    def _as_read(self) -> Sharding | None:
+        """Return the sharding for reading the array; `None` for the host.
+
+        It is the sharding of the result, permuted to the stored order of axes.
+        """
         sharding = self.sharding
         if isinstance(sharding, NamedSharding):
             spec: list[Any] = [None] * len(self.order)
@@ -92,8 +97,8 @@ class Reading(NamedTuple):
             )
         return sharding if isinstance(sharding, SingleDeviceSharding) else None
 
-    def finish(self, data: Any) -> Any:
-        """Convert the read data to the requested array; `data` is `None` if there is nothing to read."""
+    def finish(self, data: jax.Array | np.ndarray | None) -> AnyArray | np.ndarray:
+        """Convert the read data to the requested array; `None` stands for an empty array."""
         stored, wanted = self.stored, self.wanted
         if data is None:
             data = (
@@ -111,20 +116,19 @@ class Reading(NamedTuple):
                     else np.transpose(data, order)
                 )
             if stored.key is not None:
-                data = jax.random.wrap_key_data(data, impl=stored.key)
+                data = jax.random.wrap_key_data(jnp.asarray(data), impl=stored.key)
         if not wanted.host:
             on_host = isinstance(data, np.ndarray)
             data = (
                 jnp.asarray(data) if self.sharding is None else jax.device_put(data, self.sharding)
             )
             if on_host:
-                jax.block_until_ready(
-                    data
-                )  # so that only one array at a time has two copies in memory
+                # Only one array at a time has two copies in memory.
+                jax.block_until_ready(data)
         return make(data, wanted.dims) if any(dim is not None for dim in wanted.dims) else data
 
 
-def _no_keys(wanted: Wanted, kind: str) -> Any:
+def _no_keys(wanted: Wanted, kind: str) -> jax.Array:
     return jax.random.split(jax.random.key(0, impl=kind), wanted.shape)
 
 
@@ -167,7 +171,7 @@ class Wanted(NamedTuple):
     dtype: Any
     dims: Dims
     host: bool  # a NumPy array
-    sharding: Any  # its own sharding, if it has one
+    sharding: Sharding | None  # its own sharding, if it has one
     text: str
 
 
@@ -200,10 +204,8 @@ def wanted_leaf(leaf: object, path: Path, op: str) -> Wanted | Value:
     )
 
 
-def as_stored(have: Stored | Value, op: str) -> Wanted | Value:
-    """Return the request for a leaf in its stored form."""
-    if isinstance(have, Value):
-        return have
+def stored_request(have: Stored, op: str) -> Wanted:
+    """Return the request for an array in its stored form."""
     return Wanted(have.shape, have.dtype, have.read_dims(op), have.host, None, have.text)
 
 
@@ -250,7 +252,7 @@ def _where(path: Path) -> str:
 
 
 def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) -> str:
-    """Describe the difference between the stored leaf `have` and the request `want`; empty if they match."""
+    """Describe the difference between a stored leaf and a request; empty if they match."""
     if isinstance(have, Value) and isinstance(want, Value):
         return "" if type(have.value) is type(want.value) else "the Python types differ."
     if isinstance(have, Value) or isinstance(want, Value):
