@@ -17,6 +17,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import make
 from namedax.core.axis_mappings import AxisMapping
 from namedax.core.call_errors import checks_signature
@@ -60,9 +61,8 @@ def placement(
             f"{op}: this function cannot be called inside a mapped function. Call it before the"
             " mapped function."
         )
-    assignment = on_devices(
-        with_loops(parse_resources(axis_resources, op))
-    )  # loops do not affect the sharding
+    # Loops do not affect the sharding.
+    assignment = on_devices(with_loops(parse_resources(axis_resources, op)))
     found = mesh_with_devices(mesh, op)
     check_mesh_axes(assignment, found, op)
     return assignment, found
@@ -136,7 +136,7 @@ def from_process_local(
     axis_resources: Mapping[Hashable, Any],
     mesh: Mesh | None = None,
     global_sizes: Mapping[Hashable, int] | None = None,
-) -> Any:
+) -> PyTree:
     """Assemble global named arrays from the local data of all processes.
 
     Use it to load input in a multi-process program.
@@ -187,7 +187,7 @@ def from_process_local(
     seen: set[Hashable] = set()
     types: dict[str, Any] = {}
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def assemble(leaf: Any, mapping: AxisMapping | None, path: tuple[Any, ...]) -> AnyArray:
         leaf = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
         check_numbers(op, leaf)
         what = f"the array{jax.tree_util.keystr(path)}, {type_text(leaf)}"
@@ -215,7 +215,7 @@ def from_process_local(
         )
         return make(whole, dims) if any(dim is not None for dim in dims) else whole
 
-    result = map_with_mappings(one, data, axes, op)
+    result = map_with_mappings(assemble, data, axes, op)
     if spans_processes(mesh):
         call = {
             "global arrays": stable_text(types),
