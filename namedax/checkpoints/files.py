@@ -81,7 +81,7 @@ def _compare_processes(op: str, folder: str, options: str) -> None:
         )
 
 
-def _refuse_inside(op: str) -> None:
+def _reject_inside(op: str) -> None:
     surrounding = ambient()
     if surrounding is not None:
         raise AxisResourceError(
@@ -180,7 +180,7 @@ def save_args(tree: PyTree) -> PyTree:
 
 
 def _save_args(ocp: ModuleType, tree: PyTree, op: str, more: Mapping[str, str]) -> Any:
-    _refuse_inside(op)
+    _reject_inside(op)
     arrays, text = split(tree, op)
     # Orbax does not write an empty tree.
     item = nested(arrays) or {"nothing": {}}
@@ -384,7 +384,7 @@ def restore(
     """
     op = "restore"
     ocp = _orbax(op)
-    _refuse_inside(op)
+    _reject_inside(op)
     if like is None and partial:
         raise ArgumentError(
             "restore: partial=True skips the arrays that like= lacks, so it requires like=. Pass"

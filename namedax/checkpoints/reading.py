@@ -73,7 +73,7 @@ class Reading(NamedTuple):
 
     def restore_args(self, ocp: ModuleType) -> Any:
         """Return the orbax arguments for this array."""
-        sharding = self._as_read()
+        sharding = self._stored_sharding()
         if sharding is None:
             return ocp.RestoreArgs(restore_type=np.ndarray)
         shape, dtype = self.stored.shape, self.stored.dtype
@@ -82,7 +82,7 @@ class Reading(NamedTuple):
             shape, dtype = data.shape, data.dtype
         return ocp.ArrayRestoreArgs(sharding=sharding, global_shape=shape, dtype=dtype)
 
-    def _as_read(self) -> Sharding | None:
+    def _stored_sharding(self) -> Sharding | None:
         """Return the sharding for reading the array; `None` for the host.
 
         It is the sharding of the result, permuted to the stored order of axes.
@@ -161,7 +161,7 @@ def placed_value(
 # --- comparison of the requested tree with a checkpoint -------------------------------------------
 
 
-_MOST = 8  # the maximum number of problems in one message
+_MAX_PROBLEMS = 8  # the maximum number of problems in one message
 
 
 class Wanted(NamedTuple):
@@ -237,8 +237,12 @@ def check(
             for path in extra
         ]
     if problems:
-        more = [f"... and {len(problems) - _MOST} more."] if len(problems) > _MOST else []
-        lines = "".join(f"\n  {line}" for line in problems[:_MOST] + more)
+        more = (
+            [f"... and {len(problems) - _MAX_PROBLEMS} more."]
+            if len(problems) > _MAX_PROBLEMS
+            else []
+        )
+        lines = "".join(f"\n  {line}" for line in problems[:_MAX_PROBLEMS] + more)
         raise CheckpointError(
             f"{op}: like= does not match the checkpoint in {folder}.{lines}\nArrays, names, sizes"
             " and dtypes must equal the saved ones; nx.checkpoints.names lists them. The order of"
@@ -260,7 +264,7 @@ def _difference(have: Stored | Value, want: Wanted | Value, what: str, op: str) 
         if _is_scalar_of(array, value):  # type: ignore[arg-type]
             return ""
         return "a Python value matches only a scalar array of its kind of number."
-    return _of_names(have, want, what, op) or _of_types(have, want)
+    return _difference_of_names(have, want, what, op) or _difference_of_types(have, want)
 
 
 def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
@@ -269,32 +273,33 @@ def _is_scalar_of(array: Stored | Wanted, value: Value) -> bool:
     return array.shape == () and kind is not None and bool(jax.numpy.issubdtype(array.dtype, kind))
 
 
-def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
-    asked = {
+def _difference_of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
+    requested = {
         identity(written_name(d, op, what)): (d, n)
         for d, n in zip(want.dims, want.shape, strict=True)
         if d is not None
     }
-    if len(asked) < len(want.dims) - want.dims.count(None):
+    if len(requested) < len(want.dims) - want.dims.count(None):
         return (
             "two requested names are members of enumerations with equal names, which a checkpoint"
             " cannot distinguish."
         )
-    unknown = [name for key, (name, _) in asked.items() if key not in have.names]
+    unknown = [name for key, (name, _) in requested.items() if key not in have.names]
     if unknown:
         hints = (
             did_you_mean(
-                str(name), [text for key, text in have.display_names.items() if key not in asked]
+                str(name),
+                [text for key, text in have.display_names.items() if key not in requested],
             )
             for name in unknown
         )
         return f"no axis {show_names(unknown)} is stored there.{''.join(dict.fromkeys(hints))}"
-    left = [text for key, text in have.display_names.items() if key not in asked]
+    left = [text for key, text in have.display_names.items() if key not in requested]
     if left:
         return f"it also has the axis {show_names(left)}."
     sizes = [
         f"axis {name!r} has size {have.names[key]}, not {n}."
-        for key, (name, n) in asked.items()
+        for key, (name, n) in requested.items()
         if have.names[key] != n
     ]
     positional = tuple(n for dim, n in zip(want.dims, want.shape, strict=True) if dim is None)
@@ -303,7 +308,7 @@ def _of_names(have: Stored, want: Wanted, what: str, op: str) -> str:
     return " ".join(sizes)
 
 
-def _of_types(have: Stored, want: Wanted) -> str:
+def _difference_of_types(have: Stored, want: Wanted) -> str:
     if have.dtype != want.dtype:
         cast = (
             ""

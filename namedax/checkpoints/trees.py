@@ -248,13 +248,13 @@ def _leaf(leaf: object, path: Path, arrays: dict[Path, Any], op: str) -> Json:
     if not isinstance(data, jax.Array):
         entry["host"] = True
     if is_key(data):
-        entry["key"] = _generator(data, what, op)
+        entry["key"] = _generator_of(data, what, op)
     else:
         entry["dtype"] = np.dtype(data.dtype).name
     if math.prod(data.shape):
         # The global array, with the sizes of its names: not a block, and without padding of a
         # layout.
-        arrays[path or ("",)] = _as_orbax_stores_it(data)
+        arrays[path or ("",)] = _for_orbax(data)
     return entry
 
 
@@ -310,7 +310,7 @@ def _written_dims(array: NamedArray, what: str, op: str) -> list[Json]:
     return dims
 
 
-def _generator(keys: jax.Array, what: str, op: str) -> str:
+def _generator_of(keys: jax.Array, what: str, op: str) -> str:
     kind = jax.random.key_impl(keys)
     if not isinstance(kind, str):
         raise CheckpointError(
@@ -320,7 +320,7 @@ def _generator(keys: jax.Array, what: str, op: str) -> str:
     return kind
 
 
-def _as_orbax_stores_it(data: jax.Array) -> jax.Array | np.ndarray:
+def _for_orbax(data: jax.Array) -> jax.Array | np.ndarray:
     if is_key(data):
         data = jax.random.key_data(data)
     if isinstance(data, jax.Array) and (jax.process_count() == 1 or not data.is_fully_addressable):

@@ -79,7 +79,7 @@ def see(value: object) -> Seen | None:
     return None if number is None else Seen(np.dtype(number), number is not bool, (), {})
 
 
-def came(value: object) -> str:
+def describe_value(value: object) -> str:
     """Describe a value, for messages."""
     if value is None:
         return "None"
@@ -106,7 +106,9 @@ class Problem:
 
     def text(self) -> str:
         """Return the problem as sentences."""
-        sentences = [f"{self.where} should be {self.expected}, but is {came(self.value)}."]
+        sentences = [
+            f"{self.where} should be {self.expected}, but is {describe_value(self.value)}."
+        ]
         sentences += [f"{what[0].upper()}{what[1:]}." for what in self.differences]
         return " ".join((*sentences, *self.remedies))
 
@@ -176,7 +178,8 @@ def union_problem(value: object, text: str, problems: list[Problem], where: str)
             else dataclasses.replace(problems[0], expected=text)
         )
     differences = [
-        f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + came(value)}" for p in problems
+        f"for {p.expected}: {'; '.join(p.differences) or 'it is ' + describe_value(value)}"
+        for p in problems
     ]
     return Problem(where, text, value, differences)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,13 +18,10 @@ from namedax.programs import costs
 from namedax.resources.mesh import concrete_mesh
 from namedax.resources.processes import compare, mesh_text, spans_processes, stable_text
 
-if TYPE_CHECKING:
-    from namedax.xmap.mapped_function import Xmapped
-
 __all__ = ["compare_calls"]
 
 
-def compare_calls(xmapped: Xmapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def compare_calls(xmapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Compare the first call for each type of arguments with the call of the other processes.
 
     Calls under `jax.jit` are not compared, because a single process may trace a program.
@@ -61,7 +58,7 @@ def _type(leaf: Any) -> Hashable:
     )
 
 
-def _description(xmapped: Xmapped, args: object, kwargs: object, mesh: Mesh) -> dict[str, str]:
+def _description(xmapped: Any, args: object, kwargs: object, mesh: Mesh) -> dict[str, str]:
     source = source_of(xmapped._fun)
     code = getattr(source, "__code__", None)
     where = ""
@@ -103,7 +100,7 @@ def _text(leaf: Any) -> str:
     return type(leaf).__qualname__
 
 
-def _program(xmapped: Xmapped, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+def _program(xmapped: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return a hash of the program's equations, or the error if the program cannot be traced."""
     try:
         args, kwargs = xmapped._place(args, kwargs, only_type=True)

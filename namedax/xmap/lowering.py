@@ -68,12 +68,12 @@ from namedax.xmap.options import XmapOptions
 __all__ = [
     "Argument",
     "Call",
+    "describe_argument",
     "run_auto",
     "run_in_steps",
     "run_manual",
     "run_nested",
     "run_unmapped",
-    "what_of",
 ]
 
 
@@ -93,10 +93,10 @@ class Argument(Record, frozen=False):
     @property
     def what(self) -> str:
         """Describe the argument for messages."""
-        return what_of(self.path, self.names)
+        return describe_argument(self.path, self.names)
 
 
-def what_of(path: Sequence[Any], names: Sequence[str]) -> str:
+def describe_argument(path: Sequence[Any], names: Sequence[str]) -> str:
     """Describe the argument at a path of `(args, kwargs)`; `names` are the parameters."""
     group, first, *rest = path
     label = (
@@ -145,23 +145,22 @@ def run_manual(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
         return results if call.results_are_placed else call.rebuild(results)
 
     given = [argument.data for argument in call.arguments]
-    own, also, with_also = take_reduced(
+    run_body, operands, operand_specs = take_reduced(
         body, given, datas, specs, _axes_of(call.region.resources), mesh
     )
     try:
-        return rebuild(
-            run(group_specs(shard_map, with_also)(call.within(own), out_specs=out_specs), also)
-        )
+        mapped = group_specs(shard_map, operand_specs)(call.within(run_body), out_specs=out_specs)
+        return rebuild(run(mapped, operands))
     except ClosesOver as found:
         consts, again = [replicated(value) for value in found.values], found.body
     if not call.results_are_placed:
         out_specs[:] = call.probed_specs()
 
-    def opened_body(*blocks: jax.Array) -> PyTree:
+    def body_with_consts(*blocks: jax.Array) -> PyTree:
         return again(blocks[: len(consts)], blocks[len(consts) :])
 
     mapped = group_specs(shard_map, [PartitionSpec()] * len(consts) + list(specs))(
-        call.within(opened_body), out_specs=out_specs
+        call.within(body_with_consts), out_specs=out_specs
     )
     return rebuild(mapped(*consts, *datas))
 
@@ -677,7 +676,7 @@ class Call:
 
         With `reports_closure`, it raises `ClosesOver` for values that must be replicated.
         """
-        options = (self.refuse_raw, self.late_sums, self.region.state.closure.traced, self.source)
+        options = (self.reject_raw, self.late_sums, self.region.state.closure.traced, self.source)
         return postponing(body, set(loops), *options, is_tracked if reports_closure else None)
 
     def traced(self, loops: Collection[str] = ()) -> Traced:
@@ -688,13 +687,13 @@ class Call:
         return Traced(
             self.flat_body,
             set(loops),
-            self.refuse_raw,
+            self.reject_raw,
             self.late_sums,
             self.region.state.closure.traced,
             self.source,
         )
 
-    def refuse_raw(self, closed: ClosedJaxpr) -> None:
+    def reject_raw(self, closed: ClosedJaxpr) -> None:
         """Reject a traced body with raw collectives or with reductions of blocks by JAX."""
         dims = (
             [argument.dims for argument in self.arguments],
@@ -722,19 +721,19 @@ class Call:
     def _check_names_used(self) -> None:
         """Check that every axis name in `axis_resources` and `axis_sizes` occurred in a value."""
         seen = self.region.seen
-        for name in self.options.axis_sizes:
-            if name not in seen and name not in self.options.axis_resources:
-                raise AxisResourceError(
-                    f"xmap: axis_sizes gives {name!r} the size {self.options.axis_sizes[name]}, but"
-                    f" no value in {self.name} has an axis {name!r}; the axes are"
-                    f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the"
-                    " name, or remove it from axis_sizes."
+        sizes, resources = self.options.axis_sizes, self.options.axis_resources
+        for option, name in (
+            *(("axis_sizes", name) for name in sizes if name not in resources),
+            *(("axis_resources", name) for name in resources if name not in sizes),
+        ):
+            if name not in seen:
+                entry = (
+                    f"gives {name!r} the size {sizes[name]}"
+                    if name in sizes
+                    else f"maps {name!r} to {resources[name]}"
                 )
-        for name in self.options.axis_resources:
-            if name not in seen and name not in self.options.axis_sizes:
                 raise AxisResourceError(
-                    f"xmap: axis_resources maps {name!r} to {self.options.axis_resources[name]},"
-                    f" but no value in {self.name} has an axis {name!r}; the axes are"
-                    f" {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)} Correct the"
-                    " name, or remove it from axis_resources."
+                    f"xmap: {option} {entry}, but no value in {self.name} has an axis {name!r}; the"
+                    f" axes are {show_names(sorted(seen, key=str))}.{did_you_mean(name, seen)}"
+                    f" Correct the name, or remove it from {option}."
                 )

@@ -57,12 +57,12 @@ from namedax.xmap.explanations import (
 from namedax.xmap.lowering import (
     Argument,
     Call,
+    describe_argument,
     run_auto,
     run_in_steps,
     run_manual,
     run_nested,
     run_unmapped,
-    what_of,
 )
 from namedax.xmap.options import Partitioning, XmapOptions
 
@@ -143,10 +143,10 @@ class Xmapped:
             if is_distributed() and (not active_regions or ambient() is None):
                 compare_calls(self, args, kwargs)
             is_outside = self._options.axis_resources and (not active_regions or ambient() is None)
-            moves = is_outside and not self._arrivals.are_in_place(args, kwargs)
-            if moves or not is_outside:
+            reshards = is_outside and not self._arrivals.are_in_place(args, kwargs)
+            if reshards or not is_outside:
                 check_values(args, kwargs)
-            if moves:
+            if reshards:
                 if not isinstance(self._options.mesh, Mesh):
                     self._check_devices(args, kwargs)
                 args, kwargs = self._place(args, kwargs)
@@ -156,7 +156,7 @@ class Xmapped:
                 else self._shared.jitted
             )
             result = under_automatic_casts(run, *args, **kwargs)
-            return without_types(result, self._options.mesh) if moves else result
+            return without_types(result, self._options.mesh) if reshards else result
         except Exception as error:
             explain_jax_error(
                 error, self._name, self._options.mesh, self._options.axis_resources, (args, kwargs)
@@ -380,7 +380,7 @@ def name_arguments(
 
 
 def _text_of(leaf: object, path: Sequence[Any], names: Sequence[str]) -> str:
-    return f"{what_of(path, names)}, {type_text(leaf)},"
+    return f"{describe_argument(path, names)}, {type_text(leaf)},"
 
 
 def _collect_sizes(
