@@ -61,8 +61,8 @@ class AxisMapping(Record):
         if self.rank is not None and self.rank != ndim:
             raise AxisMappingError(
                 f"{op}: the axis mapping {self.text} asserts {self.rank} axes, but {text_of(what)}"
-                f" has {ndim}. Write one entry per axis (None for one without a name), or end the list"
-                " with '...' to name the first axes only."
+                f" has {ndim}. Write one entry per axis (None for one without a name), or end the"
+                " list with '...' to name the first axes only."
             )
         dims: list[Hashable | None] = [None] * ndim
         for position, name in self.names:

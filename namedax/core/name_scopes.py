@@ -122,8 +122,8 @@ def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]
 
     Args:
       axes: a name, a position or `None`; a tuple, list or set of these, or a mapping with such
-        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the names
-        that it passes to the argument of its method `renamed`.
+        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the
+        names that it passes to the argument of its method `renamed`.
       operands: the arrays.
     """
     if type(axes) is str:
