@@ -1,10 +1,10 @@
 """Write the stubs (`.pyi`) that describe the functions of namedax to editors and type checkers.
 
-`make stubs` writes them all; `python tools/stubs.py --check` lists the stale ones and fails if there
-are any.
+`make stubs` writes them all; `python tools/stubs.py --check` lists the stale ones and fails if
+there are any.
 
-- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A name is imported
-  from its source, unless the function has overloads or is created at run time.
+- `namedax/__init__.pyi`: the public names, from the table `namedax.public_names`. A name is
+  imported from its source, unless the function has overloads or is created at run time.
 - `namedax/definitions.py`: an import of each public name from its module, which leads an editor
   from the stub to the source.
 - A stub beside each module that shows a namespace of JAX (`namedax.namespaces.lifting.Namespace`).
@@ -694,7 +694,7 @@ def _is_unreadable(signature: inspect.Signature, function: Any) -> bool:
 def _source_overloads(
     stub: _Stub, name: str, value: Any, overloads: Sequence[Callable[..., Any]]
 ) -> None:
-    """Write the overloads of the source, with the documentation, which only the last one has there."""
+    """Write the overloads of the source, with the documentation of the function."""
     doc, scope = _without_examples(inspect.getdoc(value) or ""), _Scope.of(value)
     for overload in overloads:
         signature = inspect.signature(overload)
