@@ -37,7 +37,10 @@ __all__ = list(_HOMES)
 
 
 def _elsewhere(name: str) -> str:
-    """Return what to write for a name that is not public: its path in a namespace, or the replacement for a word of another library."""
+    """Suggest a replacement for a name that is not public.
+
+    It is in another namespace, or a word of another library.
+    """
     spaces = (
         []
         if name.startswith("_")
@@ -45,7 +48,7 @@ def _elsewhere(name: str) -> str:
     )
     found = [space for space in spaces if hasattr(_importlib.import_module(space), name)]
     there = f"; there is {' and '.join(f'{space}.{name}' for space in found)}" if found else ""
-    instead = _importlib.import_module("namedax.hints.migration").at_face(name)
+    instead = _importlib.import_module("namedax.hints").at_face(name)
     return f"{there}; write {instead}" if instead else there
 
 
@@ -69,9 +72,7 @@ def __dir__() -> list[str]:
 
 _install()
 _install_explicit_axes()
-_install_hints(
-    lambda: _importlib.import_module("namedax.hints.migration").hints_of(_sys.modules[__name__])
-)
+_install_hints(lambda: _importlib.import_module("namedax.hints").hints_of(_sys.modules[__name__]))
 
 # A compiled program, a profile and JAX's own messages say the line of the model, not that of the
 # library.

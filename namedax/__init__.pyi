@@ -177,228 +177,6 @@ __version__: str
 __all__: list[str]
 def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Any: ...
 def draw(x: Any, axis_resources: Mapping[Hashable, Any] | None = None, mesh: Any = None, *, ax: Any = None) -> Any: ...
-@overload
-def cumulative_prod(
-    x: NamedArray,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def cumulative_prod(
-    x: ArrayLike,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-@overload
-def cumulative_sum(
-    x: NamedArray,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def cumulative_sum(
-    x: ArrayLike,
-    /,
-    *,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    include_initial: bool = False,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-@overload
-def diff(
-    a: NamedArray,
-    n: int = 1,
-    axis: AxisSpec = -1,
-    prepend: ArrayLike | None = None,
-    append: ArrayLike | None = None,
-    *,
-    out_axis: Hashable | None = None,
-) -> NamedArray: ...
-@overload
-def diff(
-    a: ArrayLike,
-    n: int = 1,
-    axis: AxisSpec = -1,
-    prepend: ArrayLike | None = None,
-    append: ArrayLike | None = None,
-    *,
-    out_axis: Hashable | None = None,
-) -> AnyArray: ...
-def take_along_axis(
-    x: ArrayLike,
-    indices: ArrayLike,
-    axis: AxisSpec = -1,
-    mode: str | None = None,
-    fill_value: ArrayLike | None = None,
-    *,
-    wrap_negative_indices: bool | None = None,
-) -> AnyArray: ...
-@overload
-def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
-    """Elements of `x` where `condition` holds, else of `y`, broadcast by name."""
-@overload
-def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
-@overload
-def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
-@overload
-def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
-@overload
-def where(
-    condition: ArrayLike,
-    /,
-    *,
-    size: int | None = None,
-    fill_value: Any = None,
-    axis: AxisSpec = None,
-    out_axis: Hashable | None = None,
-) -> tuple[AnyArray, ...]:
-    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
-
-    Args:
-      condition: a boolean array, named or not.
-      x: an array or a number.
-      y: an array or a number. Without both: the indices at which `condition` holds, in the
-        positional axes, as in `jnp.where`; names are batch axes.
-      size: how many indices the form with one argument returns; needed if the array has names.
-      fill_value: what stands behind the last index found.
-      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the
-        positional axes.
-      out_axis: the name of the axis of the indices then.
-
-    Raises:
-      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
-        result's shape depends on data.
-      ArgumentError: `size` or `fill_value` with `x` and `y`.
-    """
-def logsumexp(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    b: ArrayLike | None = None,
-    keepdims: bool = False,
-    return_sign: bool = False,
-    where: ArrayLike | None = None,
-) -> AnyArray | tuple[AnyArray, AnyArray]: ...
-def nanpercentile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanquantile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def nanstd(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: Any = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def nanvar(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: Any = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def percentile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def quantile(
-    x: ArrayLike,
-    q: ArrayLike,
-    axis: AxisSpec = None,
-    *,
-    method: str = 'linear',
-    keepdims: bool = False,
-    weights: ArrayLike | None = None,
-) -> AnyArray: ...
-def std(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: Any = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def var(
-    x: ArrayLike,
-    axis: AxisSpec = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: ArrayLike | None = None,
-    mean: Any = None,
-    correction: float | None = None,
-) -> AnyArray: ...
-def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray: ...
-@overload
-def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray: ...
-@overload
-def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray: ...
-@overload
-def permute_dims(a: NamedArray, axes: AxisSpec = None) -> NamedArray: ...
-@overload
-def permute_dims(a: ArrayLike, axes: AxisSpec = None) -> AnyArray: ...
-def tensordot(
-    a: ArrayLike, b: ArrayLike, axes: AxisSpec = 2, *, precision: Any = None, preferred_element_type: Any = None,
-) -> AnyArray: ...
-def trace(
-    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
-) -> AnyArray: ...
-@overload
-def transpose(a: NamedArray, axes: AxisSpec = None) -> NamedArray: ...
-@overload
-def transpose(a: ArrayLike, axes: AxisSpec = None) -> AnyArray: ...
-def vecdot(
-    x1: ArrayLike,
-    x2: ArrayLike,
-    /,
-    *,
-    axis: AxisSpec = -1,
-    precision: Any = None,
-    preferred_element_type: Any = None,
-) -> AnyArray: ...
 def dot(
     x: ArrayLike,
     y: ArrayLike,
@@ -410,6 +188,39 @@ def dot(
 ) -> AnyArray: ...
 def einsum(
     spec: str, *operands: Any, precision: Any = None, preferred_element_type: Any = None, overlap: Any = None,
+) -> AnyArray: ...
+def tensordot(
+    a: ArrayLike, b: ArrayLike, axes: AxisSpec = 2, *, precision: Any = None, preferred_element_type: Any = None,
+) -> AnyArray: ...
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = -1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+) -> AnyArray: ...
+def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray: ...
+def trace(
+    a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
+) -> AnyArray: ...
+@overload
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
+@overload
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
+@overload
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray: ...
+@overload
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray: ...
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: AxisSpec = -1,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
 ) -> AnyArray: ...
 @overload
 def slice(
@@ -430,7 +241,7 @@ def take(
     mode: str | None = None,
     fill_value: ArrayLike | None = None,
 ) -> AnyArray: ...
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: AxisSpec = 0) -> Any: ...
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Hashable = 0) -> Any: ...
 def pipeline(
     layer: Callable[[Any, Any], Any],
     x: Any,
@@ -443,9 +254,11 @@ def pipeline(
     remat: bool = False,
     outputs: bool = False,
 ) -> Any: ...
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any: ...
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any: ...
-def array_equiv(a1: Any, a2: Any) -> Any: ...
+def allclose(
+    a: ArrayLike, b: ArrayLike, rtol: ArrayLike = 1e-05, atol: ArrayLike = 1e-08, equal_nan: bool = False,
+) -> AnyArray: ...
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> AnyArray: ...
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> AnyArray: ...
 @overload
 def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray: ...
 @overload
@@ -466,6 +279,46 @@ def cumprod(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: 
 def cumsum(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
 def cumsum(x: ArrayLike, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> AnyArray: ...
+@overload
+def cumulative_prod(
+    x: NamedArray,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def cumulative_prod(
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
+@overload
+def cumulative_sum(
+    x: NamedArray,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def cumulative_sum(
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
 @overload
 def nancumprod(x: NamedArray, axis: AxisSpec = None, dtype: Any = None, *, reverse: bool = False) -> NamedArray: ...
 @overload
@@ -500,7 +353,7 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray: ...
-def max_with_index(x: Any, axis: AxisSpec) -> Any: ...
+def max_with_index(x: ArrayLike, axis: AxisSpec) -> Any: ...
 def min(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -509,10 +362,18 @@ def min(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray: ...
-def min_with_index(x: Any, axis: AxisSpec) -> Any: ...
+def min_with_index(x: ArrayLike, axis: AxisSpec) -> Any: ...
 def all(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray: ...
 def any(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray: ...
 def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
+def logsumexp(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 def mean(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -531,6 +392,17 @@ def prod(
     where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> AnyArray: ...
+def std(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray: ...
 def sum(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -540,6 +412,17 @@ def sum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
     promote_integers: bool = True,
+) -> AnyArray: ...
+def var(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
 ) -> AnyArray: ...
 def segment_max(
     data: ArrayLike,
@@ -583,10 +466,16 @@ def segment_sum(
 ) -> AnyArray: ...
 @overload
 def broadcast_to(
-    array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
+    array: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray: ...
 @overload
-def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> AnyArray: ...
+def broadcast_to(
+    array: ArrayLike, shape: int | Sequence[int] | None = None, *, out_sharding: Any = None,
+) -> AnyArray: ...
 @overload
 def expand_dims(a: NamedArray, axis: AxisSpec) -> NamedArray: ...
 @overload
@@ -636,10 +525,10 @@ def positional(x: Any, axes: Any) -> Any:
     """
 @overload
 def untag(x: ArrayLike, axes: Any) -> AnyArray:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`."""
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`."""
 @overload
 def untag(x: Any, axes: Any) -> Any:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -659,23 +548,35 @@ def untag(x: Any, axes: Any) -> Any:
     """
 def arange(
     start: Any = None,
-    stop: Any = None,
+    stop: ArrayLike | None = None,
     step: ArrayLike | None = None,
     *,
     axis: Hashable | None = None,
     dtype: Any = None,
 ) -> AnyArray: ...
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = 'K', ndmin: int = 0) -> AnyArray: ...
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None) -> AnyArray: ...
+def array(
+    object: ArrayLike | Sequence[Any],
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = 'K',
+    ndmin: int = 0,
+) -> AnyArray: ...
+def asarray(
+    a: ArrayLike | Sequence[Any], dtype: Any = None, order: str | None = None, *, copy: bool | None = None,
+) -> AnyArray: ...
 @overload
 def empty(
-    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
 ) -> NamedArray: ...
 @overload
-def empty(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def empty(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
 @overload
 def full(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     fill_value: ArrayLike | None = None,
     dtype: Any = None,
     *,
@@ -684,7 +585,7 @@ def full(
 ) -> NamedArray: ...
 @overload
 def full(
-    shape: Any = (), fill_value: ArrayLike | None = None, dtype: Any = None, *, device: Any = None,
+    shape: int | Sequence[int] = (), fill_value: ArrayLike | None = None, dtype: Any = None, *, device: Any = None,
 ) -> jax.Array: ...
 def linspace(
     start: ArrayLike,
@@ -693,22 +594,30 @@ def linspace(
     endpoint: bool = True,
     retstep: bool = False,
     dtype: Any = None,
-    axis: AxisSpec = 0,
+    axis: Hashable = 0,
     *,
     device: Any = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]: ...
 @overload
 def ones(
-    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
 ) -> NamedArray: ...
 @overload
-def ones(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def ones(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
 @overload
 def zeros(
-    shape: Any = (), dtype: Any = None, *, named_shape: Mapping[Hashable, int | None], device: Any = None,
+    shape: int | Sequence[int] = (),
+    dtype: Any = None,
+    *,
+    named_shape: Mapping[Hashable, int | None],
+    device: Any = None,
 ) -> NamedArray: ...
 @overload
-def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
+def zeros(shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None) -> jax.Array: ...
 def array_repr(
     x: ArrayLike,
     max_line_width: int | None = None,
@@ -741,7 +650,11 @@ def append(
     arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None,
 ) -> AnyArray: ...
 def array_split(
-    ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None,
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]: ...
 def concat(
     arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
@@ -749,7 +662,13 @@ def concat(
 def concatenate(
     arrays: Sequence[Any], axis: AxisSpec = 0, dtype: Any = None, *, out_axis: Hashable | None = None,
 ) -> AnyArray: ...
-def split(ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None) -> list[AnyArray]: ...
+def split(
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
+) -> list[AnyArray]: ...
 def stack(arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: Any = None) -> AnyArray: ...
 @overload
 def merge_axes(x: NamedArray, axis: Sequence[Hashable], name: Hashable) -> NamedArray: ...
@@ -807,29 +726,37 @@ def split_axis(x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None
 def flip(m: NamedArray, axis: AxisSpec = None) -> NamedArray: ...
 @overload
 def flip(m: ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> AnyArray: ...
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray: ...
-@overload
-def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray: ...
-@overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray: ...
-@overload
-def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray: ...
-def searchsorted(
-    a: ArrayLike,
-    v: ArrayLike,
-    side: str = 'left',
-    sorter: Any = None,
+def tile(
+    A: NamedArray,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
     *,
-    method: str = 'scan',
-    axis: Hashable | None = None,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> NamedArray: ...
+@overload
+def tile(
+    A: ArrayLike,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray: ...
+@overload
+def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray: ...
+@overload
+def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray: ...
+@overload
+def permute_dims(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
+@overload
+def permute_dims(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray: ...
+@overload
+def transpose(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray: ...
+@overload
+def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray: ...
 def nonzero(
     a: ArrayLike,
     *,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, ...]: ...
@@ -841,11 +768,49 @@ def unique(
     axis: AxisSpec = None,
     *,
     equal_nan: bool = True,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
     sorted: bool = True,
     out_axis: Hashable | None = None,
 ) -> AnyArray | tuple[AnyArray, ...]: ...
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray:
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name."""
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> tuple[AnyArray, ...]:
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number; by default `None`.
+      y: an array or a number; by default `None`. Without both, return the indices at which
+        `condition` holds, along the positional axes as in `jnp.where`; names are batch axes.
+      size: the number of indices in the one-argument form, by default `None`; required if the array
+        has names.
+      fill_value: the fill value after the last index; by default `None`.
+      axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
+        `None`, the positional axes.
+      out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
+      ArgumentError: one of `size`, `fill_value`, `axis`, `out_axis` is given with `x` and `y`.
+    """
 @overload
 def argpartition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
@@ -872,11 +837,20 @@ def argsort(
     descending: bool = False,
     dtype: Any = None,
 ) -> AnyArray: ...
-def lexsort(keys: Iterable[Any], axis: AxisSpec = -1) -> AnyArray: ...
+def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray: ...
 @overload
 def partition(x: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray: ...
 @overload
 def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray: ...
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = 'left',
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = 'scan',
+    axis: Hashable | None = None,
+) -> AnyArray: ...
 @overload
 def sort(
     x: NamedArray,
@@ -897,7 +871,7 @@ def sort(
     stable: bool = True,
     descending: bool = False,
 ) -> AnyArray: ...
-def top_k(x: Any, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any: ...
+def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any: ...
 def average(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -905,6 +879,7 @@ def average(
     returned: bool = False,
     keepdims: bool = False,
 ) -> AnyArray | tuple[AnyArray, AnyArray]: ...
+def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray: ...
 def ptp(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def bincount(
     x: ArrayLike,
@@ -917,8 +892,8 @@ def bincount(
 ) -> AnyArray: ...
 def histogram(
     x: ArrayLike,
-    bins: Any = 10,
-    range: Any = None,
+    bins: ArrayLike = 10,
+    range: ArrayLike | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     density: bool | None = None,
     *,
@@ -932,7 +907,7 @@ def corrcoef(
     dtype: Any = None,
     *,
     axis: AxisSpec = None,
-    variables: Any = None,
+    variables: Sequence[Any] | None = None,
 ) -> AnyArray: ...
 def cov(
     m: ArrayLike,
@@ -940,16 +915,51 @@ def cov(
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
     dtype: Any = None,
     *,
     axis: AxisSpec = None,
-    variables: Any = None,
+    variables: Sequence[Any] | None = None,
 ) -> AnyArray: ...
-def norm(x: ArrayLike, ord: Any = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray: ...
 def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
+def nanpercentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray: ...
+def nanquantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray: ...
+def percentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray: ...
+def quantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = 'linear',
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray: ...
 def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray: ...
 def nanmax(
@@ -985,6 +995,17 @@ def nanprod(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray: ...
+def nanstd(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray: ...
 def nansum(
     x: ArrayLike,
     axis: AxisSpec = None,
@@ -994,14 +1015,29 @@ def nansum(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray: ...
+def nanvar(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: Any = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray: ...
 def gradient(
-    f: Any, *varargs: Any, axis: AxisSpec = None, edge_order: int | None = None,
+    f: ArrayLike, *varargs: ArrayLike, axis: AxisSpec = None, edge_order: int | None = None,
 ) -> AnyArray | list[AnyArray]: ...
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray: ...
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray: ...
 @overload
-def unwrap(p: NamedArray, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> NamedArray: ...
+def unwrap(
+    p: NamedArray, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> NamedArray: ...
 @overload
-def unwrap(p: ArrayLike, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> AnyArray: ...
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> AnyArray: ...
 def conv(
     x: ArrayLike,
     kernel: ArrayLike,
@@ -1063,6 +1099,26 @@ def convolve(
     precision: Any = None,
 ) -> AnyArray: ...
 @overload
+def diff(
+    a: NamedArray,
+    n: int = 1,
+    axis: AxisSpec = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> NamedArray: ...
+@overload
+def diff(
+    a: ArrayLike,
+    n: int = 1,
+    axis: AxisSpec = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
+    *,
+    out_axis: Hashable | None = None,
+) -> AnyArray: ...
+@overload
 def halo(
     x: NamedArray,
     axis: Hashable,
@@ -1090,7 +1146,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> NamedArray: ...
@@ -1100,18 +1156,18 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> AnyArray: ...
 @overload
-def roll(a: NamedArray, shift: Any, axis: AxisSpec = None) -> NamedArray: ...
+def roll(a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> NamedArray: ...
 @overload
-def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray: ...
+def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> AnyArray: ...
 @overload
-def shift(x: NamedArray, offset: int, axis: AxisSpec, fill_value: ArrayLike = 0) -> NamedArray: ...
+def shift(x: NamedArray, offset: int, axis: Hashable, fill_value: ArrayLike = 0) -> NamedArray: ...
 @overload
-def shift(x: ArrayLike, offset: int, axis: AxisSpec, fill_value: ArrayLike = 0) -> AnyArray: ...
+def shift(x: ArrayLike, offset: int, axis: Hashable, fill_value: ArrayLike = 0) -> AnyArray: ...
 def plan(
     f: Any,
     *args: Any,

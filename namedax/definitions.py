@@ -26,27 +26,6 @@ if TYPE_CHECKING:
     from namedax.drawing.arrays import draw as draw
     from namedax.interop import from_xarray as from_xarray
     from namedax.interop import to_xarray as to_xarray
-    from namedax.namespaces.extended_signatures import cumulative_prod as cumulative_prod
-    from namedax.namespaces.extended_signatures import cumulative_sum as cumulative_sum
-    from namedax.namespaces.extended_signatures import diff as diff
-    from namedax.namespaces.extended_signatures import take_along_axis as take_along_axis
-    from namedax.namespaces.extended_signatures import where as where
-    from namedax.namespaces.reduction_forms import logsumexp as logsumexp
-    from namedax.namespaces.reduction_forms import nanpercentile as nanpercentile
-    from namedax.namespaces.reduction_forms import nanquantile as nanquantile
-    from namedax.namespaces.reduction_forms import nanstd as nanstd
-    from namedax.namespaces.reduction_forms import nanvar as nanvar
-    from namedax.namespaces.reduction_forms import percentile as percentile
-    from namedax.namespaces.reduction_forms import quantile as quantile
-    from namedax.namespaces.reduction_forms import std as std
-    from namedax.namespaces.reduction_forms import var as var
-    from namedax.namespaces.spellings import diagonal as diagonal
-    from namedax.namespaces.spellings import moveaxis as moveaxis
-    from namedax.namespaces.spellings import permute_dims as permute_dims
-    from namedax.namespaces.spellings import tensordot as tensordot
-    from namedax.namespaces.spellings import trace as trace
-    from namedax.namespaces.spellings import transpose as transpose
-    from namedax.namespaces.spellings import vecdot as vecdot
     from namedax.numpy import abs as abs
     from namedax.numpy import absolute as absolute
     from namedax.numpy import acos as acos
@@ -167,6 +146,13 @@ if TYPE_CHECKING:
     from namedax.ops.collectives.reducing import axis_size as axis_size
     from namedax.ops.contraction.einsum import dot as dot
     from namedax.ops.contraction.einsum import einsum as einsum
+    from namedax.ops.contraction.einsum import tensordot as tensordot
+    from namedax.ops.contraction.einsum import vecdot as vecdot
+    from namedax.ops.indexing.diagonal import diagonal as diagonal
+    from namedax.ops.indexing.diagonal import trace as trace
+    from namedax.ops.indexing.diagonal import tril as tril
+    from namedax.ops.indexing.diagonal import triu as triu
+    from namedax.ops.indexing.getitem import take_along_axis as take_along_axis
     from namedax.ops.indexing.slicing import slice as slice
     from namedax.ops.indexing.take import take as take
     from namedax.ops.loops.associative_scan import associative_scan as associative_scan
@@ -190,6 +176,8 @@ if TYPE_CHECKING:
     from namedax.ops.reduction.cumulative import cummin as cummin
     from namedax.ops.reduction.cumulative import cumprod as cumprod
     from namedax.ops.reduction.cumulative import cumsum as cumsum
+    from namedax.ops.reduction.cumulative import cumulative_prod as cumulative_prod
+    from namedax.ops.reduction.cumulative import cumulative_sum as cumulative_sum
     from namedax.ops.reduction.cumulative import nancumprod as nancumprod
     from namedax.ops.reduction.cumulative import nancumsum as nancumsum
     from namedax.ops.reduction.extrema import max as amax
@@ -203,9 +191,12 @@ if TYPE_CHECKING:
     from namedax.ops.reduction.reductions import all as all
     from namedax.ops.reduction.reductions import any as any
     from namedax.ops.reduction.reductions import count_nonzero as count_nonzero
+    from namedax.ops.reduction.reductions import logsumexp as logsumexp
     from namedax.ops.reduction.reductions import mean as mean
     from namedax.ops.reduction.reductions import prod as prod
+    from namedax.ops.reduction.reductions import std as std
     from namedax.ops.reduction.reductions import sum as sum
+    from namedax.ops.reduction.reductions import var as var
     from namedax.ops.reduction.segments import segment_max as segment_max
     from namedax.ops.reduction.segments import segment_min as segment_min
     from namedax.ops.reduction.segments import segment_prod as segment_prod
@@ -249,39 +240,48 @@ if TYPE_CHECKING:
     from namedax.ops.shape.rename import rename as rename
     from namedax.ops.shape.repeating import flip as flip
     from namedax.ops.shape.repeating import tile as tile
-    from namedax.ops.shape.triangles import tril as tril
-    from namedax.ops.shape.triangles import triu as triu
-    from namedax.ops.sorting.searching import searchsorted as searchsorted
+    from namedax.ops.shape.transposition import moveaxis as moveaxis
+    from namedax.ops.shape.transposition import permute_dims as permute_dims
+    from namedax.ops.shape.transposition import transpose as transpose
     from namedax.ops.sorting.selection import nonzero as nonzero
     from namedax.ops.sorting.selection import unique as unique
+    from namedax.ops.sorting.selection import where as where
     from namedax.ops.sorting.sorting import argpartition as argpartition
     from namedax.ops.sorting.sorting import argsort as argsort
     from namedax.ops.sorting.sorting import lexsort as lexsort
     from namedax.ops.sorting.sorting import partition as partition
+    from namedax.ops.sorting.sorting import searchsorted as searchsorted
     from namedax.ops.sorting.sorting import sort as sort
     from namedax.ops.sorting.sorting import top_k as top_k
-    from namedax.ops.statistics.average import average as average
-    from namedax.ops.statistics.average import ptp as ptp
+    from namedax.ops.statistics.compositions import average as average
+    from namedax.ops.statistics.compositions import norm as norm
+    from namedax.ops.statistics.compositions import ptp as ptp
     from namedax.ops.statistics.counting import bincount as bincount
     from namedax.ops.statistics.counting import histogram as histogram
     from namedax.ops.statistics.covariance import corrcoef as corrcoef
     from namedax.ops.statistics.covariance import cov as cov
-    from namedax.ops.statistics.norms import norm as norm
     from namedax.ops.statistics.quantiles import median as median
     from namedax.ops.statistics.quantiles import nanmedian as nanmedian
+    from namedax.ops.statistics.quantiles import nanpercentile as nanpercentile
+    from namedax.ops.statistics.quantiles import nanquantile as nanquantile
+    from namedax.ops.statistics.quantiles import percentile as percentile
+    from namedax.ops.statistics.quantiles import quantile as quantile
     from namedax.ops.statistics.without_nans import nanargmax as nanargmax
     from namedax.ops.statistics.without_nans import nanargmin as nanargmin
     from namedax.ops.statistics.without_nans import nanmax as nanmax
     from namedax.ops.statistics.without_nans import nanmean as nanmean
     from namedax.ops.statistics.without_nans import nanmin as nanmin
     from namedax.ops.statistics.without_nans import nanprod as nanprod
+    from namedax.ops.statistics.without_nans import nanstd as nanstd
     from namedax.ops.statistics.without_nans import nansum as nansum
+    from namedax.ops.statistics.without_nans import nanvar as nanvar
     from namedax.ops.window.calculus import gradient as gradient
     from namedax.ops.window.calculus import trapezoid as trapezoid
     from namedax.ops.window.calculus import unwrap as unwrap
     from namedax.ops.window.convolution import conv as conv
     from namedax.ops.window.convolution import conv_transpose as conv_transpose
     from namedax.ops.window.convolution import convolve as convolve
+    from namedax.ops.window.neighbours import diff as diff
     from namedax.ops.window.neighbours import halo as halo
     from namedax.ops.window.neighbours import pad as pad
     from namedax.ops.window.neighbours import roll as roll

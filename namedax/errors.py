@@ -54,8 +54,8 @@ class NamedaxError(Exception):
     >>> import namedax as nx
     >>> nx.sum(nx.ones(named_shape={"batch": 8}), "bacth")
     Traceback (most recent call last):
-    namedax.errors.AxisNotFoundError: sum: no axis 'bacth' in f32[]{batch:8}; its named axes are 'batch'. Did you mean 'batch'? Reduce
-    over an axis that it has. [NX002]
+    namedax.errors.AxisNotFoundError: sum: no axis 'bacth' in f32[]{batch:8}; its
+    named axes are 'batch'. Did you mean 'batch'? Reduce over an axis that it has. [NX002]
     """
 
     code: ClassVar[str] = ""
@@ -76,7 +76,7 @@ class NamedaxError(Exception):
             else f"{message} [{self.code}]"
         )
 
-    def about(self, **attributes: Any) -> Self:
+    def about(self, **attributes: object) -> Self:
         """Set attributes and return the error, for use in a `raise` statement.
 
         A local variable for the error would create a reference cycle with its frame, which only
@@ -105,13 +105,16 @@ class AxisNotFoundError(NamedaxError, ValueError):
 
 
 class AxisSizeError(NamedaxError, ValueError):
-    """Two sizes of one axis name, or a size that is not divisible by the number of blocks over its mesh axes."""
+    """Two sizes of one axis name, or a size that does not divide over its mesh axes."""
 
     code = "NX003"
 
 
 class UnevenAxisError(AxisSizeError):
-    """A size that is not divisible by the number of blocks over its mesh axes, in an operation that does not support padded axes.
+    """A size that does not divide over its mesh axes, in an operation without padded axes.
+
+    The size is not divisible by the number of blocks over the mesh axes, and the operation does
+    not support padded axes.
 
     Attributes:
       axis: the axis name.
@@ -143,7 +146,11 @@ class PositionalAxisError(NamedaxError, ValueError):
 
 
 class AxisMappingError(NamedaxError, ValueError):
-    """An axis mapping (`in_axes`, `out_axes`, `nx.named`, `nx.positional`) that is malformed or does not match its array."""
+    """An axis mapping that is malformed or does not match its array.
+
+    Axis mappings are arguments of `nx.named`, `nx.positional`, and `in_axes` and `out_axes` of
+    `nx.xmap`.
+    """
 
     code = "NX006"
 
@@ -167,7 +174,10 @@ class SerialLoopError(NamedaxError, ValueError):
 
 
 class PipelineError(NamedaxError, ValueError):
-    """An error in a pipeline: sizes that do not divide, or a function that combines microbatches or stages."""
+    """An error in a pipeline.
+
+    Sizes do not divide, or a function combines microbatches or stages.
+    """
 
     code = "NX010"
 
@@ -195,19 +205,28 @@ class PlacementConflictError(NamedaxError, ValueError):
 
 
 class PlanError(NamedaxError, ValueError):
-    """A call of `nx.plan` without a valid layout: no layout fits into the memory, or the program runs under none."""
+    """A call of `nx.plan` without a valid layout.
+
+    No layout fits into the memory, or the program runs under none.
+    """
 
     code = "NX013"
 
 
 class CheckpointError(NamedaxError, ValueError):
-    """A value that a checkpoint cannot store, or a requested value that it does not contain; see `nx.checkpoints`."""
+    """A value that a checkpoint cannot store, or a requested value that it does not contain.
+
+    See `nx.checkpoints`.
+    """
 
     code = "NX014"
 
 
 class RawBlockError(NamedaxError, ValueError):
-    """A function of JAX on the block of one device in a body: a raw collective, or a function that combines elements of raw leaves."""
+    """A function of JAX on the block of one device in a body.
+
+    It is a raw collective, or a function that combines elements of raw leaves.
+    """
 
     code = "NX015"
 
@@ -219,7 +238,7 @@ class EinsumError(NamedaxError, ValueError):
 
 
 class RearrangeError(NamedaxError, ValueError):
-    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match the array."""
+    """A pattern of `rearrange`, `reduce` or `repeat` that is malformed or does not match."""
 
     code = "NX017"
 
@@ -271,10 +290,14 @@ def show_names(names: Iterable[Hashable]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """Format a user's value for messages: an array by its type, never by its values; a list, tuple or dict by its elements.
+    """Format a user's value for messages.
 
-    >>> format_value("k"), format_value([np.ones((2, 3), np.float32), None]), format_value({"w": np.arange(3, dtype=np.int32)})
-    ("'k'", '[f32[2,3], None]', "{'w': i32[3]}")
+    An array is shown by its type, never by its values; a list, tuple or dict by its elements.
+
+    >>> format_value("k"), format_value([np.ones((2, 3), np.float32), None])
+    ("'k'", '[f32[2,3], None]')
+    >>> format_value({"w": np.arange(3, dtype=np.int32)})
+    "{'w': i32[3]}"
     """
     if hasattr(type(value), "_type_text"):  # a named array
         return str(value._type_text())
@@ -292,7 +315,8 @@ def format_value(value: Any) -> str:
         if kind is set and not parts:
             return "set()"
         opening, closing = "[]" if kind is list else "()" if kind is tuple else "{}"
-        return f"{opening}{', '.join(parts)}{',' if kind is tuple and len(parts) == 1 else ''}{closing}"
+        comma = "," if kind is tuple and len(parts) == 1 else ""
+        return f"{opening}{', '.join(parts)}{comma}{closing}"
     if callable(value) and hasattr(value, "__qualname__"):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__qualname__}"
     if kind is slice:
@@ -307,7 +331,9 @@ def format_value(value: Any) -> str:
 
 
 def shape_of(value: Any) -> tuple[Any, ...] | None:
-    """Return the shape of an object with a shape and a dtype, such as an array, a tracer or a `jax.ShapeDtypeStruct`; else `None`.
+    """Return the shape of an object with a shape and a dtype; `None` for other objects.
+
+    Such objects are arrays, tracers and `jax.ShapeDtypeStruct`s.
 
     >>> shape_of(np.ones((2, 3))), shape_of(None), shape_of(np.float32)
     ((2, 3), None, None)
@@ -325,14 +351,14 @@ _MOST_ENTRIES, _MOST_TEXT = 20, 400
 _SHORT_KINDS = {"float": "f", "int": "i", "uint": "u", "complex": "c", "bfloat": "bf"}
 
 
-def show_dtype(dtype: Any) -> str:
+def show_dtype(dtype: object) -> str:
     """Format a dtype for messages, such as `f32`."""
     name = str(dtype)
     stem = name.rstrip("0123456789")
     return _SHORT_KINDS[stem] + name[len(stem) :] if stem in _SHORT_KINDS and stem != name else name
 
 
-def _no_hint(*about: Any) -> str:
+def _no_hint(*about: object) -> str:
     return ""
 
 
@@ -375,7 +401,9 @@ def hints() -> Hints:
 
 
 def usage(op: str) -> str:
-    """Return a sentence with a typical call of a public function, or the empty string if `op` is not a public function.
+    """Return a sentence with a typical call of a public function.
+
+    It is empty if `op` is not a public function.
 
     >>> usage("take"), usage("no_function")
     (' Write nx.take(x, indices, axis).', '')
@@ -383,7 +411,7 @@ def usage(op: str) -> str:
     return hints().usage(op)
 
 
-def refuse_names(op: str, value: Any, wanted: str = "an array") -> None:
+def refuse_names(op: str, value: object, wanted: str = "an array") -> None:
     """Reject axis names in place of an array. Libraries differ in the order of these two arguments.
 
     Args:
@@ -437,13 +465,13 @@ def as_integer(op: str, what: str, value: Any, least: int | None = None) -> int:
     return number
 
 
-def check_options(op: str, **options: Any) -> None:
+def check_options(op: str, **options: object) -> None:
     """Check that options are hashable, and so static under tracing, and not an array or a list.
 
     >>> check_options("sum", keepdims=[True])
     Traceback (most recent call last):
-    namedax.errors.ArgumentTypeError: sum: the option keepdims must be static, got [True]. Pass a Python value instead of an
-    array or a list. [NX019]
+    namedax.errors.ArgumentTypeError: sum: the option keepdims must be static, got
+    [True]. Pass a Python value instead of an array or a list. [NX019]
     """
     for what, value in options.items():
         try:
@@ -456,7 +484,10 @@ def check_options(op: str, **options: Any) -> None:
 
 
 def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
-    """Return the candidate, other than `name`, with the most similar text, else one with the same stem; `None` if none is similar."""
+    """Return the candidate, other than `name`, with the most similar text.
+
+    If no text is similar, return one with the same stem, or `None`.
+    """
     by_text = {_text(candidate): candidate for candidate in candidates if candidate != name}
     close = difflib.get_close_matches(_text(name), by_text, n=1, cutoff=0.6) or [
         text for text in by_text if _have_one_stem(name, text)
@@ -465,7 +496,10 @@ def closest(name: Hashable, candidates: Iterable[Hashable]) -> Hashable:
 
 
 def _text(name: Hashable) -> str:
-    """Return an axis name as text, for an axis object of another library (`Axis("embed", 8)`) its `name`."""
+    """Return an axis name as text.
+
+    An axis object of another library, such as `Axis("embed", 8)`, has it as its `name`.
+    """
     own = getattr(name, "name", None)
     return own if isinstance(own, str) else str(name)
 
@@ -499,7 +533,7 @@ _NOT_READING = ("rename", "shard")
 
 
 def _have_one_stem(name: Hashable, other: Hashable) -> bool:
-    """Return True if one of two names is the other with a suffix, as in `embed` and `embed_fsdp`."""
+    """Return True if one name is the other with a suffix, as in `embed` and `embed_fsdp`."""
     if not (isinstance(name, str) and isinstance(other, str)):
         return False
     stem, longer = sorted((name, other), key=len)
@@ -507,10 +541,14 @@ def _have_one_stem(name: Hashable, other: Hashable) -> bool:
 
 
 def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None]) -> str:
-    """Return a sentence with code that names the axes of an argument, by their sizes where these are unique.
+    """Return a sentence with code that names the axes of an argument.
 
-    >>> naming("w", (4, 3), {"station": 3, "day": 4}), naming("w", (3, 3), {"day": 3})
-    (" Name the axes of w first: nx.named(w, ['day', 'station']).", " Name the axes of w first: nx.named(w, ['day', ...]).")
+    Names are matched by size where sizes are unique.
+
+    >>> naming("w", (4, 3), {"station": 3, "day": 4})
+    " Name the axes of w first: nx.named(w, ['day', 'station'])."
+    >>> naming("w", (3, 3), {"day": 3})
+    " Name the axes of w first: nx.named(w, ['day', ...])."
     """
     places = {name: [i for i, n in enumerate(shape) if n == size] for name, size in sizes.items()}
     found = {fits[0]: name for name, fits in places.items() if len(fits) == 1}
@@ -522,7 +560,10 @@ def naming(argument: str, shape: Sequence[int], sizes: Mapping[Any, int | None])
 
 
 def _to_name(name: Hashable, type_text: str, candidates: Sequence[Hashable]) -> str:
-    """Return a sentence with code that gives a positional axis of an array the missing name, if it has positional axes."""
+    """Return a sentence with code that gives a positional axis of an array the missing name.
+
+    It is empty if the array has no positional axis.
+    """
     what, _, shape = type_text.partition("{")[0].partition("[")
     rank = len(shape.partition("]")[0].split(",")) if shape[:1].isdigit() else 0
     if not rank:

@@ -6,15 +6,17 @@ from typing import Any
 
 from jax.image import ResizeMethod as ResizeMethod  # type: ignore[attr-defined, unused-ignore]
 
+from namedax.core.annotations import AnyArray, ArrayLike
+
 def resize(
-    image: Any,
-    shape: Any,
+    image: ArrayLike,
+    shape: int | Sequence[int] | Mapping[Hashable, int],
     method: Any,
     antialias: bool = True,
     precision: Any = ...,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Any:
+) -> AnyArray:
     """Resize an array along named axes by interpolation, as `jax.image.resize`.
 
     Args:

@@ -19,11 +19,6 @@ NAMES: dict[str, str] = {
     "distributed": "from_process_local process_entries",
     "drawing.arrays": "draw",
     "interop": "from_xarray to_xarray",
-    "namespaces.extended_signatures": "cumulative_prod cumulative_sum diff take_along_axis where",
-    "namespaces.reduction_forms": (
-        "logsumexp nanpercentile nanquantile nanstd nanvar percentile quantile std var"
-    ),
-    "namespaces.spellings": "diagonal moveaxis permute_dims tensordot trace transpose vecdot",
     "numpy": (
         "abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh"
         " around asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert"
@@ -39,7 +34,9 @@ NAMES: dict[str, str] = {
     ),
     "operands.nmap": "nmap",
     "ops.collectives.reducing": "axis_size",
-    "ops.contraction.einsum": "dot einsum",
+    "ops.contraction.einsum": "dot einsum tensordot vecdot",
+    "ops.indexing.diagonal": "diagonal trace tril triu",
+    "ops.indexing.getitem": "take_along_axis",
     "ops.indexing.slicing": "slice",
     "ops.indexing.take": "take",
     "ops.loops.associative_scan": "associative_scan",
@@ -50,9 +47,12 @@ NAMES: dict[str, str] = {
     "ops.loops.vmap": "map vmap",
     "ops.ragged.ragged": "Ragged",
     "ops.reduction.comparison": "allclose array_equal array_equiv",
-    "ops.reduction.cumulative": "cumlogsumexp cummax cummin cumprod cumsum nancumprod nancumsum",
+    "ops.reduction.cumulative": (
+        "cumlogsumexp cummax cummin cumprod cumsum cumulative_prod cumulative_sum nancumprod"
+        " nancumsum"
+    ),
     "ops.reduction.extrema": "argmax argmin max max_with_index min min_with_index",
-    "ops.reduction.reductions": "all any count_nonzero mean prod sum",
+    "ops.reduction.reductions": "all any count_nonzero logsumexp mean prod std sum var",
     "ops.reduction.segments": "segment_max segment_min segment_prod segment_sum",
     "ops.shape.broadcast_to": "broadcast_to expand_dims squeeze",
     "ops.shape.conversion": "named order_like positional shard untag",
@@ -64,19 +64,19 @@ NAMES: dict[str, str] = {
     "ops.shape.rearrange": "merge_axes rearrange reduce repeat split_axis",
     "ops.shape.rename": "rename",
     "ops.shape.repeating": "flip tile",
-    "ops.shape.triangles": "tril triu",
-    "ops.sorting.searching": "searchsorted",
-    "ops.sorting.selection": "nonzero unique",
-    "ops.sorting.sorting": "argpartition argsort lexsort partition sort top_k",
-    "ops.statistics.average": "average ptp",
+    "ops.shape.transposition": "moveaxis permute_dims transpose",
+    "ops.sorting.selection": "nonzero unique where",
+    "ops.sorting.sorting": "argpartition argsort lexsort partition searchsorted sort top_k",
+    "ops.statistics.compositions": "average norm ptp",
     "ops.statistics.counting": "bincount histogram",
     "ops.statistics.covariance": "corrcoef cov",
-    "ops.statistics.norms": "norm",
-    "ops.statistics.quantiles": "median nanmedian",
-    "ops.statistics.without_nans": "nanargmax nanargmin nanmax nanmean nanmin nanprod nansum",
+    "ops.statistics.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "ops.statistics.without_nans": (
+        "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"
+    ),
     "ops.window.calculus": "gradient trapezoid unwrap",
     "ops.window.convolution": "conv conv_transpose convolve",
-    "ops.window.neighbours": "halo pad roll shift",
+    "ops.window.neighbours": "diff halo pad roll shift",
     "planning.planner": "plan",
     "resources.serial": "SerialLoop serial_loop",
     "typing.checking": "checked",

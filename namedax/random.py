@@ -8,7 +8,7 @@ can be named arrays. The random numbers depend neither on the mesh nor on `axis_
 
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.ops.random import choosing as _choosing
-from namedax.ops.random import samplers as _samplers
+from namedax.ops.random import drawing as _samplers
 
 _OWN = {
     "categorical": _choosing.categorical,

@@ -119,8 +119,8 @@ def bits(
     """Sample uniform bits in the form of unsigned integers."""
 @overload
 def categorical(
-    key: Any,
-    logits: Any,
+    key: AnyArray,
+    logits: ArrayLike,
     axis: AxisSpec = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
@@ -132,8 +132,8 @@ def categorical(
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`."""
 @overload
 def categorical(
-    key: Any,
-    logits: Any,
+    key: AnyArray,
+    logits: ArrayLike,
     axis: AxisSpec = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
@@ -203,11 +203,11 @@ def chisquare(
     """Sample Chisquare random values with given shape and float dtype."""
 @overload
 def choice(
-    key: Any,
-    a: Any,
+    key: AnyArray,
+    a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: AxisSpec = 0,
     mode: str | None = None,
     *,
@@ -216,11 +216,11 @@ def choice(
     """Draw random elements of `a` along an axis, or random numbers below `a`."""
 @overload
 def choice(
-    key: Any,
-    a: Any,
+    key: AnyArray,
+    a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: AxisSpec = 0,
     mode: str | None = None,
 ) -> AnyArray:
@@ -408,7 +408,7 @@ def key(seed: int | ArrayLike, *, impl: Any = None, dtype: Any = None) -> AnyArr
     """Create a pseudo-random number generator (PRNG) key given an integer seed."""
 def key_data(keys: ArrayLike) -> AnyArray:
     """Recover the bits of key data underlying a PRNG key array."""
-def key_impl(keys: Any) -> Any:
+def key_impl(keys: AnyArray) -> Hashable:
     """Return the generator of `keys`, as `jax.random.key_impl` does."""
 @overload
 def laplace(
@@ -605,8 +605,8 @@ def pareto(
 ) -> AnyArray:
     """Sample Pareto random values with given shape and float dtype."""
 def permutation(
-    key: Any, x: Any, axis: AxisSpec = 0, independent: bool = False, *, out_sharding: Any = None,
-) -> Any:
+    key: AnyArray, x: ArrayLike, axis: AxisSpec = 0, independent: bool = False, *, out_sharding: Any = None,
+) -> AnyArray:
     """Permute `x` randomly along an axis.
 
     Args:
@@ -708,10 +708,12 @@ def rayleigh(
 ) -> AnyArray:
     """Sample Rayleigh random values with given shape and float dtype."""
 @overload
-def split(key: Any, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int]) -> NamedArray:
+def split(
+    key: AnyArray, num: int | Sequence[int] | None = None, *, named_shape: Mapping[Hashable, int],
+) -> NamedArray:
     """Split one key into new keys, along positional or named axes."""
 @overload
-def split(key: Any, num: int | Sequence[int] | None = None) -> AnyArray:
+def split(key: AnyArray, num: int | Sequence[int] | None = None) -> AnyArray:
     """Split one key into new keys, along positional or named axes.
 
     See `nx.split`.

@@ -134,7 +134,8 @@ def holders(
     named = nx.named(jnp.zeros(shape), list(axes))
     placed = nx.shard(named, {axis: resources[axis] for axis in axes if axis in resources}, mesh)
     held: dict[Any, list[int]] = {}
-    for device, index in placed.sharding.devices_indices_map(shape).items():
+    blocks: Mapping[Any, Any] = placed.sharding.devices_indices_map(shape)
+    for device, index in blocks.items():
         held.setdefault(
             tuple(part.indices(size)[:2] for part, size in zip(index, shape, strict=True)), []
         ).append(device.id)

@@ -1,4 +1,4 @@
-"""Analysis of the communication, computation and memory of a program with named axes, from its trace.
+"""Analysis of communication, computation and memory of a program, from its trace.
 
 - `graph` builds one graph of a traced jaxpr, with calls and mapped functions expanded. `sources`
   finds the user's source line and the operation of an equation. It leaves out operations that XLA
@@ -6,8 +6,8 @@
 - `storage` determines the arrays that are written to memory. `resharding` determines the
   collectives with which XLA moves an array to another layout.
 - `steps` lists the steps of a device, as the `records` that users get.
-- `explain` is the public function. `arguments` describes its arguments and their shardings.
-  `report` groups, compares and prints, with the text of `rendering`.
+- `explain` is the public function, and describes its arguments and their shardings. `report`
+  groups, compares and prints.
 - `findings` are sentences about all-reduces that are added, axes that do not divide, and values
   that are gathered again.
 

@@ -1,46 +1,53 @@
-"""The function `explain`, which reports the communication, computation and memory of a function by tracing it."""
+"""`explain`: a report of communication, computation and memory of a function, by tracing it."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.sharding import NamedSharding
 
-from namedax.analysis.arguments import arguments_of
 from namedax.analysis.findings import (
     SMALL,
     Added,
-    Elsewhere,
     NoRing,
     Uneven,
+    UnmappedSharding,
     added_sums,
     findings_of,
     gathered_again,
     uneven_axes,
 )
-from namedax.analysis.graph import Body, Graph, Node, Value, build, prune
+from namedax.analysis.graph import Body, Given, Graph, Node, Spec, Value, build, prune, spec_of
 from namedax.analysis.records import Memory
 from namedax.analysis.report import Compiled, Report
-from namedax.analysis.sharing import know, share
+from namedax.analysis.sharing import mark_uniform, share
 from namedax.analysis.sources import Origin
 from namedax.analysis.steps import steps_of
 from namedax.analysis.storage import Storage, kept_for_gradient
+from namedax.core.array import dims_of, is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.functions import cell_names
-from namedax.errors import ArgumentTypeError
+from namedax.core.names import Dims
+from namedax.core.types import PyTree
+from namedax.errors import ArgumentTypeError, NamedaxError
 from namedax.hlo import collectives
+from namedax.operands.pytree import data_of
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of
+from namedax.xmap.mapped_function import Xmapped, name_arguments
 
-__all__ = ["explain"]
+__all__ = ["arguments_of", "explain"]
 
 
 @checks_signature
-def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: Any) -> Report:
+def explain(
+    f: Callable[..., Any], *args: PyTree, compile: bool = False, **kwargs: PyTree
+) -> Report:
     """Report per-device communication, FLOPs and memory of a function by tracing; nothing runs.
 
     The report lists the collectives of the traced program. Each has its axis names, the operation
@@ -74,9 +81,12 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     >>> mesh = jax.sharding.AbstractMesh((256, 256), ("x", "y"))
     >>> def loss(w, images):
     ...     return nx.mean(nx.square(nx.dot(images, w, "inputs")), ["batch", "hidden"])
-    >>> f = nx.xmap(jax.value_and_grad(loss), in_axes=(["inputs", "hidden"], ["batch", "inputs"]), out_axes=({}, ["inputs", "hidden"]),
+    >>> f = nx.xmap(jax.value_and_grad(loss), in_axes=(["inputs", "hidden"], ["batch", "inputs"]),
+    ...             out_axes=({}, ["inputs", "hidden"]),
     ...             axis_resources={"batch": "x", "hidden": "y"}, mesh=mesh)
-    >>> report = nx.explain(f, jax.ShapeDtypeStruct((512, 1024), "float32"), jax.ShapeDtypeStruct((2048, 512), "float32"))
+    >>> w = jax.ShapeDtypeStruct((512, 1024), "float32")
+    >>> images = jax.ShapeDtypeStruct((2048, 512), "float32")
+    >>> report = nx.explain(f, w, images)
     >>> report.summary()
     {'all-reduce': (2, 8196)}
     >>> [(c.kind, c.mesh_axes, c.names, c.bytes) for c in report.collectives if c.bytes > 4]
@@ -87,11 +97,11 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
             f"explain: the first argument must be the function to explain; got {type(f).__name__}."
             " Write nx.explain(f, *args), not nx.explain(f(*args))."
         )
-    _refuse_miscall(f, args, kwargs)
+    _check_call(f, args, kwargs)
     traced = (f if hasattr(f, "trace") else jax.jit(f)).trace(*args, **kwargs)
     given = arguments_of(f, traced, args, kwargs)
     graph = build(traced.jaxpr, given)
-    know(graph.body)
+    mark_uniform(graph.body)
     prune(graph.body)
     share(graph.body)
     label = _Labels(graph.body)
@@ -100,11 +110,9 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
     placements = _placements(graph.body)
     loops = [label(origin) for origin in graph.unknown_loops]
     automatic = [label(origin) for origin in graph.automatic]
-    elsewhere, rings, added = (
-        tuple(_elsewhere(graph, placements)),
-        _no_rings(graph.body, label),
-        _added(graph.body, label),
-    )
+    unmapped = tuple(_unmapped(graph, placements))
+    rings = _no_rings(graph.body, label)
+    added = _added(graph.body, label)
     uneven = tuple(_uneven(graph))
     replicated = _replicated(graph, {argument.what for argument in uneven})
     exported = _exported(graph.body, label)
@@ -121,7 +129,7 @@ def explain(f: Callable[..., Any], *args: Any, compile: bool = False, **kwargs: 
                 steps,
                 replicated,
                 uneven,
-                elsewhere,
+                unmapped,
                 rings,
                 added,
                 gathered_again(graph.body),
@@ -148,7 +156,7 @@ _OPTIONS = (
 )  # of xmap
 
 
-def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_call(f: Callable[..., Any], args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> None:
     """Raise an error if the function does not take these arguments.
 
     Examples are `nx.explain(f)` without arguments, or options of `nx.xmap` among the arguments.
@@ -181,13 +189,16 @@ def _refuse_miscall(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> No
         ) from None
 
 
-def _name(f: Any) -> str:
+def _name(f: Callable[..., Any]) -> str:
     inner = getattr(f, "func", f)
     return str(getattr(inner, "__name__", type(f).__name__))
 
 
 class _Labels:
-    """Source lines as text, such as `model.py:12`; with a folder if two files have one name, and `cell:3` in a notebook."""
+    """Source lines as text, such as `model.py:12`, and `cell:3` in a notebook.
+
+    The text has a folder if two files have one name.
+    """
 
     def __init__(self, body: Body):
         paths = {node.origin.source.path for node in _all_nodes(body)} - {""}
@@ -228,7 +239,7 @@ def _placements(body: Body) -> dict[str, tuple[str, ...]]:
 
 
 def _bubbles(body: Body, label: _Labels) -> dict[str, float]:
-    """Return, for each pipeline by its line, the fraction of the ticks in which a device is idle."""
+    """Return by the line of each pipeline the fraction of ticks in which a device is idle."""
     found: dict[str, float] = {}
     for node in _all_nodes(body):
         origin = node.origin
@@ -295,8 +306,10 @@ def _exported(body: Body, label: _Labels) -> list[tuple[str, str]]:
     ]
 
 
-def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Iterator[Elsewhere]:
-    """Yield the arguments that are sharded over mesh axes to which no name of a mapped function is mapped."""
+def _unmapped(
+    graph: Graph, placements: Mapping[str, tuple[str, ...]]
+) -> Iterator[UnmappedSharding]:
+    """Yield the arguments that are sharded over mesh axes to which no name is mapped."""
     used = {axis for axes in placements.values() for axis in axes}
     for value in graph.body.inputs:
         if value is not None and value.given is not None:
@@ -304,7 +317,7 @@ def _elsewhere(graph: Graph, placements: Mapping[str, tuple[str, ...]]) -> Itera
                 axis for place in value.given.spec or () for axis in place if axis not in used
             )
             if axes and costs.size_in_bytes(value.aval):
-                yield Elsewhere(
+                yield UnmappedSharding(
                     value.given.what,
                     axes,
                     value.given.names_on(axes),
@@ -321,7 +334,7 @@ def _memory(body: Body, storage: Storage, label: Callable[[Origin], str]) -> Mem
     return Memory(arguments, results, dict(kept.most_common()), arguments + storage.peak())
 
 
-def _compiled(traced: Any) -> Compiled:
+def _compiled(traced: jax.stages.Traced) -> Compiled:
     compiled = traced.lower().compile()
     analysis: Mapping[str, float] = compiled.cost_analysis() or {}
     memory = compiled.memory_analysis()
@@ -331,3 +344,107 @@ def _compiled(traced: Any) -> Compiled:
         "temporary": int(memory.temp_size_in_bytes),
     }
     return Compiled(collectives(compiled), float(analysis.get("flops", 0.0)), sizes)
+
+
+def arguments_of(
+    f: Callable[..., Any],
+    traced: jax.stages.Traced,
+    args: Sequence[PyTree],
+    kwargs: dict[str, PyTree],
+) -> list[Given]:
+    """Return the facts about each array that the traced program takes, in order.
+
+    The facts are empty for arrays that JAX does not list.
+    """
+    avals = traced.jaxpr.in_avals
+    positional = _dynamic(args, traced.args_info[0])
+    keywords = {key: value for key, value in kwargs.items() if key in traced.args_info[1]}
+    tree = ({i: args[i] for i in positional}, keywords)
+    leaves = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)[0]
+    # A leaf that is not an array, such as a learning rate, is an argument with the shape ().
+    if [getattr(data_of(leaf), "shape", ()) for _, leaf in leaves] != [
+        aval.shape for aval in avals
+    ]:
+        return [Given()] * len(avals)
+    parameters = _parameters(f)
+    dims = _dims(f, args, kwargs, len(leaves)) or [
+        dims_of(leaf) if is_named(leaf) else () for _, leaf in leaves
+    ]
+    return [
+        Given(_argument_text(path, parameters), tuple(names), _spec(data_of(leaf)))
+        for (path, leaf), names in zip(leaves, dims, strict=True)
+    ]
+
+
+def _dynamic(args: Sequence[PyTree], infos: Sequence[PyTree]) -> list[int]:
+    """Return the positions of the traced arguments; JAX leaves out the static ones."""
+    found: list[int] = []
+    missing = len(args) - len(infos)
+    for i, arg in enumerate(args):
+        k = len(found)
+        is_static = missing and (k == len(infos) or not _is_like(arg, infos[k]))
+        if is_static:
+            missing -= 1
+        else:
+            found.append(i)
+    return found
+
+
+def _is_like(arg: PyTree, info: PyTree) -> bool:
+    tree: Any = jax.tree.structure(arg)
+    shapes = [_shape(leaf) for leaf in jax.tree.leaves(arg)]
+    return bool(tree == jax.tree.structure(info)) and shapes == [
+        one.shape for one in jax.tree.leaves(info)
+    ]
+
+
+def _shape(leaf: object) -> tuple[int, ...] | None:
+    """Return the shape of an array or a number; `None` for others, such as a static string."""
+    return getattr(leaf, "shape", () if isinstance(leaf, (bool, int, float, complex)) else None)
+
+
+def _parameters(f: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters that take one positional argument each."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        one.name
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+
+
+def _argument_text(path: Sequence[Any], parameters: Sequence[str]) -> str:
+    """Return the text for messages of one argument.
+
+    The path is in `({position: argument}, {keyword: argument})`.
+    """
+    group, first, *rest = path
+    name = (
+        first.key
+        if group.idx == 1
+        else parameters[first.key]
+        if first.key < len(parameters)
+        else first.key
+    )
+    return f"argument {name!r}{jax.tree_util.keystr(tuple(rest))}"
+
+
+def _dims(
+    f: Callable[..., Any], args: Sequence[PyTree], kwargs: dict[str, PyTree], count: int
+) -> list[Dims] | None:
+    """Return the axis names of the arguments according to the mappings of a mapped function."""
+    if not isinstance(f, Xmapped):
+        return None
+    try:
+        dims = [argument.dims for argument in name_arguments(f, args, kwargs)[0]]
+    except (NamedaxError, TypeError):  # the mappings do not fit any abstract array
+        return None
+    return dims if len(dims) == count else None
+
+
+def _spec(leaf: object) -> Spec | None:
+    sharding = getattr(leaf, "sharding", None)
+    return spec_of(sharding.spec) if isinstance(sharding, NamedSharding) else None

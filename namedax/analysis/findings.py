@@ -1,4 +1,4 @@
-"""Findings: sentences about possible improvements, each with the axes, the sizes, the line, and the code to write."""
+"""Findings: sentences about possible improvements, with axes, sizes, lines and remedies."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from namedax.core.records import Record
 from namedax.core.variance import varying_of
 from namedax.hlo import size_text
 from namedax.programs import costs
-from namedax.programs.evaluator import is_inexact
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Algebra,
     Kind,
     axes_of,
     facts,
+    is_inexact,
     is_whole_sum,
     sliced_dimension,
 )
@@ -27,10 +27,10 @@ from namedax.programs.primitives import (
 __all__ = [
     "SMALL",
     "Added",
-    "Elsewhere",
     "NoRing",
     "Uneven",
     "UnevenAxis",
+    "UnmappedSharding",
     "added_sums",
     "findings_of",
     "gathered_again",
@@ -47,7 +47,7 @@ _OFTEN = 8
 _LIFTED = ("nx.nmap", "nx.numpy.", "nx.scipy.", "nx.lax.", "nx.image.")
 
 
-class Elsewhere(Record):
+class UnmappedSharding(Record):
     """An argument that is sharded over mesh axes to which no name of a mapped function is mapped.
 
     Attributes:
@@ -81,7 +81,7 @@ class NoRing(Record):
 
 
 class Uneven(Record):
-    """An argument that is stored whole on every device because an axis does not divide over its mesh axes.
+    """An argument that every device stores whole: an axis does not divide over its mesh axes.
 
     Attributes:
       what: its text in messages.
@@ -124,7 +124,7 @@ def findings_of(
     steps: Sequence[Step],
     replicated: Iterable[tuple[str, int]],
     uneven: Iterable[Uneven],
-    elsewhere: Sequence[Elsewhere],
+    unmapped: Sequence[UnmappedSharding],
     rings: Iterable[NoRing],
     added: Iterable[Added],
     renamed: Collection[tuple[tuple[str, ...], tuple[str, ...]]],
@@ -142,7 +142,7 @@ def findings_of(
         text, with their bytes.
       uneven: arguments that every device stores whole because an axis does not divide over its mesh
         axes.
-      elsewhere: arguments that are sharded over mesh axes to which no name is mapped.
+      unmapped: arguments that are sharded over mesh axes to which no name is mapped.
       rings: contractions that were requested as a ring, but do not run as one.
       added: pairs of all-reduces whose results are used only in their sum or difference.
       renamed: the names and mesh axes of gathers by `nx.rename` of which two depend on one
@@ -154,12 +154,12 @@ def findings_of(
     """
     collectives = [step for step in steps if isinstance(step, Collective)]
     yield from _unused(
-        mesh, placements, {axis for argument in elsewhere for axis in argument.mesh_axes}
+        mesh, placements, {axis for argument in unmapped for axis in argument.mesh_axes}
     )
     yield from _replicated(mesh, replicated)
     yield from _uneven(uneven, collectives)
-    yield from _arriving(placements, collectives)
-    yield from _elsewhere(elsewhere)
+    yield from _resharded(placements, collectives)
+    yield from _unmapped(unmapped)
     yield from _small(collectives)
     yield from _added(added)
     yield from _lifted(collectives)
@@ -184,7 +184,10 @@ def findings_of(
 
 
 def _line(source: str) -> str:
-    """Return a source line, or a placeholder if a library function is mapped directly, without a line of the user."""
+    """Return a source line, or a placeholder.
+
+    A library function that is mapped directly has no line of the user.
+    """
     return source or "an unknown line"
 
 
@@ -232,10 +235,8 @@ def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> I
             and name in step.names
             and set(step.mesh_axes) <= set(mesh_axes)
         ]
-        payload, count = (
-            sum(step.bytes * step.trips for step in gathers),
-            sum(step.trips for step in gathers),
-        )
+        payload = sum(step.bytes * step.trips for step in gathers)
+        count = sum(step.trips for step in gathers)
         sent = (
             f", and results or gradients along it are gathered ({count}"
             f" all-gather{'s' * (count > 1)}, {size_text(payload)} of payload)"
@@ -251,10 +252,10 @@ def _uneven(arguments: Iterable[Uneven], collectives: Sequence[Collective]) -> I
         )
 
 
-def _arriving(
+def _resharded(
     placements: Mapping[str, tuple[str, ...]], collectives: Sequence[Collective]
 ) -> Iterator[str]:
-    """Yield findings about arguments whose sharding differs from the one that a mapped function needs."""
+    """Yield findings about arguments whose sharding a mapped function changes."""
     moved: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[str, Collective]] = {}
     for step in collectives:
         if step.arrival.startswith("argument"):
@@ -273,7 +274,7 @@ def _arriving(
         )
         if kind != "all-gather":
             yield (
-                f"{_whats(steps)} is sharded over {there}{_along(names)}, unlike in the mapped"
+                f"{_subject(steps)} is sharded over {there}{_along(names)}, unlike in the mapped"
                 f" function: {kind} on entry ({sent}). R{place[1:]}"
             )
             continue
@@ -285,13 +286,13 @@ def _arriving(
             else ""
         )
         yield (
-            f"{_whats(steps)} is sharded over {there}{_along(names)}, but the mapped function does"
-            f" not map that axis: it is gathered on entry ({sent}). Map {named} to {there} in"
+            f"{_subject(steps)} is sharded over {there}{_along(names)}, but the mapped function"
+            f" does not map that axis: it is gathered on entry ({sent}). Map {named} to {there} in"
             f" axis_resources{own}, or {place}"
         )
 
 
-def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
+def _unmapped(arguments: Sequence[UnmappedSharding]) -> Iterator[str]:
     """Yield findings about arguments whose sharding is left to XLA's partitioner."""
     found: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, int]] = {}
     for argument in arguments:
@@ -299,7 +300,7 @@ def _elsewhere(arguments: Sequence[Elsewhere]) -> Iterator[str]:
     for (axes, names), sizes in found.items():
         there = "+".join(axes)
         yield (
-            f"{_whats(sizes)} ({size_text(sum(sizes.values()))}) is sharded over"
+            f"{_subject(sizes)} ({size_text(sum(sizes.values()))}) is sharded over"
             f" {there}{_along(names)}, to which no name of a mapped function is mapped. The"
             " resulting communication is not in this report; compile=True reports it. Map"
             f" {', '.join(map(repr, names)) or 'the name of the sharded axis'} to {there} in"
@@ -314,7 +315,7 @@ def _listed(arguments: Iterable[str], most: int = 3) -> str:
     return "the " + ", ".join(found[:most]) + more
 
 
-def _whats(arguments: Iterable[str], most: int = 3) -> str:
+def _subject(arguments: Iterable[str], most: int = 3) -> str:
     """Return arguments as the beginning of a sentence."""
     found = [what for what in arguments if what] or ["argument"]
     more = (
@@ -427,7 +428,9 @@ _Sums = tuple[Node, ...]
 
 
 def added_sums(body: Body, smallest: int) -> Iterator[tuple[Node, Node]]:
-    """Find pairs of all-reduces over the same mesh axes whose results are used only in one sum or difference.
+    """Find pairs of all-reduces whose results are used only in one sum or difference.
+
+    The two are over the same mesh axes.
 
     Args:
       body: the program.
@@ -461,7 +464,7 @@ def added_sums(body: Body, smallest: int) -> Iterator[tuple[Node, Node]]:
 
 
 def _passed(node: Node, sums: list[_Sums]) -> tuple[tuple[Node, Node] | None, _Sums]:
-    """Return two psums that an operation adds, if any, and the psums in which its result is linear."""
+    """Return two psums that an operation adds, if any, and those in which its result is linear."""
     known, given = facts(node.eqn), [i for i, some in enumerate(sums) if some]
     if known.algebra in (Algebra.SUM, Algebra.DIFFERENCE):
         first, second = sums
@@ -497,7 +500,10 @@ def _are_alike(one: Node, other: Node) -> bool:
 
 
 def gathered_again(body: Body) -> set[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """Return the names and mesh axes of gathers by `nx.rename` of which two depend on one argument."""
+    """Return the names and mesh axes of gathers by `nx.rename` that are repeated.
+
+    Two of the gathers depend on one argument.
+    """
     arguments = [value for value in body.inputs if value is not None and value.given is not None]
     depends = {
         id(value): 1 << i for i, value in enumerate(arguments)
@@ -568,12 +574,15 @@ class UnevenAxis(Record):
 
 def uneven_axes(body: Body) -> Iterator[UnevenAxis]:
     """Find the axes of a program's arguments that are padded on entry to a mapped function."""
-    found = {(id(axis.argument), axis.name, *axis.mesh): axis for axis in _in(body, {})}
+    found = {(id(axis.argument), axis.name, *axis.mesh): axis for axis in _padded_axes(body, {})}
     yield from found.values()
 
 
-def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
-    """Find the axes in a body; `arguments` maps the `id` of a value to its argument, perhaps padded or sliced."""
+def _padded_axes(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
+    """Find the axes in a body.
+
+    `arguments` maps the `id` of a value to its argument, perhaps padded or sliced.
+    """
     if not arguments:
         arguments.update(
             (id(value), value)
@@ -582,7 +591,7 @@ def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
         )
     for node in body.nodes:
         for inner in node.bodies:
-            yield from _in(inner, arguments)
+            yield from _padded_axes(inner, arguments)
         argument = arguments.get(id(node.operands[0])) if node.operands else None
         if argument is None:
             continue
@@ -597,7 +606,7 @@ def _in(body: Body, arguments: dict[int, Value]) -> Iterator[UnevenAxis]:
 
 
 def _holds_operand(node: Node) -> bool:
-    """Return True if the result has the elements of the first operand, perhaps cast, padded or sliced."""
+    """Return True if the result has the first operand's elements, perhaps cast or padded."""
     eqn: Any = node.eqn
     if eqn is None or node.kind in (Kind.OWN_BLOCK, Kind.CAST):
         return True

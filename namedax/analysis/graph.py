@@ -1,4 +1,6 @@
-"""A traced program as one graph of the operations of a device: calls and mapped functions are expanded in place.
+"""A traced program as one graph of a device's operations, with calls expanded in place.
+
+Mapped functions are expanded in place, too.
 
 Within a mapped function arrays are blocks of a device. Outside of it they are global, and XLA's
 partitioner shards them. An array that enters or leaves a mapped function has the sharding of that
@@ -15,8 +17,9 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import Literal
-from jax.sharding import AxisType
+from jax.core import AbstractValue
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from jax.sharding import AxisType, PartitionSpec
 
 from namedax.analysis.sources import Origin
 from namedax.core.records import Record
@@ -32,7 +35,7 @@ from namedax.programs.primitives import (
     constraint,
     has_side_effects,
     mapped_axes,
-    mapped_program,
+    mapped_jaxpr,
     mesh_sizes,
     solve,
 )
@@ -115,8 +118,9 @@ class Value:
 
     __slots__ = ("aval", "given", "layout", "maker", "sizes")
 
-    def __init__(self, aval: Any, layout: Layout | None, sizes: Mapping[str, int]):
-        self.aval, self.layout, self.sizes = aval, layout, sizes
+    def __init__(self, aval: AbstractValue, layout: Layout | None, sizes: Mapping[str, int]):
+        self.aval: Any = aval  # usually a `ShapedArray`
+        self.layout, self.sizes = layout, sizes
         self.maker: Node | None = None
         self.given: Given | None = None
 
@@ -164,20 +168,15 @@ class Node:
 
     def __init__(
         self,
-        eqn: Any,
+        eqn: JaxprEqn | None,
         kind: Kind,
         operands: Sequence[Value | None],
         results: list[Value],
         origin: Origin,
         sizes: Mapping[str, int],
     ):
-        self.eqn, self.kind, self.results, self.origin, self.sizes = (
-            eqn,
-            kind,
-            results,
-            origin,
-            sizes,
-        )
+        self.eqn: Any = eqn  # `None` for a barrier
+        self.kind, self.results, self.origin, self.sizes = kind, results, origin, sizes
         self.operands = list(operands)
         self.bodies: list[Body] = []
         self.trips = 1
@@ -196,7 +195,11 @@ class Node:
 
 
 class Body:
-    """A program: inputs (`None` for a literal), outputs, operations in order, and the inputs that a step slices from an array."""
+    """A program.
+
+    It has inputs (`None` for a literal), outputs, operations in order, and the inputs that a step
+    slices from an array.
+    """
 
     __slots__ = ("inputs", "nodes", "outputs", "slices")
 
@@ -222,7 +225,7 @@ class Graph(Record):
     automatic: list[Origin]
 
 
-def spec_of(partition_spec: Any) -> Spec:
+def spec_of(partition_spec: PartitionSpec | Sequence[str | tuple[str, ...] | None]) -> Spec:
     """Return the mesh axes along each dimension, from a `PartitionSpec`."""
     # JAX does not allow iteration over a spec that is reduced or unreduced.
     parts = getattr(partition_spec, "partitions", partition_spec)
@@ -233,7 +236,7 @@ def spec_of(partition_spec: Any) -> Spec:
 
 
 def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
-    """Return a layout that keeps dimensions sharded over mesh axes that a mapped function does not map, if the blocks allow it."""
+    """Return a layout that keeps dimensions sharded over unmapped mesh axes, if blocks allow it."""
 
     def together(old: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
         if old[: len(new)] == new and mapped.isdisjoint(old[len(new) :]):
@@ -245,7 +248,7 @@ def _with_others(spec: Spec, before: Spec, mapped: frozenset[str]) -> Spec:
     )
 
 
-def build(closed: Any, arguments: Sequence[Given]) -> Graph:
+def build(closed: ClosedJaxpr, arguments: Sequence[Given]) -> Graph:
     """Build the graph of a closed jaxpr that takes these arguments."""
     builder = _Builder()
     jaxpr = closed.jaxpr
@@ -255,7 +258,7 @@ def build(closed: Any, arguments: Sequence[Given]) -> Graph:
         inputs.append(Value(var.aval, layout, builder.mesh))
         inputs[-1].given = given
     consts = builder.constants(closed, False)
-    outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], Origin(), {}, False)
+    outputs, nodes = builder.inside(jaxpr, [*consts, *inputs], _Context(Origin(), {}, manual=False))
     return Graph(
         Body([*consts, *inputs], outputs, nodes),
         builder.mesh,
@@ -264,8 +267,11 @@ def build(closed: Any, arguments: Sequence[Given]) -> Graph:
     )
 
 
-def _content(array: Any) -> Hashable:
-    """Return a key that is equal for equal arrays, if they are small and readable; otherwise the `id` of the array."""
+def _content(array: jax.Array | np.ndarray) -> Hashable:
+    """Return a key that is equal for equal arrays, if they are small and readable.
+
+    Otherwise the key is the `id` of the array.
+    """
     is_jaxs = (
         isinstance(array, jax.Array)
         and not isinstance(array, jax.core.Tracer)
@@ -280,6 +286,24 @@ def _content(array: Any) -> Hashable:
     return id(array)
 
 
+class _Context(Record):
+    """The surroundings of an equation.
+
+    Attributes:
+      origin: the origin of the equation.
+      sizes: the sizes of the mesh axes that are mapped here.
+      manual: True within a mapped function.
+    """
+
+    origin: Origin
+    sizes: Mapping[str, int]
+    manual: bool
+
+
+def _opened(closed: ClosedJaxpr | Jaxpr) -> Jaxpr:
+    return closed.jaxpr if isinstance(closed, ClosedJaxpr) else closed
+
+
 class _Builder:
     def __init__(self) -> None:
         self.mesh: dict[str, int] = {}
@@ -289,46 +313,36 @@ class _Builder:
         self._constants: dict[Any, tuple[Any, Value]] = {}
 
     def inside(
-        self,
-        jaxpr: Any,
-        values: Sequence[Value | None],
-        origin: Origin,
-        sizes: Mapping[str, int],
-        manual: bool,
+        self, jaxpr: Jaxpr, values: Sequence[Value | None], context: _Context
     ) -> tuple[list[Value | None], list[Node]]:
-        """Return the results of a program, and its operations, separate from the surrounding ones."""
+        """Return the results of a program, and its operations apart from the surrounding ones."""
         around, self._nodes = self._nodes, []
-        outputs = self._run(jaxpr, values, origin, sizes, manual)
+        outputs = self._run(jaxpr, values, context)
         nodes, self._nodes = self._nodes, around
         return outputs, nodes
 
     def _run(
-        self,
-        jaxpr: Any,
-        values: Sequence[Value | None],
-        origin: Origin,
-        sizes: Mapping[str, int],
-        manual: bool,
+        self, jaxpr: Jaxpr, values: Sequence[Value | None], context: _Context
     ) -> list[Value | None]:
         known: dict[Any, Value | None] = dict(
             zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
         )
 
-        def read(var: Any) -> Value | None:
+        def read(var: Var | Literal) -> Value | None:
             return None if isinstance(var, Literal) else known[var]
 
         for eqn in jaxpr.eqns:
             operands = [read(var) for var in eqn.invars]
-            here = origin.within(eqn)
-            results = self._equation(eqn, operands, here, sizes, manual)
+            here = _Context(context.origin.within(eqn), context.sizes, context.manual)
+            results = self._equation(eqn, operands, here)
             known.update(zip(eqn.outvars, results, strict=True))
         return [read(var) for var in jaxpr.outvars]
 
-    def _new(self, aval: Any, manual: bool) -> Value:
+    def _new(self, aval: AbstractValue, manual: bool) -> Value:
         return Value(aval, None if manual else self.layout_of(aval), self.mesh)
 
-    def layout_of(self, aval: Any) -> Layout:
-        """Return the layout of a global array from its type, which has a sharding if a mesh has Explicit axes."""
+    def layout_of(self, aval: AbstractValue) -> Layout:
+        """Return the layout of a global array from its type, whose sharding is on Explicit axes."""
         sharding: Any = getattr(aval, "sharding", None)
         spec = spec_of(sharding.spec) if hasattr(sharding, "spec") else ()
         if not any(spec) and not (
@@ -339,27 +353,23 @@ class _Builder:
         return Layout(spec)
 
     def _equation(
-        self,
-        eqn: Any,
-        operands: list[Value | None],
-        origin: Origin,
-        sizes: Mapping[str, int],
-        manual: bool,
+        self, eqn: JaxprEqn, operands: list[Value | None], context: _Context
     ) -> Sequence[Value | None]:
         kind = collective_kind(eqn)
         if kind == Kind.MAP:
-            return self._mapped(eqn, operands, origin, sizes, manual)
+            return self._mapped(eqn, operands, context)
         if kind in (Kind.CALL, Kind.RULE, Kind.REMAT):
             inner = called_in_steps(eqn)
             if inner is not None:
                 if kind == Kind.REMAT and is_remat_of_gradient(eqn):
-                    operands = self._apart(eqn, operands, origin, sizes, manual)
-                return self._call(inner, operands, origin, sizes, manual)
+                    operands = self._apart(operands, context)
+                return self._call(inner, operands, context)
         if kind == Kind.SOLVE:
             inner, taken = solve(eqn, operands)
-            return self._call(inner, taken, origin, sizes, manual)
+            return self._call(inner, taken, context)
+        manual = context.manual
         results = [self._new(var.aval, manual) for var in eqn.outvars]
-        node = self._add(eqn, kind, operands, results, origin, sizes)
+        node = self._add(eqn, kind, operands, results, context)
         if kind == Kind.SCAN:
             self._scan(node, eqn, operands, results, manual)
         elif kind == Kind.WHILE:
@@ -367,78 +377,69 @@ class _Builder:
         elif kind == Kind.BRANCH:
             for body in bodies_of(eqn):
                 self._body(node, body, operands[1:], manual)
-                self._alike(results, node.bodies[-1].outputs)
+                self._join_layouts(results, node.bodies[-1].outputs)
         elif kind == Kind.CONSTRAINT and not manual:
             self._constrain(eqn, node)
         elif not manual:
-            self._lay(eqn, node)
+            self._propagate(eqn, node)
         return results
 
     def _add(
         self,
-        eqn: Any,
+        eqn: JaxprEqn | None,
         kind: Kind,
         operands: Sequence[Value | None],
         results: list[Value],
-        origin: Origin,
-        sizes: Mapping[str, int],
+        context: _Context,
     ) -> Node:
-        node = Node(eqn, kind, operands, results, origin, sizes)
+        node = Node(eqn, kind, operands, results, context.origin, context.sizes)
         for value in results:
             value.maker = node
         self._nodes.append(node)
         return node
 
     def _call(
-        self,
-        inner: Any,
-        operands: Sequence[Value | None],
-        origin: Origin,
-        sizes: Mapping[str, int],
-        manual: bool,
+        self, inner: ClosedJaxpr | Jaxpr, operands: Sequence[Value | None], context: _Context
     ) -> list[Value | None]:
-        jaxpr = getattr(inner, "jaxpr", inner)
-        return self._run(jaxpr, [*self.constants(inner, manual), *operands], origin, sizes, manual)
+        values = [*self.constants(inner, context.manual), *operands]
+        return self._run(_opened(inner), values, context)
 
-    def constants(self, closed: Any, manual: bool) -> list[Value]:
+    def constants(self, closed: ClosedJaxpr | Jaxpr, manual: bool) -> list[Value]:
         """Return the constants of a program; equal small arrays are merged."""
-        jaxpr = getattr(closed, "jaxpr", closed)
+        variables = _opened(closed).constvars
         found = []
-        for var, const in zip(
-            jaxpr.constvars, getattr(closed, "consts", jaxpr.constvars), strict=True
-        ):
+        for var, const in zip(variables, getattr(closed, "consts", variables), strict=True):
             key = _content(const), manual
             if key not in self._constants:
                 self._constants[key] = const, self._new(var.aval, manual)
             found.append(self._constants[key][1])
         return found
 
-    def _apart(
-        self,
-        eqn: Any,
-        operands: list[Value | None],
-        origin: Origin,
-        sizes: Mapping[str, int],
-        manual: bool,
-    ) -> list[Value | None]:
-        """Replace the operands of a recomputation, so that it is not merged with the first computation."""
+    def _apart(self, operands: list[Value | None], context: _Context) -> list[Value | None]:
+        """Replace the operands of a recomputation, so that it is not merged with the first one."""
         present = [value for value in operands if value is not None]
         again = [Value(value.aval, value.layout, self.mesh) for value in present]
-        self._add(None, Kind.BARRIER, present, again, origin, sizes).is_apart = True
+        self._add(None, Kind.BARRIER, present, again, context).is_apart = True
         supply = iter(again)
         return [None if value is None else next(supply) for value in operands]
 
-    # --- loops and branches -----------------------------------------------------------------------------------------------
-
-    def _body(self, node: Node, closed: Any, values: Sequence[Value | None], manual: bool) -> None:
-        jaxpr = getattr(closed, "jaxpr", closed)
+    def _body(
+        self, node: Node, closed: ClosedJaxpr | Jaxpr, values: Sequence[Value | None], manual: bool
+    ) -> None:
         outputs, nodes = self.inside(
-            jaxpr, [*self.constants(closed, manual), *values], node.origin, node.sizes, manual
+            _opened(closed),
+            [*self.constants(closed, manual), *values],
+            _Context(node.origin, node.sizes, manual),
         )
         node.bodies.append(Body(list(values), outputs, nodes))
 
     def _scan(
-        self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool
+        self,
+        node: Node,
+        eqn: JaxprEqn,
+        operands: list[Value | None],
+        results: list[Value],
+        manual: bool,
     ) -> None:
         scan = Scan.of(eqn)
         node.trips = int(scan.options["length"])
@@ -456,45 +457,43 @@ class _Builder:
         self._body(node, scan.body, values, manual)
         node.bodies[0].slices = inner[first_slice:]
         outputs = node.bodies[0].outputs
-        self._alike(results[: scan.carries], outputs[: scan.carries])
+        self._join_layouts(results[: scan.carries], outputs[: scan.carries])
         for result, output in zip(results[scan.carries :], outputs[scan.carries :], strict=True):
             if output is not None and output.layout is not None and result.layout is not None:
                 spec = output.layout.root().spec
                 result.layout.join(Layout(None if spec is None else ((), *spec)))
 
     def _while(
-        self, node: Node, eqn: Any, operands: list[Value | None], results: list[Value], manual: bool
+        self,
+        node: Node,
+        eqn: JaxprEqn,
+        operands: list[Value | None],
+        results: list[Value],
+        manual: bool,
     ) -> None:
         loop = While.of(eqn)
         self.unknown_loops.append(node.origin)
         first = loop.condition_consts + loop.body_consts
         carry = [self._new(aval, manual) for aval in loop.body.in_avals[loop.body_consts :]]
-        self._alike(carry, operands[first:])
+        self._join_layouts(carry, operands[first:])
         self._body(node, loop.body, [*operands[loop.condition_consts : first], *carry], manual)
         self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
         if (
             loop.ndim
         ):  # under vmap, a step evaluates the condition once more, to mask finished loops
             self._body(node, loop.condition, [*operands[: loop.condition_consts], *carry], manual)
-        self._alike(results, node.bodies[0].outputs)
+        self._join_layouts(results, node.bodies[0].outputs)
 
     @staticmethod
-    def _alike(values: Sequence[Value], others: Sequence[Value | None]) -> None:
+    def _join_layouts(values: Sequence[Value], others: Sequence[Value | None]) -> None:
         for value, other in zip(values, others, strict=True):
             if other is not None and value.layout is not None and other.layout is not None:
                 value.layout.join(other.layout)
 
-    # --- mapped functions and their surroundings ---------------------------------------------------------------------------
-
     def _mapped(
-        self,
-        eqn: Any,
-        operands: list[Value | None],
-        origin: Origin,
-        sizes: Mapping[str, int],
-        manual: bool,
+        self, eqn: JaxprEqn, operands: list[Value | None], context: _Context
     ) -> list[Value | None]:
-        jaxpr, in_specs, out_specs = mapped_program(eqn)
+        jaxpr, in_specs, out_specs = mapped_jaxpr(eqn)
         mesh = mesh_sizes(eqn)
         self.mesh.update(mesh)
         blocks: list[Value | None] = []
@@ -502,30 +501,34 @@ class _Builder:
             blocks.append(
                 None
                 if value is None
-                else self._enter(value, var.aval, spec_of(spec), mapped_axes(eqn), origin, manual)
+                else self._enter(value, var.aval, spec_of(spec), mapped_axes(eqn), context)
             )
-        inner = self._run(jaxpr, blocks, origin, {**sizes, **mesh}, True)
+        within = _Context(context.origin, {**context.sizes, **mesh}, manual=True)
+        inner = self._run(jaxpr, blocks, within)
         results: list[Value | None] = []
         for block, var, spec in zip(inner, eqn.outvars, out_specs, strict=True):
-            whole = Value(var.aval, None if manual else Layout(spec_of(spec)), self.mesh)
+            layout = None if context.manual else Layout(spec_of(spec))
+            whole = Value(var.aval, layout, self.mesh)
             if block is not None:
-                self._add(None, Kind.BARRIER, [block], [whole], origin, sizes)
+                self._add(None, Kind.BARRIER, [block], [whole], context)
             results.append(whole)
         return results
 
     def _enter(
         self,
         value: Value,
-        aval: Any,
+        aval: AbstractValue,
         spec: Spec,
         mapped: frozenset[str],
-        origin: Origin,
-        manual: bool,
+        context: _Context,
     ) -> Value:
-        """Convert a global array to the block that a mapped function takes; sharding over unmapped mesh axes may be kept."""
+        """Convert a global array to the block that a mapped function takes.
+
+        Sharding over unmapped mesh axes may be kept.
+        """
         block = Value(aval, None, self.mesh)
-        node = self._add(None, Kind.BARRIER, [value], [block], origin, self.mesh)
-        if not manual and value.layout is not None:
+        node = self._add(None, Kind.BARRIER, [value], [block], context.replace(sizes=self.mesh))
+        if not context.manual and value.layout is not None:
             before = value.layout.root()
             if before.spec is None:
                 before.spec = spec
@@ -533,8 +536,8 @@ class _Builder:
                 node.moved = before.spec, after
         return block
 
-    def _constrain(self, eqn: Any, node: Node) -> None:
-        """Apply a sharding constraint outside mapped functions, or inside with `partitioning="auto"`."""
+    def _constrain(self, eqn: JaxprEqn, node: Node) -> None:
+        """Apply a sharding constraint outside mapped functions, or with `partitioning="auto"`."""
         sharding = constraint(eqn)
         (result,) = node.results
         if not hasattr(sharding, "spec") or result.layout is None:
@@ -547,8 +550,11 @@ class _Builder:
             if operand.layout is not None:
                 operand.layout.join(result.layout)
 
-    def _lay(self, eqn: Any, node: Node) -> None:
-        """Propagate shardings outside mapped functions, through elementwise operations and moved dimensions."""
+    def _propagate(self, eqn: JaxprEqn, node: Node) -> None:
+        """Propagate shardings outside mapped functions.
+
+        They pass through elementwise operations and moved dimensions.
+        """
         first = node.operands[0] if node.operands else None
         if first is not None and (places := costs.moved_dimensions(eqn)) is not None:
             whole, moved = first.layout, node.results[0].layout
@@ -582,7 +588,7 @@ class _Builder:
 
 
 def prune(body: Body, wanted: Set[int] | None = None) -> set[int]:
-    """Remove operations that do not contribute to the outputs, or to the outputs at the positions in `wanted`.
+    """Remove operations that do not contribute to the outputs, or to the `wanted` ones.
 
     Args:
       body: the program; it is changed in place.

@@ -1,4 +1,6 @@
-"""Collectives with which XLA's partitioner moves an array from one layout to another, outside mapped functions.
+"""The collectives by which XLA's partitioner moves an array from one layout to another.
+
+This happens outside mapped functions.
 
 XLA compares the numbers of blocks along the dimensions. If the new layout only adds mesh axes, XLA
 slices blocks without communication. Otherwise it exchanges blocks between two dimensions
@@ -35,7 +37,7 @@ class Move(NamedTuple):
 
 
 def moves(before: Spec, after: Spec, sizes: Mapping[str, int], rank: int) -> Iterator[Move]:
-    """Return the collectives that move an array of this rank from one layout to another, on a mesh of these sizes."""
+    """Return the collectives that move an array of this rank from one layout to another."""
     have, want = (
         [_kept(spec[i], sizes) if i < len(spec) else () for i in range(rank)]
         for spec in (before, after)
@@ -88,7 +90,10 @@ class _Layouts:
         )
 
     def gathers(self) -> Iterator[Move]:
-        """Join blocks if all dimensions have a multiple of the target number of blocks, the last dimension first."""
+        """Join blocks, the last dimension first.
+
+        All dimensions have a multiple of the target number of blocks.
+        """
         parts = math.prod(map(self.count, self.have))
         if not all(o[: len(n)] == n for o, n in zip(self.have, self.want, strict=True)):
             axes = tuple(dict.fromkeys(axis for o in (*self.have, *self.want) for axis in o))
@@ -101,7 +106,7 @@ class _Layouts:
                 yield Move("all-gather", axes, devices, parts)
 
     def exchanges(self) -> list[Move]:
-        """Exchange blocks between pairs of dimensions, of which one loses the factor that the other gains."""
+        """Exchange blocks between pairs of dimensions: one loses the factor that another gains."""
         have, parts, found = list(self.have), math.prod(map(self.count, self.have)), list[Move]()
         factors = [self.count(o) / self.count(n) for o, n in zip(self.have, self.want, strict=True)]
         for i, factor in enumerate(factors):
@@ -109,7 +114,7 @@ class _Layouts:
                 continue
             others = [j for j, other in enumerate(factors) if other * factor == 1]
             if not others or factor != int(factor):
-                return self.in_turn()
+                return self.permuted_exchanges()
             j, devices = others[0], int(factor)
             factors[j] = 1
             moved = next(
@@ -123,13 +128,13 @@ class _Layouts:
                 have[i], have[j] = have[i][: -len(moved)], (*have[j], *moved)
         return found if have == self.want else [*found, self.permute()]
 
-    def in_turn(self) -> list[Move]:
-        """Exchange mesh axes between more than two dimensions that have the same numbers of blocks in another order."""
+    def permuted_exchanges(self) -> list[Move]:
+        """Exchange mesh axes between several dimensions with permuted numbers of blocks."""
         if sorted(map(self.count, self.have)) != sorted(map(self.count, self.want)):
             return list(self.all_gathered())
         have, parts, found = list(self.have), math.prod(map(self.count, self.have)), list[Move]()
         while have != self.want:
-            ways = (
+            candidates = (
                 (i, j, axes)
                 for j, (old, new) in enumerate(zip(have, self.want, strict=True))
                 if new[: len(old)] == old
@@ -138,10 +143,10 @@ class _Layouts:
                 for i, other in enumerate(have)
                 if i != j and other[-len(axes) :] == axes
             )
-            way = next(ways, None)
-            if way is None:
+            candidate = next(candidates, None)
+            if candidate is None:
                 return list(self.all_gathered())
-            i, j, axes = way
+            i, j, axes = candidate
             have[i], have[j] = have[i][: -len(axes)], (*have[j], *axes)
             found.append(Move("all-to-all", axes, self.count(axes), parts))
         return found
@@ -155,10 +160,8 @@ class _Layouts:
         """Slice along mesh axes that are added, then exchange."""
         used = {axis for axes in self.have for axis in axes}
         have = list(self.have)
-        (moved, *_), cut = (
-            filter(None, self.have),
-            [axes if used.issuperset(axes) else () for axes in self.want],
-        )
+        (moved, *_) = filter(None, self.have)
+        cut = [axes if used.issuperset(axes) else () for axes in self.want]
         if have == [(), *self.want[:-1]] and sorted(cut) == sorted(have) and self.is_whole():
             # One dimension to the one before it; the last one is sliced afterwards.
             yield Move("all-to-all", moved, self.count(moved), self.count(moved))
@@ -178,7 +181,7 @@ class _Layouts:
         )
 
     def exchange_and_gather(self) -> Iterator[Move]:
-        """Gather dimensions that keep no mesh axis and exchange the others, or the other way round."""
+        """Gather dimensions that keep no mesh axis and exchange the others, or vice versa."""
         kept = {axis for axes in self.want for axis in axes}
         gathered = [axes if kept.intersection(axes) else () for axes in self.have]
         if gathered != self.have:

@@ -16,24 +16,24 @@ from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan, While
 
-__all__ = ["know", "share"]
+__all__ = ["mark_uniform", "share"]
 
 # XLA does not move reductions.
 _SENDS = (Kind.GATHER,)
 
 
 def share(body: Body) -> None:
-    """Merge equal operations of a program, and hoist gathers that do not depend on the step out of its loops."""
+    """Merge equal operations of a program, and hoist loop-invariant gathers out of its loops."""
     _merge(body, {})
     _hoist(body)
     _merge(body, {})  # a hoisted value may already exist there
 
 
-# --- uniform values -------------------------------------------------------------------------------------------------
+def mark_uniform(body: Body, known: set[int] | None = None) -> None:
+    """Remove gathers of uniform arrays, such as the gradient of a sum.
 
-
-def know(body: Body, known: set[int] | None = None) -> None:
-    """Remove gathers of uniform arrays, such as the gradient of a sum; `known` has the ids of uniform values."""
+    `known` has the ids of uniform values.
+    """
     known = set() if known is None else known
     for node in body.nodes:
         if _is_nothing(node):
@@ -51,7 +51,7 @@ def know(body: Body, known: set[int] | None = None) -> None:
         ):
             known.update(map(id, node.results))
         for inner in node.bodies:
-            know(inner, known)
+            mark_uniform(inner, known)
 
 
 def _is_nothing(node: Node) -> bool:
@@ -68,44 +68,49 @@ def _is_of_itself(node: Node) -> bool:
     return len(node.reads) == 2 and node.reads[0] is node.reads[1]
 
 
-# --- equal operations -----------------------------------------------------------------------------------------------
-
-
 def _merge(body: Body, same: dict[int, Value], cast: dict[int, int] | None = None) -> None:
-    """Keep the first of equal operations; `same` maps the id of a removed value to its replacement, `cast` to its operand."""
+    """Keep the first of equal operations.
+
+    `same` maps the id of a removed value to its replacement, `cast` to its operand.
+    """
     first: dict[Hashable, Node] = {}
     cast = {} if cast is None else cast
     kept = []
-    body.inputs = _instead(body.inputs, same)
+    body.inputs = _replaced(body.inputs, same)
     for node in body.nodes:
-        node.operands = _instead(node.operands, same)
+        node.operands = _replaced(node.operands, same)
         key = _key(node, cast)
         if key is not None and key in first:
             same.update(zip(map(id, node.results), first[key].results, strict=True))
             continue
         first[key] = node
         kept.append(node)
-        if node.reads and (node.kind == Kind.CAST or _is_its_operand(node)):
+        is_idempotent = node.eqn is not None and costs.is_idempotent(node.eqn)
+        if node.reads and (node.kind == Kind.CAST or (is_idempotent and _is_of_itself(node))):
             cast[id(node.results[0])] = cast.get(id(node.reads[0]), id(node.reads[0]))
         for inner in node.bodies:
             _merge(inner, same, cast)
     body.nodes = kept
-    body.outputs = _instead(body.outputs, same)
+    body.outputs = _replaced(body.outputs, same)
 
 
-def _instead(values: list[Value | None], same: dict[int, Value]) -> list[Value | None]:
+def _replaced(values: list[Value | None], same: dict[int, Value]) -> list[Value | None]:
     return [None if value is None else same.get(id(value), value) for value in values]
 
 
 def _key(node: Node, cast: dict[int, int]) -> Hashable:
-    """Return a key that is equal for equal operations; `None` for an operation that must not be merged."""
+    """Return a key that is equal for equal operations, and `None` if they must not be merged."""
     if node.bodies or node.is_apart or node.has_effects:
         return None
     operands = tuple(cast.get(id(value), id(value)) for value in node.operands)
     if node.eqn is None:
         (result,) = node.results
         return operands, node.moved, result.aval.shape, result.layout is None
-    literals = tuple(_literal(var) for var in node.eqn.invars if isinstance(var, Literal))
+    literals = tuple(
+        (str(var.aval), np.asarray(var.val).tobytes())
+        for var in node.eqn.invars
+        if isinstance(var, Literal)
+    )
     shapes = tuple(result.aval.shape for result in node.results)
     key = (costs.what_it_does(node.eqn), operands, literals, shapes, node.moved)
     try:
@@ -115,25 +120,14 @@ def _key(node: Node, cast: dict[int, int]) -> Hashable:
     return key
 
 
-def _is_its_operand(node: Node) -> bool:
-    return node.eqn is not None and costs.is_idempotent(node.eqn) and _is_of_itself(node)
-
-
-def _literal(literal: Literal) -> Hashable:
-    return str(literal.aval), np.asarray(literal.val).tobytes()
-
-
-# --- loop-invariant operations --------------------------------------------------------------------------------------
-
-
 def _hoist(body: Body) -> None:
-    """Move gathers whose operands are the same in every step before the loop, with the operations that they need."""
+    """Move loop-invariant gathers before the loop, with the operations that they need."""
     nodes: list[Node] = []
     for node in body.nodes:
         for inner in node.bodies:
             _hoist(inner)
         if node.kind in (Kind.SCAN, Kind.WHILE):
-            nodes += _taken_out(node)
+            nodes += _loop_invariant(node)
         nodes.append(node)
     body.nodes = nodes
 
@@ -142,7 +136,7 @@ def _sends(node: Node) -> bool:
     return node.kind in _SENDS or any(_sends(part) for body in node.bodies for part in body.nodes)
 
 
-def _taken_out(loop: Node) -> Iterator[Node]:
+def _loop_invariant(loop: Node) -> Iterator[Node]:
     body = loop.bodies[0]
     changing, outside = _carried(loop)
     still: dict[int, Node] = {}
@@ -157,7 +151,7 @@ def _taken_out(loop: Node) -> Iterator[Node]:
             wanted.update(map(id, (*node.results, *node.reads)))
     taken = [node for node in still.values() if not wanted.isdisjoint(map(id, node.results))]
     for node in taken:
-        node.operands = _instead(node.operands, outside)
+        node.operands = _replaced(node.operands, outside)
         loop.operands += node.results
     gone = set(map(id, taken))
     body.nodes = [node for node in body.nodes if id(node) not in gone]
@@ -165,7 +159,10 @@ def _taken_out(loop: Node) -> Iterator[Node]:
 
 
 def _carried(loop: Node) -> tuple[set[int], dict[int, Value]]:
-    """Return the ids of the changing inputs of a loop's body, and the values before the loop of unchanged carries, by `id`."""
+    """Return the ids of the changing inputs of a loop's body, and the unchanged carries.
+
+    The unchanged carries are values before the loop, by the `id` of the input.
+    """
     body = loop.bodies[0]
     if loop.kind == Kind.SCAN:
         scan = Scan.of(loop.eqn)

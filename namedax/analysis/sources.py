@@ -11,10 +11,11 @@ import functools
 import os
 import re
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.extend.core import JaxprEqn
 
 from namedax.analysis.records import Phase
 from namedax.core.records import Record
@@ -89,17 +90,20 @@ class Origin(Record):
 
     @property
     def idle(self) -> tuple[int, int] | None:
-        """In a pipeline, the number of ticks in which a device is idle, and the total number of ticks."""
+        """In a pipeline, the number of ticks in which a device is idle, and of all ticks."""
         found = _IDLE.findall(self.scopes)
         return (int(found[-1][0]), int(found[-1][1])) if found else None
 
     @property
     def no_ring(self) -> tuple[str, tuple[str, ...]] | None:
-        """The reason, `"uneven"` or `"undivided"`, why a contraction does not run as the requested ring, and the names."""
+        """The reason why a contraction does not run as the requested ring, and the names.
+
+        It is `"uneven"` or `"undivided"`.
+        """
         found = _NO_RING.findall(self.scopes)
         return (found[-1][0], tuple(found[-1][1].split(","))) if found else None
 
-    def within(self, eqn: Any) -> Origin:
+    def within(self, eqn: JaxprEqn) -> Origin:
         """Return the origin of an equation in a program that has this origin."""
         stack = str(eqn.source_info.name_stack)
         scopes = f"{self.scopes}/{stack}" if stack else self.scopes
@@ -115,9 +119,12 @@ class Origin(Record):
         return region_of(self.scopes)
 
     def names_on(self, mesh_axes: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the names that communication over these mesh axes is for: those of the operation, or else all names mapped there."""
-        lives = self.placements()
-        there = [name for name, axes in lives.items() if not set(axes).isdisjoint(mesh_axes)]
+        """Return the names that communication over these mesh axes is for.
+
+        These are names of the operation, or else all names that are mapped there.
+        """
+        placements = self.placements()
+        there = [name for name, axes in placements.items() if not set(axes).isdisjoint(mesh_axes)]
         return tuple(name for name in self.names if name in there) or tuple(there)
 
 
@@ -158,10 +165,11 @@ def _is_users(path: str) -> bool:
     return not (path.startswith(_foreign()) or is_standard or path.startswith("<frozen"))
 
 
-def source_of(eqn: Any) -> Source:
+def source_of(eqn: JaxprEqn) -> Source:
     """Return the innermost line of user code that made an equation."""
     traceback = eqn.source_info.traceback
-    for frame in traceback.frames if traceback is not None else ():
+    frames: Sequence[Any] = () if traceback is None else traceback.frames
+    for frame in frames:
         if _is_users(frame.file_name):
             return Source(frame.file_name, frame.line_num)
     return NOWHERE

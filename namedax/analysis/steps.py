@@ -1,18 +1,19 @@
-"""The steps of a device, in order: the collectives and operations of a program's graph, each with its cost."""
+"""The steps of a device, in order: collectives and operations with their costs."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+
+from jax.core import ShapedArray
 
 from namedax import hlo
 from namedax.analysis.graph import Body, Node
 from namedax.analysis.records import Collective, Operation, Step
 from namedax.analysis.resharding import moves
 from namedax.analysis.sources import Origin
-from namedax.analysis.storage import Storage, is_look
+from namedax.analysis.storage import Storage, is_view
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, axes_of, is_whole_exchange, name_of
 
@@ -52,9 +53,6 @@ def _weight(steps: list[Step]) -> tuple[float, float]:
     return sent, sum(step.flops * step.trips for step in steps if isinstance(step, Operation))
 
 
-# --- collectives ----------------------------------------------------------------------------------------------------
-
-
 def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
     axes = tuple(dict.fromkeys(axes_of(node.eqn)))
     for operand, result in zip(node.eqn.invars, node.eqn.outvars, strict=True):
@@ -68,10 +66,8 @@ def _collectives(node: Node, label: Label, trips: int) -> Iterator[Collective]:
         elif node.kind == Kind.SCATTER:
             kind, aval = "reduce-scatter", operand.aval
         else:
-            kind, aval = (
-                ("all-to-all" if is_whole_exchange(node.eqn) else "collective-permute"),
-                operand.aval,
-            )
+            kind = "all-to-all" if is_whole_exchange(node.eqn) else "collective-permute"
+            aval = operand.aval
         yield from _collective(node, label, kind, axes, aval, trips)
 
 
@@ -80,7 +76,7 @@ def _collective(
     label: Label,
     kind: str,
     axes: tuple[str, ...],
-    aval: Any,
+    aval: ShapedArray,
     trips: int,
     parts: int = 1,
     devices: int | None = None,
@@ -110,7 +106,7 @@ def _collective(
 
 
 def _moved(node: Node, label: Label, trips: int) -> Iterator[Collective]:
-    """Yield the collectives with which XLA's partitioner reshards an array outside mapped functions."""
+    """Yield the collectives by which XLA's partitioner reshards an array."""
     assert node.moved is not None
     before, after = node.moved
     aval, sizes, given = node.reads[0].aval, node.sizes, node.reads[0].given
@@ -153,9 +149,6 @@ def _partitioned(node: Node, label: Label, trips: int) -> Iterator[Collective]:
                 )
 
 
-# --- operations -----------------------------------------------------------------------------------------------------
-
-
 def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterator[Operation]:
     eqn = node.eqn
     parts = max((value.parts for value in (*node.results, *node.reads)), default=1)
@@ -175,9 +168,12 @@ def _operation(node: Node, storage: Storage, label: Label, trips: int) -> Iterat
 
 
 def _bytes(node: Node, storage: Storage) -> int:
-    """Return the bytes that an operation reads and writes; a value that is computed where it is used counts there."""
+    """Return the bytes that an operation reads and writes.
+
+    A value that is computed where it is used counts there.
+    """
     eqn = node.eqn
-    if node.kind == Kind.BARRIER or is_look(node):
+    if node.kind == Kind.BARRIER or is_view(node):
         return 0
     if costs.is_update(eqn):
         changed = node.operands[1] if node.kind == Kind.UPDATE else node.operands[-1]

@@ -15,7 +15,7 @@ from namedax.analysis.graph import Body, Node, Value
 from namedax.programs import costs
 from namedax.programs.primitives import Kind, Scan
 
-__all__ = ["Storage", "is_look", "kept_for_gradient"]
+__all__ = ["Storage", "is_view", "kept_for_gradient"]
 
 
 class Storage:
@@ -49,10 +49,10 @@ class Storage:
         if id(value) in self._results:
             yield None
         for node in self._users[id(value)]:
-            looks = list(_looks(node, value))
-            if looks:
-                for look in looks:
-                    yield from self._consumers(look)
+            views = list(_views(node, value))
+            if views:
+                for view in views:
+                    yield from self._consumers(view)
             else:
                 yield node
 
@@ -60,7 +60,7 @@ class Storage:
         maker = value.maker
         if maker is None:
             return False  # an input of the program
-        if any(True for _ in _looked_at(maker, value)):
+        if any(True for _ in _viewed(maker, value)):
             return False
         if maker.eqn is None or not costs.is_fused(maker.eqn):
             return True
@@ -74,18 +74,21 @@ class Storage:
         return False
 
     def _has_joins(self, maker: Node) -> bool:
-        """Return True if operations that are fused with an operation join elements of several arrays."""
+        """Return True if operations fused with an operation join elements of several arrays."""
         return costs.joins(maker.eqn) or any(
             id(self._root(value)) in self._joined for value in maker.reads
         )
 
     def _taken_by(self, value: Value) -> list[Node]:
-        """Return the users of a slice of a step if it is copied first, because users other than elementwise operations read it."""
+        """Return the users of a slice of a step if it is copied first.
+
+        It is copied if users other than elementwise operations read it.
+        """
         users = [node for node in self._consumers(value) if node is not None]
         return [] if len(users) <= 1 and all(map(_computes_operands, users)) else users
 
     def sources(self, value: Value) -> list[Value]:
-        """Return the arrays in memory from which an array is computed: itself if it is in memory."""
+        """Return the arrays in memory from which an array is computed, perhaps the array itself."""
         found: dict[int, Value] = {}
         stack = [value]
         seen: set[int] = set()
@@ -98,8 +101,8 @@ class Storage:
             if maker is None or id(here) not in self.is_written or self.is_written[id(here)]:
                 found[id(here)] = here
                 continue
-            looked = list(_looked_at(maker, here))
-            stack.extend(looked or maker.reads)
+            viewed = list(_viewed(maker, here))
+            stack.extend(viewed or maker.reads)
         return list(found.values())
 
     def is_read_here(self, value: Value) -> bool:
@@ -110,12 +113,15 @@ class Storage:
     @staticmethod
     def _root(value: Value) -> Value:
         """Return the array of which a value is a view."""
-        while value.maker is not None and (looked := list(_looked_at(value.maker, value))):
-            (value,) = looked
+        while value.maker is not None and (viewed := list(_viewed(value.maker, value))):
+            (value,) = viewed
         return value
 
     def peak(self, in_place: Set[int] = frozenset()) -> int:
-        """Return the peak memory in bytes, without the program's inputs and without results that are `in_place`, by `id`."""
+        """Return the peak memory in bytes, without the inputs and without `in_place` results.
+
+        `in_place` has the ids of the latter.
+        """
         order = {id(node): i for i, node in enumerate(self._body.nodes)}
         last: dict[int, int] = {}
         made: dict[int, tuple[Value, int]] = {}
@@ -170,7 +176,10 @@ class Storage:
         return all(value is not carried for carried in node.results[: Scan.of(node.eqn).carries])
 
     def _in_place(self, loop: Node, body: Body) -> set[int]:
-        """Return the new values of a carry that XLA writes over the old ones: elementwise functions of them, after all other uses."""
+        """Return the new values of a carry that XLA writes over the old ones.
+
+        They are elementwise functions of the old ones, after all other uses.
+        """
         if loop.kind not in (Kind.SCAN, Kind.WHILE) or body is not loop.bodies[0]:
             return set()
         first = (
@@ -231,7 +240,7 @@ class Storage:
 
 
 def _computes_operands(node: Node) -> bool:
-    """Return True if XLA fuses elementwise operations into an operation that reads their results."""
+    """Return True if XLA fuses elementwise operations into a reader of their results."""
     return (
         node.eqn is not None
         and not node.bodies
@@ -259,7 +268,7 @@ def _carry_bytes(node: Node) -> int:
     return sum(value.bytes for value in node.results)
 
 
-def _looks(node: Node, value: Value) -> Iterator[Value]:
+def _views(node: Node, value: Value) -> Iterator[Value]:
     """Yield the results of a node that are views of a value."""
     if node.moved is not None:
         return
@@ -269,12 +278,15 @@ def _looks(node: Node, value: Value) -> Iterator[Value]:
             for operand, result in zip(node.operands, node.results, strict=True)
             if operand is value
         )
-    elif is_look(node):
+    elif is_view(node):
         yield from node.results
 
 
-def is_look(node: Node) -> bool:
-    """Return True if the result is the operand, in the same memory; a transposed product is written in its final order."""
+def is_view(node: Node) -> bool:
+    """Return True if the result is the operand, in the same memory.
+
+    A transposed product is written in its final order.
+    """
     if costs.is_view(node.eqn):
         return True
     (value,) = node.operands if len(node.operands) == 1 else (None,)
@@ -287,15 +299,15 @@ def is_look(node: Node) -> bool:
     return is_product and costs.transposes(node.eqn)
 
 
-def _looked_at(node: Node, value: Value) -> Iterator[Value]:
+def _viewed(node: Node, value: Value) -> Iterator[Value]:
     """Yield the operand of which a result of a node is a view."""
     for operand in dict.fromkeys(node.reads):
-        if any(look is value for look in _looks(node, operand)):
+        if any(view is value for view in _views(node, operand)):
             yield operand
 
 
 def kept_for_gradient(body: Body, storage: Storage) -> Iterator[tuple[Node, int]]:
-    """Yield the operations of the forward pass whose results the gradient reads, with their bytes."""
+    """Yield the operations of the forward pass whose results the gradient reads, with bytes."""
     read = {
         id(value) for node in body.nodes if node.origin.phase == "gradient" for value in node.reads
     }

@@ -2,14 +2,15 @@
 
 Read `names` and `array` (`NamedArray`) first, then `region` (the axis names of a mapped function
 and their mesh axes), `padded_sharding` (axes that do not divide over their mesh axes),
-`closure_capture` and `user_code` (the boundary to the functions of users). `axis_mappings` is the
-notation that `nx.named` and `nx.xmap` share; `types` and `annotations` are type aliases.
+`closure_capture` and `user_code` (the boundary to the functions of users, and marks on leaves that
+pytree operations may move). `axis_mappings` is the notation that `nx.named` and `nx.xmap` share;
+`types` and `annotations` are type aliases.
 
 `display` formats arrays, `variance` casts between varying and invariant types, `cpu_workarounds`
-has the sums that XLA's CPU backend cannot compile. `element_types` chooses dtypes, `foreign_arrays`
-rejects arrays of other libraries, `reshape` merges dimensions, `records` are classes of fields,
-`name_scopes` names operations in programs, and `functions` reads signatures, docstrings and source
-locations. `call_errors` and `argument_kinds` check calls; `protocol_hints` is for named arrays in
-functions of NumPy and Python. `leaf_marks` marks leaves whose names a pytree operation may have moved. `explicit_fallback`
-runs what JAX cannot run on Explicit axes.
+has the sums that XLA's CPU backend cannot compile. `element_types` converts to JAX arrays: it
+chooses dtypes and rejects arrays of other libraries. `reshape` merges dimensions, `records` are
+classes of fields, `name_scopes` names operations in programs, and `functions` reads signatures,
+docstrings and source locations. `call_errors` and `argument_kinds` check calls; `protocol_hints` is
+for named arrays in functions of NumPy and Python. `explicit_fallback` runs what JAX cannot run
+on Explicit axes.
 """

@@ -1,8 +1,8 @@
 """Type annotations of arguments and results.
 
-A result without named axes is a plain `jax.Array` (law 6), so most results are an `AnyArray`, which is
-either. A function that keeps all names of its arguments returns `LikeArguments`: a `NamedArray` if
-one of its arrays is one. Python and mypy treat the two as the same type. The stubs
+A result without named axes is a plain `jax.Array` (law 6), so most results are an `AnyArray`,
+which is either. A function that keeps all names of its arguments returns `LikeArguments`: a
+`NamedArray` if one of its arrays is one. Python and mypy treat the two as the same type. The stubs
 (`tools/stubs.py`) turn the second into overloads.
 """
 

@@ -41,7 +41,7 @@ def is_explained(error: BaseException) -> bool:
     )
 
 
-def check_function(op: str, what: str, value: Any) -> None:
+def check_function(op: str, what: str, value: object) -> None:
     """Raise if an argument that must be a function is not callable.
 
     Raises:
@@ -93,12 +93,13 @@ def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> N
             if _is_array(value) and name not in _OPTIONS:
                 continue
             raise ArgumentTypeError(
-                f"{op}: {name}={format_value(value)} is not hashable, and a static argument must be."
+                f"{op}: {name}={format_value(value)} is not hashable, and a static argument must"
+                " be."
                 " Pass a number, a string or a tuple."
             ) from error
 
 
-def _safely(fits: Callable[[Any], bool], value: Any) -> bool:
+def _safely(fits: Callable[[Any], bool], value: object) -> bool:
     """Return `fits(value)`, or False if an object of another library raises during the check."""
     try:
         return fits(value)
@@ -109,7 +110,7 @@ def _safely(fits: Callable[[Any], bool], value: Any) -> bool:
 # --- kinds: a predicate accepts everything that some function with such a parameter may take ---
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.dtype.kind not in "OUSMm"
     if isinstance(value, (bool, int, float, complex)):
@@ -125,7 +126,7 @@ def _is_array(value: Any) -> bool:
     )
 
 
-def _is_tree(value: Any) -> bool:
+def _is_tree(value: object) -> bool:
     leaves = jax.tree.leaves(value, is_leaf=lambda leaf: leaf is None or shape_of(leaf) is not None)
     return value is not None and all(leaf is None or _is_array(leaf) for leaf in leaves)
 
@@ -134,7 +135,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, jax.core.Tracer) or operator.index(value) is not None
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> bool:
     if isinstance(value, np.ndarray):
         return value.dtype.kind in "iu"
     return all(map(_is_integer, value)) if isinstance(value, (list, tuple)) else _is_integer(value)
@@ -148,11 +149,11 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, (bool, int, np.bool_)) or (value.ndim == 0 and value.dtype == bool)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return not isinstance(value, (list, tuple)) and _is_array(value)
 
 
-def _is_axis(value: Any) -> bool:
+def _is_axis(value: object) -> bool:
     entries = value if isinstance(value, (list, tuple)) else [value]
     return all(
         entry is None or entry is ... or (_is_hashable(entry) and not _is_unfit_name(entry))
@@ -160,7 +161,7 @@ def _is_axis(value: Any) -> bool:
     )
 
 
-def _is_unfit_name(value: Any) -> bool:
+def _is_unfit_name(value: object) -> bool:
     return (
         callable(value)
         or isinstance(value, (types.ModuleType, slice, jax.Array, np.ndarray))
@@ -168,36 +169,27 @@ def _is_unfit_name(value: Any) -> bool:
     )
 
 
-def _is_hashable(value: Any) -> bool:
+def _is_hashable(value: object) -> bool:
     return isinstance(hash(value), int)
 
 
 def _is_dtype(value: Any) -> bool:
     if value is None or jnp.issubdtype(value, jax.dtypes.extended):  # random keys
         return True
-    if isinstance(value, type) and issubclass(
-        value, np.generic
-    ):  # a class of dtypes, such as jnp.floating
+    # a class of dtypes, such as jnp.floating
+    if isinstance(value, type) and issubclass(value, np.generic):
         return True
     return np.dtype(getattr(value, "dtype", value)) is not None
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, Mapping)
 
 
 def _is_iterable(value: Any) -> bool:
     return not isinstance(value, str) and iter(value) is not None
 
 
-def _is_mesh(value: Any) -> bool:
+def _is_mesh(value: object) -> bool:
     return isinstance(value, (Mesh, AbstractMesh, int, Mapping, list, tuple)) and not isinstance(
         value, bool
     )
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(os.fspath(value), str)
 
 
 _Kind = tuple[str, Callable[[Any], bool] | None]
@@ -211,7 +203,11 @@ _INTEGERS: _Kind = (
     "a list or tuple of integers",
     lambda value: not isinstance(value, str) and all(map(_is_integer, value)),
 )
-_MAPPING: _Kind = ("a dict", _is_mapping)
+_MAPPING: _Kind = ("a dict", lambda value: isinstance(value, Mapping))
+_NAME: _Kind = (
+    "the name of an axis",
+    lambda value: _is_hashable(value) and not _is_unfit_name(value),
+)
 _NUMBER: _Kind = ("a number", _is_number)
 _SIZE: _Kind = ("an integer, or a list or tuple of integers", _is_size)
 _TEXT: _Kind = ("a string", lambda value: isinstance(value, str))
@@ -224,7 +220,9 @@ _BY_NAME: dict[str, _Kind] = {
     ),
     **dict.fromkeys("cond_fun body_fun fun func function fn".split(), _FUNCTION),
     **dict.fromkeys(("dtype", "preferred_element_type", "out_dtype"), _DTYPE),
-    **dict.fromkeys(("path", "directory"), ("a path", _is_path)),
+    **dict.fromkeys(
+        ("path", "directory"), ("a path", lambda value: isinstance(os.fspath(value), str))
+    ),
     "branches": ("a list or tuple of functions", lambda value: all(map(callable, value))),
     "ax": (
         "an axes object of matplotlib",
@@ -246,25 +244,11 @@ _BY_ANNOTATION: dict[str, _Kind] = {
     **dict.fromkeys(("float", "RealNumeric"), _NUMBER),
     **dict.fromkeys(("Shape", "int | Sequence[int]", "int | tuple[int, ...]"), _SIZE),
     **dict.fromkeys(("Sequence[int]", "tuple[int, ...]"), _INTEGERS),
-    **dict.fromkeys(
-        (
-            "ArrayLike",
-            "Array",
-            "RealArray",
-            "IntegerArray",
-            "Key | ArrayLike",
-            "Key | Array",
-            "Array | np.ndarray",
-        ),
-        _ARRAY,
-    ),
-    **dict.fromkeys(
-        ("jax.Array", "ArrayLike | SupportsShape", "int | ArrayLike", "ArrayLike | int"), _ARRAY
-    ),
-    "Hashable": (
-        "the name of an axis",
-        lambda value: _is_hashable(value) and not _is_unfit_name(value),
-    ),
+    **dict.fromkeys(("Array", "jax.Array", "RealArray", "IntegerArray"), _ARRAY),
+    **dict.fromkeys(("ArrayLike", "int | ArrayLike", "ArrayLike | int"), _ARRAY),
+    **dict.fromkeys(("Key | ArrayLike", "Key | Array", "Array | np.ndarray"), _ARRAY),
+    "ArrayLike | SupportsShape": _ARRAY,
+    **dict.fromkeys(("AxisName", "Hashable"), _NAME),
     "Moments": (
         "a pair of moments, nx.nn.Moments(mean, var)",
         lambda value: isinstance(value, tuple) and len(value) == 2,
@@ -301,7 +285,7 @@ def _kind_of(parameter: inspect.Parameter) -> _Kind:
                 if " | " in text.rpartition("]")[2] and kind is not _ARRAY
                 else _or_default(parameter, kind)
             )
-    if text in ("Any", "_empty", "object") and parameter.name in _ARRAYS:
+    if text in ("Any", "PyTree", "_empty", "object") and parameter.name in _ARRAYS:
         return _or_default(parameter, _TREE)
     return _UNKNOWN
 

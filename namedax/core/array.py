@@ -12,9 +12,9 @@ import copy
 import functools
 import math
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, final
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from namedax.core.protocol_hints import (
     iteration_hint,
 )
 from namedax.core.region import Region, active_regions, ambient, check_regions_live, escaped_blocks
+from namedax.core.types import DType
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -99,10 +100,10 @@ class BlockInfo:
 
     __slots__ = ("casts", "computed", "form", "region", "trace")
 
-    def __init__(self, trace: Any, region: Region):
+    def __init__(self, trace: object, region: Region):
         self.trace, self.region = trace, region
         self.form: Any = None
-        self.casts: dict[frozenset[str], Any] = {}
+        self.casts: dict[frozenset[str], jax.Array] = {}
         self.computed: dict[Hashable, Any] = {}
 
 
@@ -114,12 +115,13 @@ class Parts:
 
     __slots__ = ("__weakref__", "_block", "_data", "_dims", "_tail")
 
-    _data: Any
+    _data: Any  # a `jax.Array`; JAX may put any object in its place
     _dims: Dims
     _tail: Dims  # the dims from the first named one on; a pytree keeps these
     _block: BlockInfo | None
 
 
+@final
 class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     """An array with named and positional axes. Immutable.
 
@@ -145,7 +147,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     __array_ufunc__ = None  # NumPy's operators defer to ours
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise, as for jax.Array
 
-    def __init__(self, data: Any, dims: Dims):
+    def __init__(self, data: object, dims: Dims):
         if isinstance(data, NamedArray):
             raise NamedAxesLeftError(
                 f"NamedArray: data is a named array already, {type_text(data)}. Use nx.rename, or"
@@ -166,7 +168,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
 
     if not TYPE_CHECKING:
 
-        def __getattr__(self, name: str) -> Any:
+        def __getattr__(self, name: str) -> object:
             # An array that comes out of a pytree computes its dims on first access. An array that
             # has never been in a pytree computes its tail when it enters one.
             if name == "_dims":
@@ -217,11 +219,11 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
                 f"{name}: {text} has no attribute {name!r}. {instead}", name=name, obj=self
             )
 
-        def __setitem__(self, index: Any, value: Any) -> None:
+        def __setitem__(self, index: object, value: object) -> None:
             # Hidden from type checkers: a class with this method would count as mutable.
             refuse_assignment(self, index, value)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise ArrayAttributeError(
             f"setattr: NamedArray is immutable: {name!r} cannot be set. Make a new array with"
             " nx.named."
@@ -230,7 +232,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __delattr__(self, name: str) -> None:
         raise ArrayAttributeError(f"delattr: NamedArray is immutable: {name!r} cannot be deleted.")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[NamedArray], tuple[jax.Array, Dims]]:
         return (NamedArray, (self._data, self._dims))
 
     def __copy__(self) -> NamedArray:
@@ -239,16 +241,13 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
     def __deepcopy__(self, memo: dict[int, Any]) -> NamedArray:
         return make_in_region(copy.deepcopy(self._data, memo), self._dims)
 
-    # --- what it is -------------------------------------------------------------------------------------------------
-
     @property
     def data(self) -> jax.Array:
         """The underlying `jax.Array`, in the physical order of `dims`.
 
         In a mapped body it is the block of this device.
         """
-        data: jax.Array = self._data
-        return data
+        return self._data
 
     @property
     def dims(self) -> Dims:
@@ -287,7 +286,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         )
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """The dtype of the data."""
         return self._data.dtype
 
@@ -307,18 +306,17 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return int(self.dtype.itemsize)
 
     @property
-    def sharding(self) -> Any:
+    def sharding(self) -> jax.sharding.Sharding:
         """The sharding of `data`."""
         return self._data.sharding
-
-    # --- conversions and protocols of Python and NumPy
-    # ---------------------------------------------
 
     @property
     def _names(self) -> list[Hashable]:
         return [dim for dim in self._dims if dim is not None]
 
-    def _nameless(self, what: str, remedy: Callable[[list[Hashable]], str] = for_positions) -> Any:
+    def _nameless(
+        self, what: str, remedy: Callable[[list[Hashable]], str] = for_positions
+    ) -> jax.Array:
         """Return the data of an array without names, for functions that take no names.
 
         `remedy` returns the remedy of the error for the array's names.
@@ -330,7 +328,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             )
         return self._data
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DType | None = None, copy: bool | None = None) -> np.ndarray:
         also = (
             " jnp.asarray and NumPy's functions need one too; the functions of nx and nx.numpy take"
             " named arrays."
@@ -341,7 +339,13 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
             copy=copy,
         )
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        function: Callable[..., object],
+        types: Iterable[type],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> object:
         return call_of_numpy(function, args, kwargs, NamedArray)
 
     def __bool__(self) -> bool:
@@ -392,7 +396,7 @@ class NamedArray(Shown, Methods, Parts, metaclass=_ArrayType):
         return self
 
 
-def refuse_assignment(array: NamedArray, index: Any, value: Any) -> NoReturn:
+def refuse_assignment(array: NamedArray, index: object, value: object) -> NoReturn:
     """Raise the error for an in-place assignment; its remedy is the equivalent `.at[...]` update.
 
     Raises:
@@ -437,7 +441,7 @@ class _SizesOfBlocks(Mapping[Hashable, int]):
         return repr(self._sizes)
 
 
-_set_data: Callable[[NamedArray, Any], None] = vars(Parts)["_data"].__set__
+_set_data: Callable[[NamedArray, jax.Array], None] = vars(Parts)["_data"].__set__
 _set_dims: Callable[[NamedArray, Dims], None] = vars(Parts)["_dims"].__set__
 _set_tail: Callable[[NamedArray, Dims], None] = vars(Parts)["_tail"].__set__
 _get_dims: Callable[[NamedArray], Dims] = vars(Parts)["_dims"].__get__
@@ -466,7 +470,7 @@ def is_global(array: NamedArray) -> bool:
     return array._block is None
 
 
-def make(data: Any, dims: Dims) -> NamedArray:
+def make(data: object, dims: Dims) -> NamedArray:
     """Return a `NamedArray` of global data without any check; `dims` must be a valid tuple."""
     parts: Any = Parts()
     parts._data = data
@@ -477,7 +481,7 @@ def make(data: Any, dims: Dims) -> NamedArray:
     return array
 
 
-def make_block(data: Any, dims: Dims, region: Region) -> NamedArray:
+def make_block(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims, region: Region) -> NamedArray:
     """Return a `NamedArray` of a block, as `make_in_region` does where `region` is ambient.
 
     `region` must be a region whose values are blocks. Every result of an operation takes this path,
@@ -500,7 +504,7 @@ def tail_of(dims: Dims) -> Dims:
     return ()
 
 
-def make_in_region(data: Any, dims: Dims) -> NamedArray:
+def make_in_region(data: jax.Array | jax.ShapeDtypeStruct, dims: Dims) -> NamedArray:
     """Return a `NamedArray`; inside a mapped body, `data` is the block of this device.
 
     There the array can also cache other forms of its data (`namedax.core.variance`).
@@ -514,7 +518,9 @@ def make_in_region(data: Any, dims: Dims) -> NamedArray:
     return array
 
 
-def make_blocks(datas: Iterable[Any], all_dims: Iterable[Dims], region: Region) -> list[NamedArray]:
+def make_blocks(
+    datas: Iterable[jax.Array], all_dims: Iterable[Dims], region: Region
+) -> list[NamedArray]:
     """Return many `NamedArray`s, as `make_in_region` does where `region` is ambient."""
     arrays = list(map(make, datas, all_dims))
     if region.manual:
@@ -557,7 +563,7 @@ def positions(array: NamedArray, op: str) -> Dims:
     return array._dims
 
 
-def as_array(x: Any, op: str = "") -> Any:
+def as_array(x: object, op: str = "") -> NamedArray | jax.Array:
     """Return `x` as an array: a named array unchanged, anything else as JAX converts it.
 
     An axis name is not an array and raises an error of `op`.
@@ -572,4 +578,4 @@ def as_array(x: Any, op: str = "") -> Any:
 
 #: Return True if a leaf is a named array. Tree functions call it as `is_leaf` for every node, so it
 #: is `isinstance` as a plain function of the leaf.
-is_named: Callable[[Any], bool] = NamedArray.__instancecheck__
+is_named: Callable[[object], bool] = NamedArray.__instancecheck__

@@ -31,6 +31,7 @@ __all__ = [
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
 def refuse_miscall(
@@ -68,8 +69,8 @@ def refuse_miscall(
         words = str(error).partition("() ")[2] or str(reason)
         words = words.partition(". Did you mean")[0]  # Python 3.13 adds suggestions
         raise ArgumentTypeError(
-            f"{op}:"
-            f" {words}.{usage(op)}{_by_name(signature, kwargs)}{_of_names(op, signature, args, kwargs)}"
+            f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}"
+            f"{_of_names(op, signature, args, kwargs)}"
         ) from None
     refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
     refuse_kinds(op, signature, given, error)
@@ -92,14 +93,8 @@ def refuse_no_element_type(
         return
     except (TypeError, ValueError):  # text that is not valid Unicode
         pass
-    names = (
-        [dtype]
-        if isinstance(dtype, str)
-        else list(dtype)
-        if isinstance(dtype, (list, tuple))
-        else []
-    )
-    names = names if all(isinstance(name, str) for name in names) else []
+    entries = dtype if isinstance(dtype, (list, tuple)) else (dtype,)
+    names = list(entries) if all(isinstance(name, str) for name in entries) else []
     if not names:
         remedy = _by_name(signature, {})
     elif sizes_by_name:
@@ -131,9 +126,7 @@ def bound(
         raise
 
 
-def call_or_refuse(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Any:
+def call_or_refuse(function: Callable[..., R], args: Sequence[Any], kwargs: Mapping[str, Any]) -> R:
     """Return `function(*args, **kwargs)`; explain an error from wrong arguments."""
     try:
         return function(*args, **kwargs)
@@ -147,6 +140,7 @@ def call_or_refuse(
 
 def checks_signature(function: F) -> F:
     """Wrap a function that is not an operation so that it explains wrong arguments."""
+    # Editors follow `F`, and not a `ParamSpec`, to the definition of the function.
     flags = flags_of(function)
 
     @functools.wraps(function)
@@ -155,13 +149,13 @@ def checks_signature(function: F) -> F:
             check_flags(function.__name__, flags, args, kwargs)
         return call_or_refuse(function, args, kwargs)
 
-    return cast(F, called)
+    return cast("F", called)
 
 
 def _of_names(
     op: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> str:
-    """Return a remedy for names that were given as separate arguments: the list or dict to write."""
+    """Return a remedy for names given as separate arguments: the list or dict to write."""
     unknown = {
         key: value
         for key, value in kwargs.items()
@@ -191,8 +185,8 @@ _CALLED = {
 def _by_name(signature: inspect.Signature, kwargs: Mapping[str, Any]) -> str:
     """Return the other keyword parameters of the function, and suggestions for unknown ones."""
     has = signature.parameters
-    if {"in_axes", "axis_resources"} <= has.keys() and (said := _of_xmap(has, kwargs)):
-        return said
+    if {"in_axes", "axis_resources"} <= has.keys() and (remedies := _of_xmap(has, kwargs)):
+        return remedies
     more = [
         f"{p.name}="
         for p in has.values()
@@ -234,17 +228,24 @@ _NOT_OF_XMAP = {
 
 def _of_xmap(has: Mapping[str, inspect.Parameter], kwargs: Mapping[str, Any]) -> str:
     """Return remedies for options that `xmap` lacks, or for a decorator with arguments."""
-    said = dict.fromkeys(
+    remedies = dict.fromkeys(
         _NOT_OF_XMAP[word] for word in kwargs if word not in has and word in _NOT_OF_XMAP
     )
-    if kwargs and "fun" in has and "fun" not in kwargs and not said and kwargs.keys() <= has.keys():
+    if (
+        kwargs
+        and "fun" in has
+        and "fun" not in kwargs
+        and not remedies
+        and kwargs.keys() <= has.keys()
+    ):
         return " As a decorator with options: @functools.partial(nx.xmap, in_axes=...)."
-    return "".join(f" {sentence}" for sentence in said)
+    return "".join(f" {sentence}" for sentence in remedies)
 
 
-# --- validate boolean arguments -------------------------------------------------------------------
-# Python treats every string and list as true, so a value that is not a boolean is rejected first. The
-# annotation `bool` marks these parameters of a function. A call without any of them pays nothing.
+# --- boolean arguments ----------------------------------------------------------------------------
+# Python treats every string and list as true, so a value that is not a boolean is rejected first.
+# The annotation `bool` marks these parameters of a function. A call without any of them pays
+# nothing.
 
 
 class Flags(Record):
@@ -274,10 +275,8 @@ def flags_of(function: Callable[..., Any]) -> Flags:
     inner = inspect.unwrap(function)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
-    code, annotations = (
-        getattr(inner, "__code__", None),
-        getattr(inner, "__annotations__", None) or {},
-    )
+    code = getattr(inner, "__code__", None)
+    annotations = getattr(inner, "__annotations__", None) or {}
     found = [name for name, kind in annotations.items() if kind == "bool" or kind is bool]
     if code is None or not found:
         return _NONE

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax.extend.core import ClosedJaxpr, get_opaque_trace_state
@@ -20,8 +20,10 @@ __all__ = ["ClosureCapture", "Traces", "traced", "type_of_programs"]
 # Trace a function of a list of arrays. Return its jaxpr, and a function that calls the traced
 # function with the arrays.
 Traces = Callable[
-    [Callable[[list[Any]], Any], Sequence[Any]], tuple[ClosedJaxpr, Callable[[], Any]]
+    [Callable[[list[jax.Array]], Any], Sequence[jax.Array]], tuple[ClosedJaxpr, Callable[[], Any]]
 ]
+
+R = TypeVar("R")
 
 _NAME = "part_of_body"
 
@@ -35,7 +37,7 @@ def type_of_programs() -> type:
 
 
 def traced(
-    body: Callable[[list[Any]], Any], datas: Sequence[Any]
+    body: Callable[[list[jax.Array]], Any], datas: Sequence[jax.Array]
 ) -> tuple[ClosedJaxpr, Callable[[], Any]]:
     """Return the jaxpr of `body`, and a function that calls it with `datas`.
 
@@ -61,16 +63,16 @@ class ClosureCapture:
     __slots__ = ("_entered", "_noted", "_trace")
 
     def __init__(self) -> None:
-        self._trace: Any = None
-        self._noted: list[Any] = []
-        self._entered: dict[int, Any] = {}  # by the id of a value in `_noted`
+        self._trace: object = None
+        self._noted: list[jax.Array] = []
+        self._entered: dict[int, jax.Array] = {}  # by the id of a value in `_noted`
 
-    def begin(self, enter: Callable[[Any], Any]) -> None:
+    def begin(self, enter: Callable[[jax.Array], jax.Array]) -> None:
         """Lift the recorded values at the beginning of the trace of the body."""
         self._trace = get_opaque_trace_state()
         self._entered = {id(value): enter(value) for value in self._noted}
 
-    def lift_closure(self, value: Any, enter: Callable[[Any], Any]) -> Any:
+    def lift_closure(self, value: jax.Array, enter: Callable[[jax.Array], jax.Array]) -> jax.Array:
         """Return `value` with a type of the body."""
         entered = self._entered.get(id(value))
         if entered is not None:
@@ -80,7 +82,7 @@ class ClosureCapture:
         return enter(value)
 
     def traced(
-        self, body: Callable[[list[Any]], Any], datas: Sequence[Any]
+        self, body: Callable[[list[jax.Array]], Any], datas: Sequence[jax.Array]
     ) -> tuple[ClosedJaxpr, Callable[[], Any]]:
         """Return `traced(body, datas)`, where `body` calls `begin`.
 
@@ -103,15 +105,15 @@ class ClosureCapture:
             self._trace, self._noted, self._entered = None, [], {}
 
 
-def _called(known: int, call: Callable[[], Any]) -> Any:
+def _called(known: int, call: Callable[[], R]) -> R:
     with _entering(known):
         return call()
 
 
-def _anew(body: Callable[..., Any]) -> Callable[..., Any]:
+def _anew(body: Callable[[list[jax.Array]], R]) -> Callable[[list[jax.Array]], R]:
     """Return a new function that calls `body`: JAX does not trace the same function again."""
 
-    def again(datas: Any) -> Any:
+    def again(datas: list[jax.Array]) -> R:
         return body(datas)
 
     return functools.update_wrapper(again, body)  # for JAX's messages

@@ -14,7 +14,6 @@ in `float32`. So do the sums that JAX creates when it transposes casts and gathe
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +33,7 @@ def on_cpus() -> bool:
     return bool(platform == "cpu")
 
 
-def extremum(data: Any, axes: tuple[int, ...], largest: bool) -> Any:
+def extremum(data: jax.Array, axes: tuple[int, ...], largest: bool) -> jax.Array:
     """Return the maximum (if `largest`) or minimum over `axes`, kept with size 1.
 
     The result is NaN if an element is NaN, on CPUs too.
@@ -47,7 +46,7 @@ def extremum(data: Any, axes: tuple[int, ...], largest: bool) -> Any:
     )
 
 
-def widened(data: Any) -> Any:
+def widened(data: jax.Array) -> jax.Array:
     """Cast `data` to a dtype that XLA can sum between devices here.
 
     Use it also for collectives whose transpose is a sum.
@@ -55,7 +54,7 @@ def widened(data: Any) -> Any:
     return data.astype(jnp.float32) if sums_abort(data) else data
 
 
-def sums_abort(data: Any) -> bool:
+def sums_abort(data: jax.Array) -> bool:
     """Return True if XLA cannot sum values of the dtype of `data` between devices here."""
     if data.dtype != jnp.bfloat16:
         return False

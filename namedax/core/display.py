@@ -44,7 +44,7 @@ class Shown:
         @property
         def _sizes(self) -> Mapping[Hashable, int]: ...
         @property
-        def dtype(self) -> Any: ...
+        def dtype(self) -> np.dtype: ...
 
     # ruff: enable[D102]
 
@@ -86,23 +86,20 @@ class Shown:
         # this one too.
         return lambda: _to_html(self)
 
-    def __treescope_repr__(self, path: str | None, subtree_renderer: Any) -> Any:
+    def __treescope_repr__(self, path: str | None, subtree_renderer: object) -> Any:
         return _treescope_rendering(self, path)
 
     def __treescope_ndarray_adapter__(self) -> Any:
         return treescope_adapter()
 
 
-def _unreduced_over(data: Any) -> str:
+def _unreduced_over(data: jax.Array) -> str:
     """Return the mesh axes over which an array is unreduced, as text.
 
     Its values are partial sums that are not yet reduced over devices.
     """
     axes = sorted(data.sharding.spec.unreduced) if isinstance(data.sharding, NamedSharding) else ()
     return f"unreduced over {', '.join(map(repr, axes))}" if axes else ""
-
-
-# --- the type ---------------------------------------------------------------------------------------------------------
 
 
 def _mesh_axes_text(axes: tuple[str, ...]) -> str:
@@ -115,10 +112,10 @@ def shown_placements(value: Shown) -> list[tuple[str, ...]]:
     dims, region = value.dims, ambient()
     if region is not None and region.resources:
         return [() if dim is None else region.resources.get(dim, ()) for dim in dims]
-    told = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
+    has_sharding = isinstance(data, (jax.Array, jax.ShapeDtypeStruct)) and not isinstance(
         data, jax.core.Tracer
     )
-    sharding = data.sharding if told else None
+    sharding = data.sharding if has_sharding else None
     spec = sharding.spec.partitions if isinstance(sharding, NamedSharding) else ()
     padded = spec + (None,) * (len(dims) - len(spec))
     return [
@@ -138,7 +135,7 @@ def positional_type_text(value: Shown) -> str:
     return f"{show_dtype(value.dtype)}[{','.join(map(str, value.shape))}]"
 
 
-def type_text(value: Any) -> str:
+def type_text(value: object) -> str:
     """Return the type of an array as `repr` shows it.
 
     The text has the dtype, the positional shape, and the named shape with its sharding.
@@ -149,17 +146,13 @@ def type_text(value: Any) -> str:
     """
     if not isinstance(value, Shown):
         # A Python number that went through jax.checkpoint has a dtype and no shape.
-        own = (
-            shape_of(value)
-            if not isinstance(value, (int, float, complex))
-            else ()
-            if hasattr(value, "dtype")
-            else None
-        )
+        dtype = getattr(value, "dtype", None)
+        is_number = isinstance(value, (int, float, complex))
+        own = shape_of(value) if not is_number or dtype is None else ()
         return (
             format_value(value)
             if own is None
-            else f"{show_dtype(value.dtype)}[{','.join(map(str, own))}]"
+            else f"{show_dtype(dtype)}[{','.join(map(str, own))}]"
         )
     data: Any = value.data
     dims = value.dims
@@ -182,19 +175,19 @@ def type_text(value: Any) -> str:
     return f"{show_dtype(value.dtype)}[{shape}]{{{named}}}"
 
 
-# --- values, and IPython's displays -----------------------------------------------------------------------------------
-
 # Larger arrays are not copied to the host for display.
 _MOST_ELEMENTS = 10_000_000
 
 
-def index_text(part: Any) -> str:
+def index_text(part: object) -> str:
     """Return one part of an index as a user writes it.
 
     A slice is `2:5`; an array is `mask` or `index`.
 
-    >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ..., np.arange(3))]
-    ["'month'", '3', '2:5', '::2', '...', 'index']
+    >>> [index_text(part) for part in ("month", 3, slice(2, 5), slice(None, None, 2), ...)]
+    ["'month'", '3', '2:5', '::2', '...']
+    >>> index_text(np.arange(3))
+    'index'
     """
     if isinstance(part, slice):
         start, stop, step = (
@@ -288,12 +281,15 @@ def _to_html(array: Shown) -> str:
         + "</tr>"
         for axis, size, placement in _axes(array)
     )
-    table = f"<table><thead><tr><th>axis</th><th>size</th><th>placement</th></tr></thead><tbody>{rows}</tbody></table>"
+    table = (
+        "<table><thead><tr><th>axis</th><th>size</th><th>placement</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
     values = _values_text(array)
     body = f"<pre>{html.escape(values)}</pre>" if values else ""
     return (
-        "<div><code>NamedArray"
-        f" {kind}</code>{table if rows else ''}<div>{html.escape(_summary(array))}</div>{body}</div>"
+        f"<div><code>NamedArray {kind}</code>{table if rows else ''}"
+        f"<div>{html.escape(_summary(array))}</div>{body}</div>"
     )
 
 
@@ -319,7 +315,7 @@ def _axes(array: Shown) -> list[tuple[str, int, str]]:
     ]
 
 
-# --- treescope ------------------------------------------------------------------------------------------------------
+# --- treescope ------------------------------------------------------------------------------------
 
 
 def _treescope_rendering(array: Shown, path: str | None) -> Any:
@@ -347,7 +343,7 @@ def _treescope_rendering(array: Shown, path: str | None) -> Any:
     )
 
 
-def _mask(mask: Any, array: Shown) -> np.ndarray:
+def _mask(mask: object, array: Shown) -> np.ndarray:
     """Broadcast a mask to the array: positional axes from the right, named axes by name.
 
     Raises:
@@ -402,7 +398,7 @@ def treescope_adapter() -> Any:
             )
 
         def get_array_data_with_truncation(
-            self, array: Shown, mask: Any, edge_items_per_axis: tuple[int | None, ...]
+            self, array: Shown, mask: object, edge_items_per_axis: tuple[int | None, ...]
         ) -> tuple[np.ndarray, np.ndarray]:
             values = np.asarray(array.data)
             visible = np.ones(values.shape, bool) if mask is None else _mask(mask, array)
@@ -420,7 +416,7 @@ def treescope_adapter() -> Any:
         def get_array_summary(self, array: Shown, fast: bool) -> str:
             return f"NamedArray {type_text(array)}" + ("" if fast else f" {_summary(array)}")
 
-        def get_numpy_dtype(self, array: Shown) -> Any:
+        def get_numpy_dtype(self, array: Shown) -> np.dtype | None:
             return np.dtype(array.dtype) if _values(array) is not None else None
 
         def get_sharding_info_for_array_data(self, array: Shown) -> Any:

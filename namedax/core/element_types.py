@@ -1,11 +1,13 @@
-"""Dtypes that this package chooses, independent of `jax_numpy_dtype_promotion`, and their values.
+"""Conversion to JAX arrays: dtypes, values that fit, and arrays of other libraries.
 
-That option governs only the dtypes that a user mixes.
+The dtypes that this package chooses are independent of `jax_numpy_dtype_promotion`. That option
+governs only the dtypes that a user mixes.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, Protocol, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,30 +15,45 @@ import numpy as np
 from jax import lax
 from jax.extend.core.primitives import convert_element_type_p
 
-from namedax.core.foreign_arrays import refuse_foreign
-from namedax.errors import ArgumentError, ArgumentTypeError, format_value
+from namedax.core.display import Shown
+from namedax.core.types import DType, PyTree
+from namedax.errors import ArgumentError, ArgumentTypeError, format_value, show_names
 
 __all__ = [
-    *(
-        "NUMPY",
-        "additive_identity",
-        "as_inexact",
-        "as_jax",
-        "beyond",
-        "check_fits",
-        "check_numbers",
-        "common_type",
-        "extreme",
-    ),
-    *("has_infinity", "inexact_type", "refuse_overflow", "to_type", "weak_as"),
+    "NUMPY",
+    "additive_identity",
+    "as_inexact",
+    "as_jax",
+    "beyond",
+    "check_fits",
+    "check_numbers",
+    "common_type",
+    "extreme",
+    "foreign_dims",
+    "has_infinity",
+    "inexact_type",
+    "is_foreign_type",
+    "refuse_foreign",
+    "refuse_foreign_among",
+    "refuse_overflow",
+    "to_type",
+    "weak_as",
 ]
 
+
+class _Castable(Protocol):
+    @property
+    def dtype(self) -> np.dtype: ...
+    def astype(self, dtype: DType) -> Self: ...
+
+
+T = TypeVar("T", bound=_Castable)
 
 # NumPy's scalars and arrays. For everything else the dtypes and values come from JAX.
 NUMPY = (np.ndarray, np.generic)
 
 
-def check_numbers(op: str, value: Any) -> None:
+def check_numbers(op: str, value: object) -> None:
     """Raise if NumPy's 64-bit numbers do not fit into JAX's dtypes and would change.
 
     Without 64-bit types JAX holds them in 32 bits.
@@ -72,7 +89,7 @@ def check_numbers(op: str, value: Any) -> None:
         )
 
 
-def _check_finite(op: str, value: Any) -> None:
+def _check_finite(op: str, value: np.ndarray | np.generic) -> None:
     parts = (value.real, value.imag) if value.dtype.kind == "c" else (value,)
     limit = float(np.finfo(np.float32).max)
     for part in parts:
@@ -94,7 +111,7 @@ def _check_finite(op: str, value: Any) -> None:
             )
 
 
-def refuse_overflow(op: str, arguments: Any) -> None:
+def refuse_overflow(op: str, arguments: PyTree) -> None:
     """Raise if a Python integer in the arguments, a pytree, overflows its dtype.
 
     Raises:
@@ -106,7 +123,7 @@ def refuse_overflow(op: str, arguments: Any) -> None:
             raise ArgumentError(f"{op}: {_beyond(value, info)}")
 
 
-def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
+def check_fits(op: str, what: str, value: object, dtype: DType | None = None) -> None:
     """Raise if casting an integer to the dtype of the array that it fills would change it.
 
     Args:
@@ -129,7 +146,7 @@ def check_fits(op: str, what: str, value: Any, dtype: Any = None) -> None:
         raise ArgumentError(f"{op}: {what}: {_beyond(int(value), info)}")
 
 
-def _beyond(value: int, info: Any) -> str:
+def _beyond(value: int, info: jnp.iinfo) -> str:
     is_default = info.dtype == jnp.int32 and jax.dtypes.canonicalize_dtype(np.int64) == jnp.int32
     wider = (
         f" while 64-bit types are off. {_WIDER}"
@@ -153,7 +170,7 @@ _NUMBERS = {
 }
 
 
-def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
+def as_jax(op: str, value: object, dtype: DType | None = None, **options: Any) -> jax.Array:
     """Return `jnp.asarray(value, dtype)`, or `jnp.array` with options, after checks.
 
     Raises:
@@ -178,7 +195,7 @@ def as_jax(op: str, value: Any, dtype: Any = None, **options: Any) -> Any:
         raise ArgumentError(f"{op}: {error}. {_WIDER}") from None
 
 
-def common_type(*values: Any) -> Any:
+def common_type(*values: jax.typing.ArrayLike | DType) -> np.dtype:
     """Return the dtype of JAX's standard promotion, under strict promotion too.
 
     >>> import jax, jax.numpy as jnp
@@ -194,19 +211,19 @@ def common_type(*values: Any) -> Any:
 _OWN = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-def inexact_type(dtype: Any) -> Any:
+def inexact_type(dtype: np.dtype) -> np.dtype:
     """Return the floating-point dtype in which JAX computes a mean of values of type `dtype`."""
     if dtype in _OWN:
         return dtype
     return jax.eval_shape(jnp.mean, jax.ShapeDtypeStruct((1,), dtype)).dtype
 
 
-def as_inexact(data: Any) -> Any:
+def as_inexact(data: T) -> T:
     """Return an array, named or not, with integers and booleans converted to floats."""
     return data.astype(inexact_type(data.dtype))
 
 
-def beyond(dtype: Any) -> Any:
+def beyond(dtype: DType) -> jax.Array:
     """Return the value that `jnp` gives for an index out of range, in an array of type `dtype`."""
     if jnp.issubdtype(dtype, jnp.inexact):
         return jnp.asarray(jnp.nan, dtype)
@@ -216,7 +233,7 @@ def beyond(dtype: Any) -> Any:
     return jnp.asarray(info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max, dtype)
 
 
-def extreme(dtype: Any, largest: bool) -> Any:
+def extreme(dtype: DType, largest: bool) -> np.ndarray:
     """Return the initial value of a maximum (if `largest`) or a minimum.
 
     No other value is below it in a maximum, or above it in a minimum, so it is the reduction of no
@@ -236,7 +253,7 @@ def extreme(dtype: Any, largest: bool) -> Any:
     return np.asarray(limits.min if largest else limits.max, dtype)
 
 
-def has_infinity(dtype: Any) -> bool:
+def has_infinity(dtype: DType) -> bool:
     """Return True if the floating-point type `dtype` represents infinity.
 
     Several types of 8 bits and fewer do not.
@@ -248,7 +265,7 @@ def has_infinity(dtype: Any) -> bool:
     return dtype in _OWN or bool(np.isinf(np.asarray(np.inf, dtype)))
 
 
-def additive_identity(dtype: Any) -> Any:
+def additive_identity(dtype: DType) -> jax.Array:
     """Return the scalar that changes no number to which it is added.
 
     For floats it is -0.0, since -0.0 + 0.0 is 0.0.
@@ -263,7 +280,7 @@ def additive_identity(dtype: Any) -> Any:
     return lax.full((), zero, dtype)
 
 
-def weak_as(data: Any, like: Any) -> Any:
+def weak_as(data: jax.Array, like: jax.Array | jax.core.ShapedArray) -> jax.Array:
     """Return `data`, weakly typed if `like`, an array or the type of one, is.
 
     A weak type gives way to the dtype of the other operand, so it affects the dtypes of later
@@ -276,9 +293,84 @@ def weak_as(data: Any, like: Any) -> Any:
     return convert_element_type_p.bind(data, new_dtype=data.dtype, weak_type=True, sharding=None)
 
 
-def to_type(x: Any, dtype: Any) -> Any:
+def to_type(x: T, dtype: DType) -> T:
     """Cast an array, named or not, to `dtype`.
 
     An array that already has this dtype stays weakly typed, unlike with `astype`.
     """
     return x if x.dtype == dtype else x.astype(dtype)
+
+
+# --- arrays of other libraries whose axes have names, such as `xarray.DataArray` -----------------
+# NumPy and JAX convert such an array by position and drop its dims. Operands of namedax align by
+# name. A conversion without names could give other numbers, or an outer product.
+
+
+_known: dict[type, bool] = {}
+_MOST = 1024
+
+
+def is_foreign_type(kind: type) -> bool:
+    """Return True if `kind` is a type of arrays with dims of another library.
+
+    >>> import numpy as np, xarray
+    >>> is_foreign_type(xarray.DataArray), is_foreign_type(np.ndarray)
+    (True, False)
+    """
+    known = _known.get(kind)
+    if known is not None:
+        return known
+    if len(_known) >= _MOST:
+        _known.clear()
+    found = _known[kind] = (
+        hasattr(kind, "dims") and hasattr(kind, "__array__") and not issubclass(kind, Shown)
+    )
+    return found
+
+
+def foreign_dims(value: Any) -> tuple[Hashable, ...]:
+    """Return the dims of an array of another library."""
+    return tuple(value.dims)
+
+
+def refuse_foreign(op: str, value: object) -> None:
+    """Raise if `value` is an array with dims of another library.
+
+    Raises:
+      ArgumentTypeError: it is one.
+    """
+    if is_foreign_type(type(value)):
+        raise ArgumentTypeError(_text(op, value))
+
+
+def refuse_foreign_among(op: str, arguments: PyTree) -> None:
+    """Raise if an argument, or an element of a container, is an array with dims of another library.
+
+    Raises:
+      ArgumentTypeError: one is.
+    """
+    # JAX's tree functions sort the keys of dicts, and keys of several types have no order.
+    waiting = [arguments]
+    while waiting:
+        here = waiting.pop()
+        if type(here) in (tuple, list):
+            waiting += here
+        elif type(here) is dict:
+            waiting += here.values()
+        elif is_foreign_type(type(here)):
+            raise ArgumentTypeError(_text(op, here)) from None
+
+
+def _text(op: str, value: object) -> str:
+    kind, dims = type(value), foreign_dims(value)
+    named = f"the dims {show_names(dims)}" if dims else "no dims"
+    if kind.__module__.partition(".")[0] == "xarray" and hasattr(kind, "coords"):
+        remedy = "Convert it first: nx.from_xarray(x)."
+    elif kind.__module__.partition(".")[0] == "xarray":
+        remedy = "Convert it first: nx.from_xarray(xarray.DataArray(x))."
+    else:
+        remedy = f"Convert it first: nx.named(np.asarray(x), {list(dims)!r})."
+    return (
+        f"{op}: a {kind.__name__} with {named} is not converted implicitly, because its dims would"
+        f" be dropped. {remedy}"
+    )

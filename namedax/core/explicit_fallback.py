@@ -18,8 +18,7 @@ from jax.sharding import AxisType, NamedSharding
 
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import refuse_miscall
-from namedax.core.element_types import refuse_overflow
-from namedax.core.foreign_arrays import refuse_foreign_among
+from namedax.core.element_types import refuse_foreign_among, refuse_overflow
 from namedax.errors import NamedaxError
 
 __all__ = [

@@ -42,7 +42,7 @@ class Source:
         self.__code__, self.__name__ = code, name
 
 
-def source_of(function: Any) -> Source | None:
+def source_of(function: Callable[..., object]) -> Source | None:
     """Return the source of an unwrapped function; `None` if it is not written in Python."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -68,12 +68,10 @@ def summary_of(function: Callable[..., Any]) -> str:
     return inspect.cleandoc((function.__doc__ or "").lstrip().split("\n\n", 1)[0])
 
 
-# --- join docstrings from parts -------------------------------------------------------------------
-# Python 3.13 has unindented the parts that were written as docstrings.
-
-
 def joined(*parts: str | None) -> str:
     r"""Return one docstring of parts, each indented or not.
+
+    Python 3.13 has unindented the parts that were written as docstrings.
 
     >>> joined("The sum.\n\n    Of all.", "\n    Args:\n      x: an array.\n    ")
     'The sum.\n\nOf all.\n\nArgs:\n  x: an array.'
@@ -81,18 +79,17 @@ def joined(*parts: str | None) -> str:
     return "\n\n".join(inspect.cleandoc(part) for part in parts if part)
 
 
-# --- names of notebook cells ----------------------------------------------------------------------
-# The kernel names each cell by a hash, which means nothing to a reader.
-
-
+# IPython's kernel names each cell by a hash, which means nothing to a reader.
 _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]\d+\.py$")
 
 
 def cell_names(paths: Iterable[str]) -> dict[str, str]:
     """Return names for the files that are notebook cells, in order of first occurrence.
 
-    >>> cell_names(["/tmp/ipykernel_41/97.py", "model.py"]), cell_names(["/tmp/ipykernel_41/97.py", "/tmp/ipykernel_41/12.py"])
-    ({'/tmp/ipykernel_41/97.py': 'cell'}, {'/tmp/ipykernel_41/97.py': 'cell A', '/tmp/ipykernel_41/12.py': 'cell B'})
+    >>> cell_names(["/tmp/ipykernel_41/97.py", "model.py"])
+    {'/tmp/ipykernel_41/97.py': 'cell'}
+    >>> cell_names(["/tmp/ipykernel_41/97.py", "/tmp/ipykernel_41/12.py"])
+    {'/tmp/ipykernel_41/97.py': 'cell A', '/tmp/ipykernel_41/12.py': 'cell B'}
     """
     found = [path for path in dict.fromkeys(paths) if _CELL.search(path)]
     if len(found) == 1:

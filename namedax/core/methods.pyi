@@ -48,15 +48,15 @@ class Methods:
     def __round__(self, ndigits: int | None = None, /) -> NamedArray: ...
     def __matmul__(self, other: ArrayLike, /) -> NamedArray: ...
     def __rmatmul__(self, other: ArrayLike, /) -> NamedArray: ...
-    def __getitem__(self, index: Any, /) -> AnyArray: ...
+    def __getitem__(self, index: object, /) -> AnyArray: ...
     def __iter__(self) -> Iterator[NamedArray]: ...
     def astype(self, dtype: Any) -> NamedArray:
-        """The values as another element type."""
+        """Convert the values to another dtype."""
     @property
     def at(self) -> At:
-        """Select elements of `x` for a read with a mode or for an update, like `jax.Array.at`, but by name."""
+        """Select elements of `x` for a read with a mode or for an update, as `jax.Array.at`, by name."""
     def copy(self) -> NamedArray:
-        """A copy of the array."""
+        """Copy the array."""
     def dot(
         self,
         y: ArrayLike,
@@ -96,7 +96,7 @@ class Methods:
           PlacementConflictError: two axes of one value are sharded over one mesh axis.
         """
     def rename(self, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable) -> NamedArray:
-        """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
+        """Rename axes: `x.rename({"old": "new"})` or `x.rename(old="new")`; see `nx.rename`."""
     def repeat(
         self,
         repeats: Any,
@@ -135,7 +135,7 @@ class Methods:
           ArgumentTypeError: sizes are given without a pattern.
         """
     def round(self, decimals: int = 0) -> NamedArray:
-        """The values rounded to `decimals` decimals."""
+        """Round the values to `decimals` decimals; by default 0."""
     def squeeze(self, axis: AxisSpec = None) -> AnyArray:
         """Remove axes of size 1.
 
@@ -190,16 +190,16 @@ class Methods:
         """
     @property
     def T(self) -> NamedArray:
-        """The positional axes in reverse order."""
+        """Reverse the positional axes."""
     @property
     def mT(self) -> NamedArray:
-        """The last two positional axes swapped."""
+        """Swap the last two positional axes."""
     @property
     def real(self) -> NamedArray:
-        """The real part."""
+        """Return the real part."""
     @property
     def imag(self) -> NamedArray:
-        """The imaginary part."""
+        """Return the imaginary part."""
     def clip(self, min: ArrayLike | None = None, max: ArrayLike | None = None) -> NamedArray:
         """Clip array values to a specified range.
 
@@ -260,26 +260,28 @@ class Methods:
         ddof: float = 0,
         keepdims: bool = False,
         where: ArrayLike | None = None,
-        mean: Any = None,
+        mean: ArrayLike | None = None,
         correction: float | None = None,
     ) -> AnyArray:
-        """The variance over positional and named axes together.
+        """Compute the variance over positional and named axes.
 
         Args:
           x: an array, named or not.
-          axis: a position, a name, or a tuple of both; `None` means all positional axes, `...` all
-            axes.
-          dtype: element type of the result.
-          ddof: what is subtracted from the count.
-          keepdims: whether reduced positional axes stay, with size 1.
-          where: a boolean array, named or not; elements where it is false are left out.
-          mean: the mean, if it is known already: an array that broadcasts with `x`, as `nx.mean(x,
-            axis, keepdims=True)` does. The deviations from it are squared, whatever it is.
-          correction: the array API's word for `ddof`.
+          axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+            (default) all positional ones. Required if every axis is named.
+          dtype: the dtype of the result, as in `jnp.var`; by default `None`.
+          ddof: the number that is subtracted from the count of elements, by default 0.
+          keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+          where: a boolean array, named or not, by default `None`; elements where it is false are
+            excluded.
+          mean: the mean, if it is already known, by default `None`: an array that broadcasts with `x`,
+            such as `nx.mean(x, axis, keepdims=True)`. Deviations are taken from it, whatever its value.
+          correction: the array API's name for `ddof`, by default `None`.
 
         Returns:
-          An array with the remaining axes. Over a sharded name: two all-reduces, or one if `mean` is
-          given.
+          An array with the remaining axes.
+
+        Communication: over a sharded axis two all-reduces, or one if `mean` is given.
 
         Raises:
           AxisNotFoundError: `x` has no axis of that name.
@@ -293,12 +295,12 @@ class Methods:
         ddof: float = 0,
         keepdims: bool = False,
         where: ArrayLike | None = None,
-        mean: Any = None,
+        mean: ArrayLike | None = None,
         correction: float | None = None,
     ) -> AnyArray:
-        """The standard deviation over positional and named axes together.
+        """Compute the standard deviation over positional and named axes.
 
-        Arguments and costs as for `var`.
+        Arguments and communication as for `var`.
         """
     def prod(
         self,
@@ -323,9 +325,9 @@ class Methods:
         initial: ArrayLike | None = None,
         where: ArrayLike | None = None,
     ) -> AnyArray:
-        """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
+        """Take the maximum over positional and named axes.
 
-        A NaN is the maximum.
+        A NaN is the maximum. Ties share the gradient equally, as in `jnp`, sharded or not.
 
         Args:
           x: an array, named or not.
@@ -351,11 +353,11 @@ class Methods:
     def all(self, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None) -> AnyArray:
         """Return True if all elements are true, over positional and named axes; arguments as for `sum`."""
     def argmax(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-        """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
+        """Return the index of the first maximum along a positional or named axis.
 
-        Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a
-        single axis, since named axes have no order. Along a sharded axis the index refers to the
-        complete axis, not to the block.
+        `None`, the default, flattens the positional axes. Along several axes, a tuple, the index is
+        row-major in the given order. `...` must stand for a single axis, since named axes have no
+        order. Along a sharded axis the index refers to the complete axis, not to the block.
         """
     def argmin(self, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
         """Return the index of the first minimum along one axis; see `argmax`."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextvars
 import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, cast
+from types import TracebackType
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 import jax
 
@@ -19,23 +20,28 @@ from namedax.core.array import NamedArray
 from namedax.core.names import escaped, is_name
 from namedax.core.records import Record
 from namedax.core.region import active_regions, check_regions_live, escaped_blocks
+from namedax.core.types import PyTree
 from namedax.errors import UnevenAxisError
 
 __all__ = [
-    *(
-        "OPERATIONS_ON_FUNCTIONS",
-        "Renaming",
-        "Scope",
-        "check_said",
-        "in_scope",
-        "is_open",
-        "is_worth_saying",
-        "names_in",
-        "qualified",
-        "running_operation",
-    ),
-    *("scope_of_lifted", "scope_text", "silent", "theirs"),
+    "OPERATIONS_ON_FUNCTIONS",
+    "Renaming",
+    "Scope",
+    "check_scope_names",
+    "in_scope",
+    "is_in_program",
+    "is_open",
+    "names_in",
+    "qualified",
+    "running_operation",
+    "scope_of_lifted",
+    "scope_text",
+    "silent",
+    "theirs",
 ]
+
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 #: The operations that call user functions on blocks, by the text of their scope.
 OPERATIONS_ON_FUNCTIONS: set[str] = {"xmap"}
@@ -58,7 +64,7 @@ _NAMESPACES = {
     "namedax.ops.window.resizing": "image.",
 }
 _HIDDEN = ("namedax.core.", "namedax.operands.", "namedax.ops.", "namedax.namespaces.")
-_UNTOLD = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
+_ESCAPES = str.maketrans(dict.fromkeys('/{},:"\\', "_"))
 
 
 class Renaming(Record):
@@ -77,19 +83,21 @@ def scope_text(op: str, names: tuple[Hashable, ...], module: str = "") -> str:
       names: the axis names of the operation, and renamings.
       module: the module of its function, which determines the namespace.
 
-    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp"))), scope_text("softmax", ("k",), "namedax.ops.nn.activations")
-    ('nx.einsum{k,embed:embed_fsdp}', 'nx.nn.softmax{k}')
+    >>> scope_text("einsum", ("k", Renaming("embed", "embed_fsdp")))
+    'nx.einsum{k,embed:embed_fsdp}'
+    >>> scope_text("softmax", ("k",), "namedax.ops.nn.activations")
+    'nx.nn.softmax{k}'
     """
-    return f"nx.{qualified(op, module)}{{{','.join(map(_told, names))}}}"
+    return f"nx.{qualified(op, module)}{{{','.join(map(_name_text, names))}}}"
 
 
 def qualified(op: str, module: str) -> str:
     """Return an operation with its public namespace."""
-    space = next((said for room, said in _NAMESPACES.items() if module.startswith(room)), "")
+    space = next((space for room, space in _NAMESPACES.items() if module.startswith(room)), "")
     return space + op.replace("[...]", "")
 
 
-def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
+def scope_of_lifted(function: Callable[..., object], names: tuple[Hashable, ...]) -> str:
     """Return the scope text of a lifted JAX function.
 
     A function of a namespace has its name there; any other is `nx.nmap`.
@@ -101,20 +109,20 @@ def scope_of_lifted(function: Any, names: tuple[Hashable, ...]) -> str:
     )
 
 
-def _told(name: Hashable) -> str:
+def _name_text(name: Hashable) -> str:
     return (
-        f"{_told(name.new)}:{_told(name.old)}"
+        f"{_name_text(name.new)}:{_name_text(name.old)}"
         if isinstance(name, Renaming)
-        else escaped(str(name)).translate(_UNTOLD)
+        else escaped(str(name)).translate(_ESCAPES)
     )
 
 
-def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
+def names_in(axes: object, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
     """Return the axis names of an operation, each once.
 
     Args:
       axes: a name, a position or `None`; a tuple, list or set of these, or a mapping with such
-        keys; `...` for all names of `operands`; or an object with names: its `said`, or the names
+        keys; `...` for all names of `operands`; or an object with names: its `mentioned`, or the names
         that it passes to the argument of its method `renamed`.
       operands: the arrays.
     """
@@ -134,8 +142,8 @@ def names_in(axes: Any, operands: Iterable[Any] = ()) -> tuple[Hashable, ...]:
         # A tuple within a sequence is one name.
         parts = ((axis,) if type(axis) is tuple else names_in(axis, operands) for axis in axes)
         return tuple(dict.fromkeys(name for part in parts for name in part))
-    if hasattr(axes, "said"):
-        return cast("tuple[Hashable, ...]", axes.said)
+    if hasattr(axes, "mentioned"):
+        return cast("tuple[Hashable, ...]", axes.mentioned)
     if hasattr(axes, "renamed"):
         found: list[Hashable] = []
 
@@ -166,19 +174,24 @@ class Scope:
         self._token = _open.set("" if self._holds else self._text)
         self._scope.__enter__()
 
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._scope.__exit__(kind, error, traceback)
         _open.reset(self._token)
         if kind is not None and isinstance(error, UnevenAxisError) and not self._holds:
             error.say(self._text)
 
 
-def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
+def in_scope(text: str, function: Callable[..., R], *args: object) -> R:
     """Return `function(*args)`, run in the scope `text` unless it is part of another operation."""
     if _open.get():
         return function(*args)
     if escaped_blocks:
-        check_said(text, args)
+        check_scope_names(text, args)
     with Scope(text):
         return function(*args)
 
@@ -188,7 +201,7 @@ def in_scope(text: str, function: Callable[..., Any], *args: Any) -> Any:
 _BY_ENTRY = frozenset({"lax.map", "map", "vmap", "einsum", "dot", "lax.pdot", "nmap"})
 
 
-def check_said(text: str, operands: Any) -> None:
+def check_scope_names(text: str, operands: PyTree) -> None:
     """Raise if the operation with scope `text` uses a name of escaped blocks.
 
     These are blocks that JAX has rebuilt after their body (`escaped_blocks`).
@@ -198,8 +211,8 @@ def check_said(text: str, operands: Any) -> None:
     """
     op, _, names = text.removeprefix("nx.").removesuffix("}").partition("{")
     if op not in _BY_ENTRY:
-        said = {name for renaming in names.split(",") for name in renaming.split(":")}
-        check_regions_live(op.rpartition(".")[2], lambda name: _told(name) in said, operands)
+        texts = {name for renaming in names.split(",") for name in renaming.split(":")}
+        check_regions_live(op.rpartition(".")[2], lambda name: _name_text(name) in texts, operands)
 
 
 def running_operation() -> str | None:
@@ -208,23 +221,23 @@ def running_operation() -> str | None:
     return {"nx.getitem": "x[...]"}.get(op, op) or None
 
 
-def silent(function: Callable[..., Any]) -> Callable[..., Any]:
+def silent(function: Callable[[*Ts], R]) -> Callable[[*Ts], R]:
     """Return `function`, wrapped so that its operations open no scopes."""
     return _as_part(function, "an operation")
 
 
-def theirs(function: Callable[..., Any]) -> Callable[..., Any]:
+def theirs(function: Callable[[*Ts], R]) -> Callable[[*Ts], R]:
     """Return `function`, user code, wrapped so that its operations open their own scopes."""
     return _as_part(function, "")
 
 
-def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
+def _as_part(function: Callable[[*Ts], R], scope: str) -> Callable[[*Ts], R]:
     """Return `function`, whose operations count as part of the running one, or of that of `scope`.
 
     With an empty `scope` they are part of none.
     """
 
-    def run(*args: Any) -> Any:
+    def run(*args: *Ts) -> R:
         token = _open.set(scope and (_open.get() or scope))
         try:
             return function(*args)
@@ -234,7 +247,7 @@ def _as_part(function: Callable[..., Any], scope: str) -> Callable[..., Any]:
     return run
 
 
-def is_worth_saying(operands: Iterable[Any]) -> bool:
+def is_in_program(operands: Iterable[Any]) -> bool:
     """Return True if an operation becomes part of a program.
 
     It runs in a mapped body, or one of its operands is traced.

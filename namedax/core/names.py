@@ -5,7 +5,6 @@ from __future__ import annotations
 import numbers
 from collections.abc import Hashable
 from types import EllipsisType
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from namedax.errors import AxisNameError, format_value
 __all__ = ["Dims", "check_dims", "check_name", "escaped", "is_name"]
 
 
-def is_name(value: Any) -> bool:
+def is_name(value: object) -> bool:
     """Return True if `value` can be an axis name.
 
     A name is any hashable value except integers, `None` and `...`.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from namedax.core.display import type_text
+from namedax.core.types import PyTree
 from namedax.errors import NamedAxesLeftError, format_value, hints, show_names
 
 __all__ = [
@@ -41,8 +42,9 @@ def for_truth(names: Names) -> str:
 
     Examples are `if`, `and`, `not`, a chain of comparisons, and `min` of two arrays.
 
-    >>> for_truth(["day"])
-    'Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c, nx.where(c, x, y), nx.minimum(x, y).'
+    >>> print(for_truth(["day"]))
+    Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1), ~c,
+    nx.where(c, x, y), nx.minimum(x, y).
     """
     return (
         "Write nx.all(c, ...) or nx.any(c, ...) for one boolean, or elementwise (0 < x) & (x < 1),"
@@ -53,8 +55,9 @@ def for_truth(names: Names) -> str:
 def for_a_number(names: Names) -> str:
     """Return the remedy where one number is needed: `float`, the functions of `math`, `range`.
 
-    >>> for_a_number(["station", "day"])
-    "Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all; instead of math.sqrt(x) write nx.sqrt(x)."
+    >>> print(for_a_number(["station", "day"]))
+    Write x['station', 0, 'day', 0] for one element or nx.mean(x, ...) for the mean of all; instead
+    of math.sqrt(x) write nx.sqrt(x).
     """
     entry = ", ".join(f"{format_value(name)}, 0" for name in names)
     return (
@@ -63,7 +66,7 @@ def for_a_number(names: Names) -> str:
     )
 
 
-def for_membership(value: Any, names: Names) -> str:
+def for_membership(value: object, names: Names) -> str:
     """Return the remedy for `value in x`."""
     if isinstance(value, Hashable) and value in names:
         return f"Write {format_value(value)} in x.named_shape for the name of an axis."
@@ -73,7 +76,7 @@ def for_membership(value: Any, names: Names) -> str:
     )
 
 
-def for_a_list(value: Any, names: Names) -> str:
+def for_a_list(value: object, names: Names) -> str:
     """Return the remedy for a list or a tuple as the other operand of an array.
 
     >>> for_a_list((1, 2), ["day"])
@@ -112,7 +115,7 @@ def iteration_hint(names: Names) -> str:
     )
 
 
-# --- numpy functions called with a named array, by the protocol `__array_fu -----------------------
+# --- NumPy functions called with a named array, by the protocol `__array_function__` -------------
 # They do not support names. Without the protocol, NumPy converts the array somewhere inside, where
 # the called function is no longer known. Some functions also treat the error as a result.
 
@@ -138,8 +141,11 @@ _INSPECTING = frozenset(
 
 
 def call_of_numpy(
-    function: Callable[..., Any], args: Any, kwargs: Mapping[str, Any], named: type[Any]
-) -> Any:
+    function: Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, Any],
+    named: type[Any],
+) -> object:
     """Return `function(*args, **kwargs)` for arguments with arrays of type `named`.
 
     Raises:
@@ -160,7 +166,7 @@ def call_of_numpy(
     return function(*bare[0], **bare[1])
 
 
-def _arrays_in(value: Any, named: type[Any]) -> Iterator[Any]:
+def _arrays_in(value: PyTree, named: type[Any]) -> Iterator[Any]:
     if isinstance(value, named):
         yield value
     elif isinstance(value, (list, tuple, dict)):
@@ -168,7 +174,7 @@ def _arrays_in(value: Any, named: type[Any]) -> Iterator[Any]:
             yield from _arrays_in(entry, named)
 
 
-def _without_wrappers(value: Any, named: type[Any]) -> Any:
+def _without_wrappers(value: PyTree, named: type[Any]) -> PyTree:
     """Return `value` with the data of the named arrays in it, none of which has a name."""
     if isinstance(value, named):
         return value._data

@@ -48,15 +48,10 @@ class Record:
             delattr(cls, name)
         cls._values = operator.attrgetter(*fields)
         if not frozen:
-            changes: dict[str, Any] = {"__eq__": object.__eq__, "__hash__": object.__hash__}
-            for name, method in {
-                **changes,
-                "__setattr__": object.__setattr__,
-                "__delattr__": object.__delattr__,
-            }.items():
-                setattr(cls, name, method)
+            for name in ("__eq__", "__hash__", "__setattr__", "__delattr__"):
+                setattr(cls, name, getattr(object, name))
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         fields, values = self._fields, self.__dict__
         if kwargs or len(args) != len(fields):
             values.update(self._defaults)
@@ -77,7 +72,7 @@ class Record:
         else:
             values.update(zip(fields, args, strict=True))
 
-    def replace(self, **changes: Any) -> Self:
+    def replace(self, **changes: object) -> Self:
         """Return a copy with other values in some fields."""
         return type(self)(**{name: getattr(self, name) for name in self._fields} | changes)
 
@@ -91,11 +86,12 @@ class Record:
     def __hash__(self) -> int:
         return hash(self._values(self))
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"cannot assign to field {name!r}")
 
     def __delattr__(self, name: str) -> None:
         raise AttributeError(f"cannot delete field {name!r}")
 
     def __repr__(self) -> str:
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._fields)})"
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
+        return f"{type(self).__qualname__}({fields})"

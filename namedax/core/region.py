@@ -16,7 +16,8 @@ import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any, Literal, NoReturn
+from contextlib import AbstractContextManager
+from typing import Any, Literal, NoReturn, TypeVar, TypeVarTuple
 
 import jax
 from jax.sharding import AxisType
@@ -24,6 +25,7 @@ from jax.sharding import AxisType
 from namedax.core.closure_capture import ClosureCapture
 from namedax.core.names import check_name
 from namedax.core.padded_sharding import Uneven, block_size, dividing_sizes
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import AxisResourceError, PlacementConflictError, UnevenAxisError, show_names
 
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "without_region",
 ]
 
+R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 Mode = Literal["manual", "auto"]
 MANUAL: Mode = "manual"
 
@@ -162,7 +166,7 @@ class Region(frozenset[_Seen]):
 
     sizes: dict[Hashable, int]
     resources: dict[Hashable, tuple[str, ...]]
-    mesh: Any
+    mesh: Any  # a `Mesh`; `None` where nothing is mapped
     mode: Mode
     program: Hashable
     overlap: Any
@@ -180,7 +184,7 @@ class Region(frozenset[_Seen]):
         cls,
         sizes: Mapping[Hashable, int],
         resources: Mapping[Hashable, tuple[str, ...]],
-        mesh: Any,
+        mesh: Mesh | None,
         mode: Mode,
         program: Hashable,
         overlap: Any = False,
@@ -218,29 +222,29 @@ class Region(frozenset[_Seen]):
         )
         return self
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: object, **kwargs: object):
         """Do nothing: `__new__` has set the attributes."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Region: {name} cannot be set; a region is immutable.")
 
-    def on_mesh(self, mesh: Any) -> Region:
+    def on_mesh(self, mesh: Mesh) -> Region:
         """Return this region on another mesh, for XLA's partitioner; it shares `seen`."""
         return Region(self.sizes, self.resources, mesh, "auto", self.program, seen=self.seen)
 
-    def mesh_axis_said(self, name: Hashable) -> str:
+    def mesh_axis_hint(self, name: Hashable) -> str:
         """Return a remedy if `name` is a mesh axis: the axis names sharded over it.
 
         The result is empty if `name` is not a mesh axis.
         """
         if name not in self._mesh_sizes or name in self.sizes or name in self.resources:
             return ""
-        living = [other for other, axes in self.resources.items() if name in axes]
-        if living:
+        sharded = [other for other, axes in self.resources.items() if name in axes]
+        if sharded:
             return (
-                f"{name!r} is a mesh axis, over which {show_names(living)}"
-                f" {'is' if len(living) == 1 else 'are'} sharded. Write"
-                f" {' or '.join(map(repr, living))}."
+                f"{name!r} is a mesh axis, over which {show_names(sharded)}"
+                f" {'is' if len(sharded) == 1 else 'are'} sharded. Write"
+                f" {' or '.join(map(repr, sharded))}."
             )
         return (
             f"{name!r} is a mesh axis, over which no name is sharded. Write an axis name, and map"
@@ -284,7 +288,7 @@ class Region(frozenset[_Seen]):
             axis=name, operation=op
         )
 
-    def _remainder(self, name: Hashable) -> Any:
+    def _remainder(self, name: Hashable) -> int:
         size, devices = self.sizes[name], self.mesh_axis_size(self.resources[name])
         rest = size % devices
         if not isinstance(size, int) and not isinstance(rest, int):  # symbolic shapes
@@ -437,12 +441,8 @@ def hiding(op: str, names: Iterable[Hashable]) -> Iterator[None]:
     if region is None or not names:
         yield
         return
-    with _hidden(
-        (
-            region,
-            (*_hidden_in(region), *((name, op, region.resources.get(name, ())) for name in names)),
-        )
-    ):
+    hidden = tuple((name, op, region.resources.get(name, ())) for name in names)
+    with _hidden((region, (*_hidden_in(region), *hidden))):
         yield
 
 
@@ -475,7 +475,7 @@ def vmapped_by(name: Hashable) -> str | None:
 Placements = frozenset[tuple[Hashable, tuple[str, ...]]]
 
 
-class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
+class _Blocks(dict[int, tuple["weakref.ref[object]", "Placements"]]):
     """Arrays that one thread has rebuilt after their body, by id.
 
     While there are any, it is an element of `active_regions` and `escaped_blocks`.
@@ -483,7 +483,7 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
 
     __slots__ = ()
 
-    def note(self, array: Any, placements: Placements) -> None:
+    def note(self, array: object, placements: Placements) -> None:
         key = id(array)
         active_regions.add(id(self))
         escaped_blocks.add(id(self))
@@ -492,18 +492,18 @@ class _Blocks(dict[int, tuple["weakref.ref[Any]", "Placements"]]):
     def forget(self, key: int) -> None:
         self.pop(key, None)
         if not self:
-            self._nobody_left()
+            self._deactivate()
 
     def forget_all(self) -> None:
         self.clear()
-        self._nobody_left()
+        self._deactivate()
 
-    def _nobody_left(self) -> None:
+    def _deactivate(self) -> None:
         active_regions.discard(id(self))
         escaped_blocks.discard(id(self))
 
     def __del__(self) -> None:
-        self._nobody_left()
+        self._deactivate()
 
 
 class _Left(threading.local):
@@ -528,15 +528,14 @@ def placements_after() -> Placements | None:
     """
     if not _left.arrays:
         return None
-    if (
-        AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types
-    ):  # there are no blocks: the rule ended with an exception
+    # there are no blocks: the rule ended with an exception
+    if AxisType.Manual not in jax.sharding.get_abstract_mesh().axis_types:
         _left.arrays.forget_all()
         return None
     return next(reversed(_left.arrays.values()))[1]
 
 
-def record_escape(array: Any, placements: Placements) -> None:
+def record_escape(array: object, placements: Placements) -> None:
     """Record that `array`, a block from a region, was unflattened where no region is ambient."""
     if ambient() is not None or _within_kernel.get():
         return
@@ -577,7 +576,7 @@ def check_region_lives(op: str, name: Hashable, varying: frozenset[str]) -> None
         )
 
 
-def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: Any) -> None:
+def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: PyTree) -> None:
     """Raise if an operation uses a name of a body that JAX has left.
 
     It calls `check_region_lives` for all of its names and operands.
@@ -602,7 +601,7 @@ def check_regions_live(op: str, is_over: Callable[[Hashable], bool], operands: A
             check_region_lives(op, name, varying)
 
 
-def without_region(function: Callable[..., Any], *args: Any) -> Any:
+def without_region(function: Callable[[*Ts], R], *args: *Ts) -> R:
     """Return `function(*args)`, run without a region within a mapped body.
 
     Kernels do not depend on a region, so all regions share them.
@@ -615,7 +614,7 @@ def without_region(function: Callable[..., Any], *args: Any) -> Any:
         _within_kernel.reset(token)
 
 
-def enter(region: Region | None) -> Any:
+def enter(region: Region | None) -> AbstractContextManager[None]:
     """Return a context manager that makes `region` ambient."""
     return _context(None) if region is None else _inhabiting(region)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+
+import jax
 
 __all__ = ["as_one"]
 
 
-def as_one(data: Any, at: int, count: int = 2) -> Any:
+def as_one(data: jax.Array, at: int, count: int = 2) -> jax.Array:
     """Merge `count` dimensions of `data` into one, from dimension `at` on.
 
     The size is explicit: to infer it (`reshape(..., -1)`), JAX divides by the other sizes, one of

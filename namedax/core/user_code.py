@@ -7,34 +7,49 @@ from user code: those whose innermost namedax frame is a boundary. Nothing else 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, ParamSpec, TypeVar, TypeVarTuple
+
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 __all__ = [
+    "LEAF",
     "Boundary",
+    "Mark",
     "boundary_of",
     "call_backward_rule",
     "call_checked_code",
     "call_user_code",
     "is_transparent",
     "make_transparent",
+    "mark_for",
 ]
 
+
+P = ParamSpec("P")
 R = TypeVar("R")
+Ts = TypeVarTuple("Ts")
 
 
-def call_user_code(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+def call_user_code(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function of the user."""
     return function(*args, **kwargs)
 
 
-def call_backward_rule(function: Callable[..., R], /, *args: Any) -> R:
-    """Call a rule of the user that computes cotangents; JAX runs it while it transposes a program."""
+def call_backward_rule(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
+    """Call a rule of the user that computes cotangents.
+
+    JAX runs it while it transposes a program.
+    """
     return function(*args)
 
 
-def call_checked_code(function: Callable[..., R], /, *args: Any) -> R:
-    """Call a function whose traced program is checked on its own, so the surrounding check skips it."""
+def call_checked_code(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
+    """Call a function whose traced program is checked on its own.
+
+    The surrounding check skips it.
+    """
     return function(*args)
 
 
@@ -71,3 +86,49 @@ def make_transparent(file: str) -> None:
 def is_transparent(file: str) -> bool:
     """Return True if the frames of a file are transparent."""
     return file in _TRANSPARENT
+
+
+# --- marks on leaves of pytrees ------------------------------------------------------------------
+# Equal block sizes hide a transposition from the comparison of sizes. The mark is an equation in the
+# traced body. It returns its operand and records the mesh axes of each dimension. The inspection of
+# the body compares it with the sharding of the leaf.
+
+
+Mark = tuple[tuple[str, ...], ...]
+
+
+def mark_for(
+    dims: Sequence[Hashable | None],
+    sizes: Sequence[int],
+    resources: Mapping[Hashable, Sequence[str]],
+) -> Mark | None:
+    """Return the mark for a leaf with these dims, or `None` if it needs none.
+
+    It needs none if a different size would reveal every move of a sharded dimension.
+
+    >>> mark_for(("a", "b"), (2, 2), {"a": ("x",)})
+    (('x',), ())
+    >>> mark_for(("a", "b"), (2, 3), {"a": ("x",)}) is None
+    True
+    """
+    axes = tuple(tuple(sorted(resources.get(dim, ()))) for dim in dims)
+    return (
+        axes
+        if any(own and sizes.count(size) > 1 for own, size in zip(axes, sizes, strict=True))
+        else None
+    )
+
+
+def _batch(operands: Sequence[Any], batched: Sequence[int], mark: Mark) -> tuple[Any, int]:
+    (data,), (at,) = operands, batched
+    return LEAF.bind(data, mark=(*mark[:at], (), *mark[at:])), at
+
+
+# An identity that is bound where the leaf becomes a named array. JAX's own `checkpoint_name` cannot
+# be transposed, as the tangents of a rule must be.
+LEAF = Primitive("named_leaf")
+LEAF.def_abstract_eval(lambda data, mark: data)
+LEAF.def_impl(lambda data, mark: data)
+ad.deflinear2(LEAF, lambda cotangent, data, mark: [cotangent])
+batching.primitive_batchers[LEAF] = _batch
+mlir.register_lowering(LEAF, lambda _, data, mark: [data])

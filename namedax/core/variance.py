@@ -15,7 +15,7 @@ needs the second. So a gathered array can produce both.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ from jax import lax
 from jax.extend.core import get_opaque_trace_state
 from jax.extend.source_info_util import current, user_context
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import BlockInfo, NamedArray, make_in_region, set_block
 from namedax.core.cpu_workarounds import widened
 from namedax.core.names import Dims
@@ -48,7 +49,11 @@ __all__ = [
 ]
 
 
-def varying(data: Any) -> frozenset[str]:
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def varying(data: jax.typing.ArrayLike) -> frozenset[str]:
     """Return the mesh axes over which `data` may differ from device to device."""
     axes: frozenset[str] = jax.typeof(data).manual_axis_type.varying
     return axes
@@ -60,7 +65,7 @@ def varying_of(aval: Any) -> frozenset[str]:
     return axes
 
 
-def cast_data(data: Any, axes: Iterable[str]) -> Any:
+def cast_data(data: jax.Array, axes: Iterable[str]) -> jax.Array:
     """Cast `data` to varying over (at least) `axes`, without communication."""
     missing = frozenset(axes) - varying(data)
     if missing:
@@ -72,7 +77,7 @@ def cast_data(data: Any, axes: Iterable[str]) -> Any:
     return value if wide is data else value.astype(data.dtype)
 
 
-def under_automatic_casts(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def under_automatic_casts(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a function with `jax_auto_pcast` enabled.
 
     The user, or a later version of JAX, may have disabled it.
@@ -97,7 +102,7 @@ def _tracked(axes: frozenset[str]) -> frozenset[str]:
     return frozenset(axis for axis in axes if not isinstance(axis, UntrackedAxis))
 
 
-def cast_alike(values: Sequence[Any]) -> Sequence[Any]:
+def cast_alike(values: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Cast values to one device variance."""
     if len(values) < 2:
         return values
@@ -114,7 +119,7 @@ def _block_here(array: NamedArray) -> BlockInfo | None:
     return block if block is not None and block.trace == get_opaque_trace_state() else None
 
 
-def remembered(array: NamedArray, key: Hashable, compute: Callable[[], Any]) -> Any:
+def remembered(array: NamedArray, key: Hashable, compute: Callable[[], R]) -> R:
     """Return `compute()`, or its earlier result for this array and `key` in the same trace."""
     block = _block_here(array)
     if block is None:
@@ -138,7 +143,7 @@ def share_block(array: NamedArray, source: NamedArray) -> NamedArray:
 
 
 def with_varying_form(
-    data: Any, dims: Dims, axes: frozenset[str], form: Callable[[], Any]
+    data: jax.Array, dims: Dims, axes: frozenset[str], form: Callable[[], jax.Array]
 ) -> NamedArray:
     """Return an array that was gathered over `axes`, with a form that varies over all of them.
 
@@ -154,7 +159,7 @@ def with_varying_form(
     return array
 
 
-def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> NamedArray:
+def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], jax.Array]) -> NamedArray:
     """Return a gathered array with a form for all mesh axes over which it may have to vary.
 
     Args:
@@ -170,7 +175,7 @@ def with_varying_forms(dims: Dims, form: Callable[[frozenset[str]], Any]) -> Nam
 
 def keep_varying_form(
     array: NamedArray,
-    form: Callable[[frozenset[str]], Any],
+    form: Callable[[frozenset[str]], jax.Array],
     is_made: Callable[[frozenset[str]], bool] | None = None,
     saves: bool = True,
 ) -> None:
@@ -191,14 +196,16 @@ def keep_varying_form(
             block.form = _Form(_made_here(form), is_made, saves, array._data)
 
 
-def _made_here(form: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str]], Any]:
+def _made_here(
+    form: Callable[[frozenset[str]], jax.Array],
+) -> Callable[[frozenset[str]], jax.Array]:
     """Return a form whose equations have the line and scopes of this operation.
 
     Otherwise they would have those of the operation that casts the array later.
     """
     source = current()
 
-    def made(wanted: frozenset[str]) -> Any:
+    def made(wanted: frozenset[str]) -> jax.Array:
         with user_context(source.traceback, name_stack=source.name_stack):
             return form(wanted)
 
@@ -208,12 +215,12 @@ def _made_here(form: Callable[[frozenset[str]], Any]) -> Callable[[frozenset[str
 class _Form(NamedTuple):
     """The varying form of an array, as given to `keep_varying_form`."""
 
-    make: Callable[[frozenset[str]], Any]
+    make: Callable[[frozenset[str]], jax.Array]
     is_made: Callable[[frozenset[str]], bool] | None
     saves: bool
-    data: Any
+    data: jax.Array
 
-    def __call__(self, wanted: frozenset[str]) -> Any:
+    def __call__(self, wanted: frozenset[str]) -> jax.Array:
         return (
             self.make(wanted)
             if self.saves or self.is_made is None or self.is_made(wanted)
@@ -221,7 +228,11 @@ class _Form(NamedTuple):
         )
 
 
-def has_varying_form(array: Any) -> bool:
+def _form_of(array: object) -> _Form | None:
+    return array._block.form if type(array) is NamedArray and array._block is not None else None
+
+
+def has_varying_form(array: object) -> bool:
     """Return True if `array` has a varying form.
 
     It was gathered, or computed from gathered arrays.
@@ -229,15 +240,16 @@ def has_varying_form(array: Any) -> bool:
     return type(array) is NamedArray and array._block is not None and array._block.form is not None
 
 
-def saves_when_cast(array: Any) -> bool:
+def saves_when_cast(array: object) -> bool:
     """Return True if `array` has a varying form whose gradient is always a reduce-scatter.
 
     This does not depend on what else has been cast.
     """
-    return has_varying_form(array) and bool(array._block.form.saves)
+    form = _form_of(array)
+    return form is not None and form.saves
 
 
-def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
+def costs_nothing_to_cast(array: AnyArray, axes: frozenset[str]) -> bool:
     """Return True if the gradient of a cast over `axes` needs no communication of its own.
 
     It is reduced together with other gradients, or there is none.
@@ -247,14 +259,14 @@ def costs_nothing_to_cast(array: Any, axes: frozenset[str]) -> bool:
     elif was_cast(array, axes):
         return True
     else:
-        form = None if array._block is None else array._block.form
+        form = _form_of(array)
         if form is not None:
-            return form.is_made is not None and bool(form.is_made(axes))
+            return form.is_made is not None and form.is_made(axes)
         data = array._data
     return not np.ndim(data) or not jnp.issubdtype(data.dtype, jnp.inexact) or varying(data) >= axes
 
 
-def cast(array: Any, axes: frozenset[str]) -> Any:
+def cast(array: AnyArray, axes: frozenset[str]) -> jax.Array:
     """Return the data of `array` (named or not) varying over `axes`; a named array is cast once."""
     if type(array) is not NamedArray:
         return cast_data(array, axes)

@@ -1,14 +1,13 @@
-"""Pictures of the placement of arrays, of communication, of timelines, and of the layouts to choose from.
+"""Pictures of the placement of arrays, of communication, of timelines, and of layouts.
 
 Figures are matplotlib figures. Matplotlib is imported when a figure is made, and pyplot is never
 used. Read the modules in this order:
 
-- `canvas`: a figure in inches, on which text is measured before it is drawn; colors; and numbers of
-  bytes and times as text.
+- `canvas`: a figure in inches, on which text is measured before it is drawn; colors; times as text;
+  and the lists, legends and numbers of a picture.
 - `arrangement`: the devices of each block of an array, and the dimensions along the rows and
   columns of its picture.
 - `panels`: an array, or a mesh, as a panel with its captions; the Pareto-optimal layouts.
 - `arrays`: `draw`, for arrays and trees of them.
-- `lists`: numbers in a picture, and the list that explains them.
 - `traffic`, `timeline`: the communication of a program over a mesh, and its timeline.
 """

@@ -1,4 +1,4 @@
-"""The dimensions of an array along the rows and columns of its picture, and the blocks that are left out.
+"""Dimensions of an array along the rows and columns of its picture, and omitted blocks.
 
 Two dimensions make a sheet. Other sharded dimensions, and dimensions with very many parts, make
 several sheets. If there are too many blocks to distinguish, only the first ones and the last are
@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
@@ -38,9 +38,6 @@ __all__ = [
 ]
 
 
-# --- the devices that store each block of an array, from its sharding, or from the placement of a layout
-
-
 class Layout(Record, frozen=False):
     """A mesh: its axes with their sizes, and the array of its device numbers.
 
@@ -58,7 +55,7 @@ class Layout(Record, frozen=False):
 
 
 class Dimension(Record):
-    """A dimension of an array: its label, its size, the mesh axes that shard it, and its number of parts.
+    """A dimension of an array: its label, size, mesh axes, and number of parts.
 
     `undivided` has the mesh axes of a layout that do not shard it, because its size does not divide
     over them.
@@ -100,7 +97,7 @@ class Holding(Record):
 
 
 @functools.lru_cache(64)
-def layout_of(mesh: Any) -> Layout:
+def layout_of(mesh: Mesh | AbstractMesh) -> Layout:
     """Return the layout of a mesh; the devices of an abstract one are numbered in order."""
     axes = tuple((axis, int(size)) for axis, size in mesh.shape.items())
     if isinstance(mesh, Mesh):
@@ -115,7 +112,9 @@ def _layout(axes: tuple[tuple[str, int], ...], ids: tuple[int, ...], platform: s
     return Layout(axes, np.array(ids, int).reshape([size for _, size in axes]), platform)
 
 
-def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Holding:
+def holding_of(
+    leaf: object, path: str, place: tuple[Assignment, Mesh | AbstractMesh] | None
+) -> Holding:
     """Return the placement of an array on devices.
 
     Args:
@@ -157,7 +156,7 @@ def holding_of(leaf: Any, path: str, place: tuple[Assignment, Any] | None) -> Ho
     return _by_indices(sharding, dims, data.shape, known)
 
 
-def _type_of(leaf: Any) -> str:
+def _type_of(leaf: object) -> str:
     return type_text(
         leaf if isinstance(leaf, NamedArray) or hasattr(leaf, "dtype") else np.asarray(leaf)
     )
@@ -244,7 +243,10 @@ _FIRST = 3  # parts drawn at the start of a dimension that is not drawn complete
 
 
 class Sheet(Record):
-    """A part of an array that is drawn as one grid: the parts along rows and columns (`None` for omitted ones), and its label."""
+    """A part of an array that is drawn as one grid.
+
+    It has the parts along rows and columns (`None` for omitted ones), and a label.
+    """
 
     rows: tuple[int | None, ...]
     columns: tuple[int | None, ...]
@@ -272,7 +274,9 @@ class Arrangement(Record):
 
 
 def arrange(dims: tuple[Dimension, ...], copies: int = 1) -> Arrangement:
-    """Arrange an array: the two dimensions with the most parts, or else the largest, make the rows and columns.
+    """Arrange an array by its two dimensions with the most parts, or else the largest.
+
+    These make the rows and columns.
 
     Each block is on `copies` devices.
     """
@@ -290,11 +294,11 @@ def arrange(dims: tuple[Dimension, ...], copies: int = 1) -> Arrangement:
     for parts in itertools.product(*others):
         fixed = tuple(zip(across, parts, strict=True))
         for down, right in itertools.product(rows, columns):
-            said = [(i, part, part) for i, part in fixed]
+            ranges = [(i, part, part) for i, part in fixed]
             for i, pieces, piece in ((row, rows, down), (column, columns, right)):
                 if i is not None and len(pieces) > 1:
-                    said.append((i, piece[0] or 0, piece[-1] or 0))
-            label = ", ".join(_range_text(dims[i], first, last) for i, first, last in said)
+                    ranges.append((i, piece[0] or 0, piece[-1] or 0))
+            label = ", ".join(_range_text(dims[i], first, last) for i, first, last in ranges)
             sheets.append(Sheet(down, right, fixed, label))
     return Arrangement(row, column, across, tuple(sheets), left_out)
 
@@ -324,6 +328,9 @@ def _range_text(dim: Dimension, first: int, last: int) -> str:
 
 
 def cells(sheet: Sheet) -> Iterator[tuple[int, int, int | None, int | None]]:
-    """Yield the cells of a sheet: row, column, and the parts there (`None` in a row or column for omitted parts)."""
+    """Yield the cells of a sheet: row, column, and the parts there.
+
+    The parts are `None` in a row or column for omitted parts.
+    """
     for (i, row), (j, column) in itertools.product(enumerate(sheet.rows), enumerate(sheet.columns)):
         yield i, j, row, column

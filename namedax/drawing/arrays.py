@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from namedax.core.array import is_named
+from namedax.core.array import NamedArray, is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.region import ambient
+from namedax.core.types import Mesh, PyTree
 from namedax.drawing.arrangement import MOST_BLOCKS, Holding, Layout, holding_of
 from namedax.drawing.canvas import (
-    GREY,
+    GRAY,
     INK,
-    DeviceColours,
+    DeviceColors,
     canvas_on,
     count_of,
     height_of,
@@ -41,9 +42,9 @@ _PAGE, _NARROWEST, _MARGIN, _GAP = 12.5, 5.5, 0.25, 0.4  # in inches
 
 @checks_signature
 def draw(
-    x: Any,
+    x: PyTree,
     axis_resources: Mapping[Hashable, Any] | None = None,
-    mesh: Any = None,
+    mesh: Mesh | None = None,
     *,
     ax: Axes | None = None,
 ) -> Figure:
@@ -86,7 +87,8 @@ def draw(
     >>> mesh = jax.make_mesh((4, 2), ("x", "y"))
     >>> w = nx.shard(nx.named(jnp.ones((8, 6)), ["batch", "k"]), {"batch": "x"}, mesh)
     >>> figure = nx.draw(w)
-    >>> plan = nx.draw({"w": w}, {"batch": "x", "k": "y"}, jax.sharding.AbstractMesh((8, 3), ("x", "y")))
+    >>> mesh = jax.sharding.AbstractMesh((8, 3), ("x", "y"))
+    >>> plan = nx.draw({"w": w}, {"batch": "x", "k": "y"}, mesh)
     """
     require_matplotlib("draw")
     place = _place(axis_resources, mesh)
@@ -105,15 +107,15 @@ def draw(
                 f"draw: ax= takes one array, but x is a tree of {len(held)}. Draw them one by one."
             )
         canvas = canvas_on(ax)
-        fill(canvas, held[0], _colours(held))
+        fill(canvas, held[0], _colors(held))
         return canvas.figure
     return _figure(held, _unused(axis_resources, [leaf for _, leaf in paths]))
 
 
 def _place(
-    axis_resources: Mapping[Hashable, Any] | None, mesh: Any
-) -> tuple[Assignment, Any] | None:
-    """Return the layout and mesh by which arrays are placed, or `None` to draw their current sharding."""
+    axis_resources: Mapping[Hashable, Any] | None, mesh: Mesh | None
+) -> tuple[Assignment, Mesh] | None:
+    """Return the layout and mesh that place arrays; `None` to draw their current sharding."""
     if axis_resources is None:
         if mesh is not None:
             raise AxisResourceError(
@@ -136,46 +138,43 @@ def _place(
     return assignment, mesh
 
 
-def _unused(axis_resources: Mapping[Hashable, Any] | None, leaves: Sequence[Any]) -> str:
+def _unused(axis_resources: Mapping[Hashable, Any] | None, leaves: Sequence[object]) -> str:
     """Return a sentence about names that no array has, which may be misspelled."""
-    names = {dim for leaf in leaves if is_named(leaf) for dim in leaf.dims}
+    names = {dim for leaf in leaves if isinstance(leaf, NamedArray) for dim in leaf.dims}
     unused = [name for name in axis_resources or () if name not in names]
     return f"No array here has the axis {show_names(unused)}." if unused else ""
 
 
-def _colours(held: Sequence[Holding]) -> DeviceColours:
-    """Return a color for each device, the same in all panels, including devices of arrays without a mesh."""
+def _colors(held: Sequence[Holding]) -> DeviceColors:
+    """Return a color for each device, the same in all panels, also without a mesh."""
     grids = [layout.grid for layout in {each.layout for each in held} if layout is not None]
     grids += [each.holders for each in held if each.layout is None]
-    return DeviceColours(np.concatenate([grid.ravel() for grid in grids]).tolist())
-
-
-# --- the page ---------------------------------------------------------------------------------------------------------
+    return DeviceColors(np.concatenate([grid.ravel() for grid in grids]).tolist())
 
 
 def _figure(held: Sequence[Holding], note: str) -> Figure:
     layouts = {each.layout for each in held}
     layout = next(iter(layouts)) if len(layouts) == 1 else None
-    colours = _colours(held)
+    colors = _colors(held)
     chosen = _chosen(held)
     panels = [mesh_panel(layout)] if layout is not None and layout.grid.size > 1 else []
     panels += [panel_of(each) for each in chosen]
     places, width, height = _flow(panels)
     width = max(width, _NARROWEST)
-    title, sentences = _heading(held, chosen, layout, len(colours), panels, note)
+    title, sentences = _heading(held, chosen, layout, len(colors), panels, note)
     above = lines_of(title, width, 12, "bold")
     below = lines_of(" ".join(sentences), width, 8.5)
     head = len(above) * height_of(12) + len(below) * height_of(8.5) + 0.2
     canvas = new_canvas(width + 2 * _MARGIN, height + head + 2 * _MARGIN, "draw")
     y = canvas.paragraph(_MARGIN, _MARGIN, title, width, 12, INK, weight="bold")
-    canvas.paragraph(_MARGIN, y, " ".join(sentences), width, 8.5, GREY)
+    canvas.paragraph(_MARGIN, y, " ".join(sentences), width, 8.5, GRAY)
     for panel, (left, top) in zip(panels, places, strict=True):
-        draw_panel(canvas, panel, _MARGIN + left, _MARGIN + head + top, colours)
+        draw_panel(canvas, panel, _MARGIN + left, _MARGIN + head + top, colors)
     return canvas.figure
 
 
 def _chosen(held: Sequence[Holding]) -> list[Holding]:
-    """Return the arrays that get a panel: all, or if there are too many, one for each layout, the largest ones first."""
+    """Return the arrays that get a panel: all, or the largest of each layout."""
     if len(held) <= _MOST_PANELS:
         return list(held)
     kinds: dict[Any, int] = {}

@@ -1,12 +1,14 @@
 """A canvas: a matplotlib figure measured in inches from its upper left corner.
 
-Text is measured before it is placed, so that the drawing has room for its labels. Matplotlib is
-imported when a canvas is made. Figures are made without pyplot, so that none stays open and the
-user's settings do not change. The user's settings do not affect the drawing either.
+Text is measured before it is placed, so that the drawing has room for its labels. The module also
+has the colors of pictures, and lists and legends for text that is too long for its place.
+Matplotlib is imported when a canvas is made. Figures are made without pyplot, so that none stays
+open and the user's settings do not change. The user's settings do not affect the drawing either.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import itertools
@@ -15,24 +17,39 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from namedax.analysis.records import Collective, Step
+from namedax.core.records import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
+
 __all__ = [
     "FAINT",
-    "GREY",
+    "GRAY",
     "INK",
     "OTHERS",
     "PALETTE",
     "PAPER",
     "RULE",
     "Canvas",
-    "DeviceColours",
+    "DeviceColors",
+    "Entry",
     "broken",
-    "colours_of_kinds",
+    "colors_of_kinds",
     "count_of",
     "devices_text",
+    "draw_legend",
+    "draw_list",
+    "draw_marks",
     "height_of",
     "ink_on",
+    "legend_height",
+    "list_height",
     "new_canvas",
     "shortened",
+    "step_text",
     "svg",
     "text_height",
     "text_width",
@@ -48,10 +65,12 @@ _LONGEST_LIST = 130  # characters: 32 devices of up to 64
 
 
 def devices_text(ids: Sequence[int]) -> str:
-    """Return the numbers of devices in the shortest exact form; for many devices, the ends and the count.
+    """Return the numbers of devices in the shortest exact form, or the ends and the count.
 
-    >>> devices_text([0, 1]), devices_text(range(8)), devices_text(range(0, 64, 4)), devices_text([0, 1, 2, 8, 9, 10])
-    ('0, 1', '0–7', '0, 4, … 60', '0–2, 8–10')
+    >>> devices_text([0, 1]), devices_text(range(8)), devices_text(range(0, 64, 4))
+    ('0, 1', '0–7', '0, 4, … 60')
+    >>> devices_text([0, 1, 2, 8, 9, 10])
+    '0–2, 8–10'
     """
     ids = sorted(ids)
     steps = {b - a for a, b in itertools.pairwise(ids)}
@@ -113,7 +132,7 @@ def time_text(seconds: float) -> str:
 
 
 def broken(text: str, width: float, measure: Callable[[str], float]) -> list[str]:
-    """Break a text at its spaces into lines no wider than `width`, unless a single word is wider."""
+    """Break a text at spaces into lines of at most `width`, unless a single word is wider."""
     lines: list[str] = []
     for word in text.split():
         if lines and measure(f"{lines[-1]} {word}") <= width:
@@ -134,15 +153,15 @@ def shortened(text: str, width: float, measure: Callable[[str], float]) -> str:
 # --- the colors of pictures: one for each device, and one for each kind of step -------------------
 
 
-Colour = tuple[float, float, float]
+Color = tuple[float, float, float]
 
 
-def _rgb(text: str) -> Colour:
+def _rgb(text: str) -> Color:
     red, green, blue = (int(text[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return red, green, blue
 
 
-INK, GREY, FAINT, RULE, PAPER = (
+INK, GRAY, FAINT, RULE, PAPER = (
     _rgb("#22272E"),
     _rgb("#5F6770"),
     _rgb("#A9AFB7"),
@@ -161,7 +180,7 @@ PALETTE = tuple(
 _LIGHTEST = 0.58
 
 
-class DeviceColours:
+class DeviceColors:
     """A color for each device, by its number.
 
     With more than eight devices, neighbors are shades of one hue.
@@ -169,8 +188,8 @@ class DeviceColours:
     Args:
       ids: the numbers of all devices.
 
-    >>> colours = DeviceColours(range(64))
-    >>> len({colours[number] for number in range(64)})
+    >>> colors = DeviceColors(range(64))
+    >>> len({colors[number] for number in range(64)})
     64
     """
 
@@ -180,20 +199,20 @@ class DeviceColours:
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def __getitem__(self, number: int) -> Colour:
+    def __getitem__(self, number: int) -> Color:
         shades = -(-len(self) // len(PALETTE))
         hue, shade = divmod(self._ranks[number], shades)
         return _lighter(PALETTE[hue], _LIGHTEST * shade / max(shades - 1, 1))
 
 
-def _lighter(colour: Colour, by: float) -> Colour:
-    red, green, blue = (part + by * (1 - part) for part in colour)
+def _lighter(color: Color, by: float) -> Color:
+    red, green, blue = (part + by * (1 - part) for part in color)
     return red, green, blue
 
 
-def ink_on(colour: Colour) -> Colour:
+def ink_on(color: Color) -> Color:
     """Return white or dark, the more readable one on a color."""
-    red, green, blue = colour
+    red, green, blue = color
     return PAPER if 0.299 * red + 0.587 * green + 0.114 * blue < 0.62 else INK
 
 
@@ -212,10 +231,12 @@ _OPERATIONS = (PALETTE[0], PALETTE[3], _rgb("#34495E"), _rgb("#9AC0E0"), _rgb("#
 OTHERS = FAINT
 
 
-def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
-    """Return a color for each kind of step; operations get theirs in order, and those after the first five share one.
+def colors_of_kinds(kinds: Iterable[str]) -> dict[str, Color]:
+    """Return a color for each kind of step.
 
-    >>> list(colours_of_kinds(["dot_general", "all-reduce"])) == ["dot_general", "all-reduce"]
+    Operations get theirs in order, and those after the first five share one.
+
+    >>> list(colors_of_kinds(["dot_general", "all-reduce"])) == ["dot_general", "all-reduce"]
     True
     """
     operations = iter(_OPERATIONS)
@@ -223,11 +244,6 @@ def colours_of_kinds(kinds: Iterable[str]) -> dict[str, Colour]:
         kind: _COLLECTIVES[kind] if kind in _COLLECTIVES else next(operations, OTHERS)
         for kind in dict.fromkeys(kinds)
     }
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 FONT = "DejaVu Sans"  # included in matplotlib
@@ -245,7 +261,7 @@ def require_matplotlib(op: str) -> None:
 
 
 @functools.cache
-def _picture_class() -> Any:
+def _picture_class() -> type[Figure]:
     from matplotlib.figure import Figure
 
     class Picture(Figure):
@@ -258,7 +274,7 @@ def _picture_class() -> Any:
 
 
 @functools.lru_cache(maxsize=64)
-def _fonts(size: float, weight: str) -> Any:
+def _fonts(size: float, weight: str) -> FontProperties:
     from matplotlib.font_manager import FontProperties
 
     return FontProperties(family=[FONT], size=size, weight=weight)
@@ -307,7 +323,7 @@ class Canvas:
         return self.axes.figure
 
     def rectangle(
-        self, x: float, y: float, width: float, height: float, colour: Colour, **style: Any
+        self, x: float, y: float, width: float, height: float, color: Color, **style: Any
     ) -> None:
         """Draw a filled rectangle with its upper left corner at (x, y)."""
         from matplotlib.patches import Rectangle
@@ -317,37 +333,40 @@ class Canvas:
                 (x, y),
                 width,
                 height,
-                facecolor=colour,
+                facecolor=color,
                 **{"edgecolor": PAPER, "linewidth": 0.5, **style},
             )
         )
 
-    def ellipse(self, x: float, y: float, width: float, height: float, colour: Colour) -> None:
+    def ellipse(self, x: float, y: float, width: float, height: float, color: Color) -> None:
         """Draw a filled ellipse in the rectangle with its upper left corner at (x, y)."""
         from matplotlib.patches import Ellipse
 
         middle = x + width / 2, y + height / 2
         self.axes.add_artist(
-            Ellipse(middle, width, height, facecolor=colour, edgecolor=PAPER, linewidth=0.5)
+            Ellipse(middle, width, height, facecolor=color, edgecolor=PAPER, linewidth=0.5)
         )
 
     def line(
         self,
         xs: Sequence[float],
         ys: Sequence[float],
-        colour: Colour,
+        color: Color,
         width: float = 0.8,
         **style: Any,
     ) -> None:
         """Draw a line through points, behind everything else."""
         self.axes.plot(
-            xs, ys, color=colour, linewidth=width, solid_capstyle="butt", zorder=0.5, **style
+            xs, ys, color=color, linewidth=width, solid_capstyle="butt", zorder=0.5, **style
         )
 
     def text(
-        self, x: float, y: float, text: str, size: float = 8, colour: Colour = INK, **style: Any
+        self, x: float, y: float, text: str, size: float = 8, color: Color = INK, **style: Any
     ) -> None:
-        """Draw a text from (x, y) to the right and downwards, unless `ha` and `va` differ; no character has a special meaning."""
+        """Draw a text from (x, y) to the right and downwards, unless `ha` and `va` differ.
+
+        No character has a special meaning.
+        """
         weight = style.pop("weight", "normal")
         write(
             self.axes,
@@ -355,7 +374,7 @@ class Canvas:
             y,
             text,
             fontproperties=_fonts(size, weight),
-            color=colour,
+            color=color,
             **{"va": "top", "ha": "left", **style},
         )
 
@@ -366,22 +385,22 @@ class Canvas:
         text: str,
         width: float,
         size: float = 8,
-        colour: Colour = GREY,
+        color: Color = GRAY,
         **style: Any,
     ) -> float:
         """Draw a text broken into lines of a width, and return its lower end."""
         for line in lines_of(text, width, size, style.get("weight", "normal")):
-            self.text(x, y, line, size, colour, **style)
+            self.text(x, y, line, size, color, **style)
             y += height_of(size)
         return y
 
 
-def write(axes: Any, x: float, y: float, text: str, **style: Any) -> None:
+def write(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:
     """Draw text on axes; no character has a special meaning."""
     axes.text(x, y, text, parse_math=False, usetex=False, **style)
 
 
-def style_of(size: float, weight: str = "normal") -> Any:
+def style_of(size: float, weight: str = "normal") -> FontProperties:
     """Return the font of labels that matplotlib places."""
     return _fonts(size, weight)
 
@@ -413,7 +432,10 @@ def canvas_on(axes: Axes) -> Canvas:
 
 
 def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -> Axes:
-    """Return axes with their own scale on a part of a canvas, at (x, y) downwards from its upper left corner."""
+    """Return axes with their own scale on a part of a canvas.
+
+    The part begins at (x, y) downwards from the upper left corner.
+    """
     place = (
         x / canvas.width,
         1 - (y + height) / canvas.height,
@@ -425,14 +447,14 @@ def plot_axes(canvas: Canvas, x: float, y: float, width: float, height: float) -
     axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)
     for spine in axes.spines.values():
-        spine.set(color=GREY, linewidth=0.8)
-    axes.tick_params(which="both", colors=GREY, direction="out", length=3, width=0.8, pad=3.5)
+        spine.set(color=GRAY, linewidth=0.8)
+    axes.tick_params(which="both", colors=GRAY, direction="out", length=3, width=0.8, pad=3.5)
     axes.tick_params(which="both", top=False, right=False, labelsize=8, labelfontfamily=FONT)
     axes.grid(False, which="both")
     return axes
 
 
-def _default_settings() -> Any:
+def _default_settings() -> contextlib.AbstractContextManager[None]:
     """Return a context in which matplotlib has its default settings and not the user's."""
     import matplotlib.style
 
@@ -464,3 +486,118 @@ def svg(figure: Figure) -> str:
         count=1,
         flags=re.DOTALL,
     )
+
+
+# --- lists, legends and numbers: for text that is too long for its place --------------------------
+
+
+TEXT = 8.0
+_FIGURE, _SQUARE = 0.95, 0.11  # the width of a column of figures, and of a colored square
+_MARK = 0.2  # the minimum distance between numbers
+
+
+class Entry(Record):
+    """A line of a list: its text, its color, and figures in columns."""
+
+    text: str
+    color: Color
+    figures: tuple[str, ...]
+
+
+def step_text(step: Step) -> str:
+    """Return the text of a step: its kind, its names, and its origin."""
+    words = [step.kind]
+    names = ", ".join(step.names)
+    if step.operation:
+        words.append(
+            step.operation + (f" {{{names}}}" if names and "{" not in step.operation else "")
+        )
+    elif names:
+        words.append(f"{{{names}}}")
+    words += [f"arrival of {step.arrival}"] if isinstance(step, Collective) and step.arrival else []
+    words += [step.source] if step.source else []
+    words += ["gradient"] if step.phase == "gradient" else []
+    return ", ".join(words)
+
+
+def _lines(entry: Entry, width: float) -> list[str]:
+    room = width - 0.5 - _FIGURE * len(entry.figures)
+    lines = lines_of(entry.text, room, TEXT)
+    return [shortened(line, room, lambda text: text_width(text, TEXT)) for line in lines]
+
+
+def list_height(entries: Sequence[Entry], width: float) -> float:
+    """Return the height of a list."""
+    return sum(max(len(_lines(entry, width)), 1) for entry in entries) * height_of(TEXT)
+
+
+def draw_list(
+    canvas: Canvas,
+    x: float,
+    y: float,
+    width: float,
+    entries: Sequence[Entry],
+    numbered: bool = True,
+) -> float:
+    """Draw a list, numbered from 1, and return its lower end."""
+    for i, entry in enumerate(entries):
+        if numbered:
+            canvas.text(x + 0.16, y, str(i + 1), TEXT, INK, ha="right", weight="bold")
+        canvas.rectangle(x + 0.24, y + 0.008, _SQUARE, _SQUARE, entry.color)
+        for j, figure in enumerate(reversed(entry.figures)):
+            canvas.text(x + width - _FIGURE * j, y, figure, TEXT, GRAY, ha="right")
+        for line in _lines(entry, width):
+            canvas.text(x + 0.42, y, line, TEXT)
+            y += height_of(TEXT)
+    return y
+
+
+def _legend_places(entries: Sequence[tuple[str, Color]], width: float) -> list[tuple[float, float]]:
+    places, x, y = [], 0.0, 0.0
+    for text, _ in entries:
+        wide = text_width(text, TEXT) + 0.36
+        if x and x + wide > width:
+            x, y = 0.0, y + height_of(TEXT) + 0.02
+        places.append((x, y))
+        x += wide
+    return places
+
+
+def legend_height(entries: Sequence[tuple[str, Color]], width: float) -> float:
+    """Return the height of a legend."""
+    return _legend_places(entries, width)[-1][1] + height_of(TEXT) if entries else 0.0
+
+
+def draw_legend(
+    canvas: Canvas, x: float, y: float, width: float, entries: Sequence[tuple[str, Color]]
+) -> None:
+    """Draw texts with their colors, side by side."""
+    for (text, color), (right, down) in zip(entries, _legend_places(entries, width), strict=True):
+        canvas.rectangle(x + right, y + down + 0.008, _SQUARE, _SQUARE, color)
+        canvas.text(x + right + 0.17, y + down, text, TEXT)
+
+
+def _spread(wanted: Sequence[float], low: float, high: float) -> list[float]:
+    """Return positions in order, near the wanted ones and at least `_MARK` apart."""
+    order = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    places = [0.0] * len(wanted)
+    least = low
+    for rank, i in enumerate(order):
+        latest = high - _MARK * (len(order) - 1 - rank)
+        places[i] = max(min(wanted[i], latest), least)
+        least = places[i] + _MARK
+    return places
+
+
+def draw_marks(
+    canvas: Canvas, points: Sequence[tuple[float, float]], y: float, low: float, high: float
+) -> None:
+    """Draw numbers from 1 at height `y` between `low` and `high`, with lines to their points."""
+    for i, (place, (x, end)) in enumerate(
+        zip(_spread([x for x, _ in points], low, high), points, strict=True)
+    ):
+        canvas.line([place, x, x], [y, y + 0.4 * (end - y), end], FAINT, 0.7)
+        canvas.ellipse(place - 0.085, y - 0.085, 0.17, 0.17, INK)
+        canvas.text(
+            place, y, str(i + 1), 7, PAPER, ha="center", va="center_baseline", weight="bold"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,18 +24,22 @@ from namedax.drawing.arrangement import (
     cells,
 )
 from namedax.drawing.canvas import (
-    GREY,
+    GRAY,
     INK,
     PALETTE,
     RULE,
     Canvas,
-    Colour,
-    DeviceColours,
+    Color,
+    DeviceColors,
+    Entry,
     count_of,
     devices_text,
+    draw_list,
+    draw_marks,
     height_of,
     ink_on,
     lines_of,
+    list_height,
     new_canvas,
     plot_axes,
     shortened,
@@ -45,7 +49,6 @@ from namedax.drawing.canvas import (
     time_text,
     time_unit,
 )
-from namedax.drawing.lists import Entry, draw_list, draw_marks, list_height
 from namedax.errors import ArgumentError
 from namedax.hlo import size_text
 
@@ -77,7 +80,7 @@ class Panel(Record):
 
     held: Holding
     how: Arrangement
-    captions: tuple[tuple[str, float, Colour, str], ...]  # text, size, colour, weight
+    captions: tuple[tuple[str, float, Color, str], ...]  # text, size, color, weight
     cell: Cell
     width: float
     height: float
@@ -85,7 +88,10 @@ class Panel(Record):
 
 
 def axis_text(dim: Dimension) -> str:
-    """Return a dimension and its mesh axes as text: `batch: 128 over x=4`, or `batch: 130 does not divide over x=4`."""
+    """Return a dimension and its mesh axes as text.
+
+    It is `batch: 128 over x=4`, or `batch: 130 does not divide over x=4`.
+    """
     over = ", ".join(f"{axis}={size}" for axis, size in dim.mesh_axes)
     if over:
         return f"{dim.label}: {dim.size:,} over {over}"
@@ -109,18 +115,18 @@ def panel_of(held: Holding) -> Panel:
         else size_text(held.bytes)
     )
     captions.append(
-        (size + (f", {size_text(each)} a device" if held.blocks > 1 else ""), TEXT, GREY, "normal")
+        (size + (f", {size_text(each)} a device" if held.blocks > 1 else ""), TEXT, GRAY, "normal")
     )
     for i, dim in enumerate(held.dims):
-        colour = INK if dim.parts > 1 else GREY
-        captions.append((_mark(how, i) + axis_text(dim), TEXT, colour, "normal"))
+        color = INK if dim.parts > 1 else GRAY
+        captions.append((_mark(how, i) + axis_text(dim), TEXT, color, "normal"))
     for axes, words in ((held.copies, "copies over"), (held.sums, "partial sums over")):
         if axes:
             captions.append(
                 (
                     f"{words} {', '.join(f'{axis}={size}' for axis, size in axes)}",
                     TEXT,
-                    GREY,
+                    GRAY,
                     "normal",
                 )
             )
@@ -128,7 +134,7 @@ def panel_of(held: Holding) -> Panel:
 
 
 def _mark(how: Arrangement, dim: int) -> str:
-    """Return a mark for the direction of a dimension: along rows, along columns, across sheets, or none."""
+    """Return a mark for the direction of a dimension: rows, columns, sheets, or none."""
     return (
         "↓ "
         if dim == how.row
@@ -153,13 +159,10 @@ def mesh_panel(layout: Layout) -> Panel:
     return _sized(held, how, tuple(captions), is_mesh=True)
 
 
-# --- size -------------------------------------------------------------------------------------------------------------
-
-
 def _sized(
     held: Holding,
     how: Arrangement,
-    captions: tuple[tuple[str, float, Colour, str], ...],
+    captions: tuple[tuple[str, float, Color, str], ...],
     is_mesh: bool,
 ) -> Panel:
     cell = _cell(held, how, is_mesh)
@@ -168,12 +171,12 @@ def _sized(
     return Panel(held, how, captions, cell, wide, _head(captions) + height, is_mesh)
 
 
-def _head(captions: tuple[tuple[str, float, Colour, str], ...]) -> float:
+def _head(captions: tuple[tuple[str, float, Color, str], ...]) -> float:
     return sum(height_of(size) for _, size, _, _ in captions) + 0.06
 
 
 def _cell(held: Holding, how: Arrangement, is_mesh: bool) -> Cell:
-    """Return blocks as large as their labels require, and large enough to match the shape of the array."""
+    """Return blocks as large as their labels require and the shape of the array suggests."""
     labels = {devices_text(ids.tolist()) for _, _, ids in _shown_blocks(held, how)}
     stack = _SLIT + _SHIFT * (min(held.holders.shape[-1], _DEEPEST) - 1)
     rows, columns = (
@@ -201,7 +204,10 @@ def _cell(held: Holding, how: Arrangement, is_mesh: bool) -> Cell:
 
 
 def _proportions(held: Holding, how: Arrangement) -> tuple[float, float]:
-    """Return the size on paper of an array with short labels; long arrays are longer, but not in full proportion."""
+    """Return the size on paper of an array with short labels.
+
+    Long arrays are longer, but not in full proportion.
+    """
     if how.row is None:
         return 0.6, 0.45
     if how.column is None:
@@ -233,7 +239,7 @@ def _edges(parts: tuple[int | None, ...], length: float) -> list[float]:
 
 
 def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], float, float]:
-    """Place the sheets of a panel side by side and below one another, and return their positions and the total size."""
+    """Place the sheets of a panel side by side, and return their positions and total size."""
     label = height_of(TEXT) if len(how.sheets) > 1 else 0.0
     widths = [
         max(_edges(s.columns, cell.width)[-1], text_width(s.label, TEXT) if label else 0.0)
@@ -252,26 +258,23 @@ def _places(how: Arrangement, cell: Cell) -> tuple[list[tuple[float, float]], fl
     return places, widest, lowest
 
 
-# --- drawing ----------------------------------------------------------------------------------------------------------
-
-
-def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colours: DeviceColours) -> None:
+def draw_panel(canvas: Canvas, panel: Panel, x: float, y: float, colors: DeviceColors) -> None:
     """Draw a panel with its upper left corner at (x, y)."""
-    for text, size, colour, weight in panel.captions:
-        canvas.text(x, y, text, size, colour, weight=weight)
+    for text, size, color, weight in panel.captions:
+        canvas.text(x, y, text, size, color, weight=weight)
         y += height_of(size)
     y += 0.06
     places, _, _ = _places(panel.how, panel.cell)
     for sheet, (right, down) in zip(panel.how.sheets, places, strict=True):
         top = y + down
         if len(panel.how.sheets) > 1:
-            canvas.text(x + right, top, sheet.label, TEXT, GREY)
+            canvas.text(x + right, top, sheet.label, TEXT, GRAY)
             top += height_of(TEXT)
-        _draw_sheet(canvas, panel, sheet, x + right, top, colours)
+        _draw_sheet(canvas, panel, sheet, x + right, top, colors)
 
 
-def fill(canvas: Canvas, held: Holding, colours: DeviceColours) -> None:
-    """Draw the blocks of an array, without captions, over a whole canvas; several sheets side by side."""
+def fill(canvas: Canvas, held: Holding, colors: DeviceColors) -> None:
+    """Draw the blocks of an array over a whole canvas, without captions, sheets side by side."""
     how = arrange(held.dims, held.holders.shape[-1])
     width = (canvas.width + 0.08) / len(how.sheets)
     for i, sheet in enumerate(how.sheets):
@@ -285,28 +288,28 @@ def fill(canvas: Canvas, held: Holding, colours: DeviceColours) -> None:
             (canvas.height - gaps[1] * _GAP) / counts[1],
             0.0,
         )
-        _draw_sheet(canvas, Panel(held, how, (), cell, 0, 0), sheet, i * width, 0.0, colours)
+        _draw_sheet(canvas, Panel(held, how, (), cell, 0, 0), sheet, i * width, 0.0, colors)
 
 
 def _draw_sheet(
-    canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colours: DeviceColours
+    canvas: Canvas, panel: Panel, sheet: Sheet, x: float, y: float, colors: DeviceColors
 ) -> None:
     rows, columns = _edges(sheet.rows, panel.cell.height), _edges(sheet.columns, panel.cell.width)
     middle = {"ha": "center", "va": "center"}
     for i, j, row, column in cells(sheet):
         if row is not None and column is not None:
             ids = panel.held.holders[panel.how.block(sheet, row, column, len(panel.held.dims))]
-            _draw_block(canvas, panel, x + columns[j], y + rows[i], sorted(ids.tolist()), colours)
+            _draw_block(canvas, panel, x + columns[j], y + rows[i], sorted(ids.tolist()), colors)
     for i, row in enumerate(sheet.rows):
         if row is None:
-            canvas.text(x + columns[-1] / 2, y + rows[i] + _GAP / 2, "⋮", 10, GREY, **middle)
+            canvas.text(x + columns[-1] / 2, y + rows[i] + _GAP / 2, "⋮", 10, GRAY, **middle)
     for j, column in enumerate(sheet.columns):
         if column is None:
-            canvas.text(x + columns[j] + _GAP / 2, y + rows[-1] / 2, "⋯", 10, GREY, **middle)
+            canvas.text(x + columns[j] + _GAP / 2, y + rows[-1] / 2, "⋯", 10, GRAY, **middle)
 
 
 def _draw_block(
-    canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colours: DeviceColours
+    canvas: Canvas, panel: Panel, x: float, y: float, ids: list[int], colors: DeviceColors
 ) -> None:
     """Draw a block, in front of the same block on other devices."""
     count = min(len(ids), _DEEPEST)
@@ -317,14 +320,14 @@ def _draw_block(
     for depth in range(behind, -1, -1):
         left, top = x + _SHIFT * depth, y + _SHIFT * (behind - depth)
         shape = canvas.ellipse if panel.is_mesh else canvas.rectangle
-        shape(left, top, width, height, colours[sheets[depth]])
+        shape(left, top, width, height, colors[sheets[depth]])
     label, size = (
         _fitting(ids, width, height)
         if not panel.cell.breaking
         else (_broken(devices_text(ids), panel.cell.breaking), TEXT)
     )
     if label:
-        ink = ink_on(colours[sheets[0]])
+        ink = ink_on(colors[sheets[0]])
         style = {"ha": "center", "va": "center", "weight": "bold", "linespacing": 1.1}
         canvas.text(x + width / 2, y + _SHIFT * behind + height / 2, label, size, ink, **style)
 
@@ -342,7 +345,10 @@ def _broken(text: str, width: float, size: float = TEXT) -> str:
 
 
 def _fitting(ids: list[int], width: float, height: float) -> tuple[str, float]:
-    """Return the label that fits into a block, and its size: its devices, or else their number, or else nothing."""
+    """Return the label that fits into a block, and its size.
+
+    The label has the devices, or else their number, or else nothing.
+    """
     for text in (devices_text(ids), f"×{len(ids)}"):
         for size in (TEXT, 7.0, _SMALLEST):
             label = _broken(text, width - 0.02, size)
@@ -358,6 +364,7 @@ def _fitting(ids: list[int], width: float, height: float) -> tuple[str, float]:
 
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -369,7 +376,9 @@ Point = tuple[float, float, str, bool]
 
 
 def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
-    """Draw candidates by memory and time; those on the front are connected by a line, numbered from the fastest on, and listed.
+    """Draw candidates by memory and time.
+
+    Those on the front are connected by a line, numbered from the fastest on, and listed.
 
     Args:
       points: for each candidate: the time in seconds, the memory in bytes, its label, and whether
@@ -421,9 +430,12 @@ def draw_front(points: Sequence[Point], memory: float | None = None) -> Figure:
 
 
 def _plot(
-    axes: Any, points: Sequence[Point], front: Sequence[Point], memory: float | None
+    axes: Axes, points: Sequence[Point], front: Sequence[Point], memory: float | None
 ) -> tuple[float, float]:
-    """Plot the candidates, memory to the right and time upwards, and return the bytes and the seconds of the units."""
+    """Plot the candidates, memory to the right, time upwards, and return the sizes of the units.
+
+    These are in bytes and in seconds.
+    """
     from matplotlib.ticker import FuncFormatter
 
     sizes = [size for _, size, *_ in points] + ([] if memory is None else [memory])
@@ -444,22 +456,22 @@ def _plot(
         linewidth=1.2,
         zorder=2,
     )
-    for of_front, colour, dot in ((False, RULE, 4.0), (True, PALETTE[0], 6.0)):
+    for of_front, color, dot in ((False, RULE, 4.0), (True, PALETTE[0], 6.0)):
         these = [p for p in points if p[3] == of_front]
         xs, ys = [p[1] / byte for p in these], [p[0] / second for p in these]
-        edge = GREY if not of_front else PALETTE[0]
+        edge = GRAY if not of_front else PALETTE[0]
         axes.plot(
             xs,
             ys,
             "o",
-            color=colour,
+            color=color,
             markeredgecolor=edge,
             markeredgewidth=0.6,
             markersize=dot,
             zorder=3,
         )
     if memory is not None:
-        axes.axvline(memory / byte, color=GREY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+        axes.axvline(memory / byte, color=GRAY, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     for axis, values, one, name in (
         (axes.xaxis, sizes, byte, prefix),
         (axes.yaxis, times, second, unit),
@@ -477,11 +489,11 @@ def _plot(
             else (0, max(values) / one * 1.08 or 1.0)
         )
         (axes.set_xlim if axis is axes.xaxis else axes.set_ylim)(*limits)
-        axis.set_label_text(name, fontproperties=style_of(8.5), color=GREY)
+        axis.set_label_text(name, fontproperties=style_of(8.5), color=GRAY)
     return byte, second
 
 
-def _on_paper(canvas: Canvas, axes: Any, x: float, y: float) -> tuple[float, float]:
+def _on_paper(canvas: Canvas, axes: Axes, x: float, y: float) -> tuple[float, float]:
     """Return the position of a point of a plot, in inches of the canvas."""
     right, up = axes.transData.transform((x, y)) / canvas.figure.dpi
     return right, canvas.height - up

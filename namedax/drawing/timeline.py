@@ -3,40 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from namedax.analysis.records import Collective, Step
 from namedax.core.records import Record
 from namedax.drawing.canvas import (
-    GREY,
+    GRAY,
     INK,
     OTHERS,
-    Colour,
-    colours_of_kinds,
+    Color,
+    Entry,
+    colors_of_kinds,
     count_of,
+    draw_legend,
+    draw_list,
+    draw_marks,
     height_of,
     ink_on,
+    legend_height,
     lines_of,
+    list_height,
     new_canvas,
     plot_axes,
+    step_text,
     style_of,
     text_width,
     time_text,
     time_unit,
     write,
 )
-from namedax.drawing.lists import (
-    Entry,
-    draw_legend,
-    draw_list,
-    draw_marks,
-    legend_height,
-    list_height,
-    step_text,
-)
 from namedax.errors import ArgumentError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["draw_timeline"]
@@ -50,7 +49,7 @@ Scheduled = tuple[Step, float, float]
 
 
 class Bar(Record):
-    """A bar of the timeline: one step, or several steps that are too short to be visible (`step` is `None`)."""
+    """A bar of the timeline: a step, or several that are too short (`step` is `None`)."""
 
     start: float
     end: float
@@ -78,7 +77,9 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
 
     >>> import namedax as nx
     >>> from namedax.analysis.records import Operation
-    >>> product = Operation("dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward")
+    >>> product = Operation(
+    ...     "dot_general", ("k",), 1e9, 1000, 1, "float32", "nx.dot", "model.py:3", "forward"
+    ... )
     >>> figure = draw_timeline([(product, 0.0, 2e-3)])
     """
     steps = [(step, float(start), float(end)) for step, start, end in schedule]
@@ -90,20 +91,20 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
             )
     total = max((end for *_, end in steps), default=0.0)
     times = _times_of_kinds(steps)
-    colours = colours_of_kinds(times)
+    colors = colors_of_kinds(times)
     lanes = {
         "computing": [one for one in steps if not isinstance(one[0], Collective)],
         "communicating": [one for one in steps if isinstance(one[0], Collective)],
     }
     bars = {lane: _merged(ones, total * _FINEST / _PLOT) for lane, ones in lanes.items()}
     sentence = _sentence(lanes, bars, total)
-    legend = _legend(times, colours)
+    legend = _legend(times, colors)
     longest = sorted((one for one in steps if one[2] > one[1]), key=lambda one: one[1] - one[2])[
         :_LONGEST
     ]
     longest.sort(key=lambda one: one[1])
     entries = [
-        Entry(_words(step), colours[step.kind], _figures(end - start, total))
+        Entry(_words(step), colors[step.kind], _figures(end - start, total))
         for step, start, end in longest
     ]
     inner = _WIDTH - 2 * _MARGIN
@@ -133,7 +134,7 @@ def draw_timeline(schedule: Iterable[Scheduled], title: str = "") -> Figure:
         _MARGIN + _LEFT,
         _WIDTH - _MARGIN - _RIGHT,
     )
-    _plot(plot_axes(canvas, _MARGIN + _LEFT, y + 0.3, _PLOT, plot - 0.3), bars, colours, total)
+    _plot(plot_axes(canvas, _MARGIN + _LEFT, y + 0.3, _PLOT, plot - 0.3), bars, colors, total)
     if entries:
         y += plot + 0.5
         canvas.text(
@@ -156,13 +157,13 @@ def _times_of_kinds(steps: Sequence[Scheduled]) -> dict[str, float]:
     return dict(sorted(times.items(), key=lambda item: -item[1]))
 
 
-def _legend(times: dict[str, float], colours: dict[str, Colour]) -> list[tuple[str, Colour]]:
+def _legend(times: dict[str, float], colors: dict[str, Color]) -> list[tuple[str, Color]]:
     entries = [
-        (f"{kind} {time_text(time)}", colours[kind])
+        (f"{kind} {time_text(time)}", colors[kind])
         for kind, time in times.items()
-        if colours[kind] != OTHERS
+        if colors[kind] != OTHERS
     ]
-    rest = [time for kind, time in times.items() if colours[kind] == OTHERS]
+    rest = [time for kind, time in times.items() if colors[kind] == OTHERS]
     return entries + (
         [(f"{count_of(len(rest), 'other kind')} {time_text(sum(rest))}", OTHERS)] if rest else []
     )
@@ -249,7 +250,7 @@ def _merged(steps: Sequence[Scheduled], shortest: float) -> list[Bar]:
     return bars
 
 
-def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], total: float) -> None:
+def _plot(axes: Axes, bars: dict[str, list[Bar]], colors: dict[str, Color], total: float) -> None:
     """Plot the two lanes, computing above, with the names of operations where they fit."""
     unit, size = time_unit(total / 2)
     axes.set(xlim=(0, max(total, 1e-12) / size), ylim=(2, 0))
@@ -259,7 +260,7 @@ def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], tot
                 (bar.start / size, (bar.end - bar.start) / size) for bar in ones if bar.kind == kind
             ]
             axes.broken_barh(
-                spans, (lane + 0.08, 0.76), facecolor=colours[kind], edgecolor="none", gid=kind
+                spans, (lane + 0.08, 0.76), facecolor=colors[kind], edgecolor="none", gid=kind
             )
         for bar in ones:
             if bar.step is not None and (
@@ -267,7 +268,7 @@ def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], tot
             ):
                 style = {
                     "fontproperties": style_of(7),
-                    "color": ink_on(colours[bar.kind]),
+                    "color": ink_on(colors[bar.kind]),
                     "ha": "center",
                     "va": "center",
                 }
@@ -279,14 +280,14 @@ def _plot(axes: Any, bars: dict[str, list[Bar]], colours: dict[str, Colour], tot
                 lane + 0.46,
                 "nothing",
                 fontproperties=style_of(8),
-                color=GREY,
+                color=GRAY,
                 ha="center",
                 va="center",
             )
     axes.set_yticks([0.46, 1.46], [*bars], fontproperties=style_of(8.5), color=INK)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_xlabel(unit, fontproperties=style_of(8.5), color=GREY)
+    axes.set_xlabel(unit, fontproperties=style_of(8.5), color=GRAY)
 
 
 def _fitting(step: Step, width: float) -> str:

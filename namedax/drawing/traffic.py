@@ -1,37 +1,36 @@
-"""`draw_collectives`: the bytes that a device sends over each mesh axis, and the operations that cause them."""
+"""`draw_collectives`: the bytes that a device sends over each mesh axis, with causes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from namedax.analysis.records import Collective
 from namedax.core.types import MeshAxes
 from namedax.drawing.canvas import (
-    GREY,
+    GRAY,
     INK,
     PALETTE,
     RULE,
     Canvas,
-    Colour,
-    colours_of_kinds,
+    Color,
+    Entry,
+    colors_of_kinds,
     count_of,
+    draw_legend,
+    draw_list,
     height_of,
+    legend_height,
     lines_of,
+    list_height,
     new_canvas,
+    step_text,
     text_width,
     time_text,
 )
-from namedax.drawing.lists import (
-    Entry,
-    draw_legend,
-    draw_list,
-    legend_height,
-    list_height,
-    step_text,
-)
 from namedax.errors import MeshError, did_you_mean, show_names
 from namedax.hlo import KINDS, size_text
+from namedax.machines.machine import Machine
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,9 +48,9 @@ _DOTS = 8
 
 
 def draw_collectives(
-    collectives: Sequence[Collective], mesh_shape: Mapping[str, int], machine: Any = None
+    collectives: Sequence[Collective], mesh_shape: Mapping[str, int], machine: Machine | None = None
 ) -> Figure:
-    """Draw the bytes that one device sends over each mesh axis, by kind of collective, with the main causes.
+    """Draw the bytes that one device sends over each mesh axis, by kind, with the main causes.
 
     The length of a bar is the minimum number of bytes that a device sends on a ring, loops
     multiplied out. Collectives over several mesh axes at once have a separate bar.
@@ -75,7 +74,7 @@ def draw_collectives(
     """
     groups = _groups(collectives, mesh_shape)
     kinds = sorted({c.kind for c in collectives}, key=KINDS.index)
-    colours = colours_of_kinds(kinds)
+    colors = colors_of_kinds(kinds)
     total = sum(map(_sent, collectives))
     title = (
         f"A device sends {size_text(total)} on the wire"
@@ -91,8 +90,8 @@ def draw_collectives(
         sentence += " The minimum bytes that a device sends on a ring, over all runs of loops."
         if machine is not None:
             sentence += f" Times are those of {machine.name}, one collective after the other."
-    legend = [(_kind_text(kind, collectives), colours[kind]) for kind in kinds]
-    rows = [(axes, group, _causes(group, colours)) for axes, group in groups.items()]
+    legend = [(_kind_text(kind, collectives), colors[kind]) for kind in kinds]
+    rows = [(axes, group, _causes(group, colors)) for axes, group in groups.items()]
     inner = _WIDTH - 2 * _MARGIN
     head = (
         height_of(12)
@@ -118,7 +117,7 @@ def draw_collectives(
             if machine is None or not group
             else time_text(sum(machine.time_of(c, dict(mesh_shape)) for c in group))
         )
-        _draw_bar(canvas, y + 0.1, group, colours, share, total, took)
+        _draw_bar(canvas, y + 0.1, group, colors, share, total, took)
         draw_list(
             canvas,
             _MARGIN + _LEFT - 0.24,
@@ -138,7 +137,7 @@ def _sent(collective: Collective) -> int:
 def _groups(
     collectives: Sequence[Collective], mesh_shape: Mapping[str, int]
 ) -> dict[MeshAxes, list[Collective]]:
-    """Group the collectives by their mesh axes; every mesh axis alone has a group, possibly an empty one."""
+    """Group the collectives by their mesh axes; every mesh axis has a group, perhaps empty."""
     groups: dict[MeshAxes, list[Collective]] = {(axis,): [] for axis in mesh_shape}
     order = list(mesh_shape)
     for collective in collectives:
@@ -158,17 +157,17 @@ def _kind_text(kind: str, collectives: Sequence[Collective]) -> str:
     return f"{sum(c.trips for c in of_kind):,} {kind} ({size_text(sum(map(_sent, of_kind)))})"
 
 
-def _causes(group: Sequence[Collective], colours: Mapping[str, Colour]) -> list[Entry]:
+def _causes(group: Sequence[Collective], colors: Mapping[str, Color]) -> list[Entry]:
     """Return the main causes, and a line about the others."""
     by: dict[tuple[str, str], list[Collective]] = {}
     for collective in group:
         by.setdefault((collective.kind, step_text(collective)), []).append(collective)
     causes = sorted(by.items(), key=lambda item: -sum(map(_sent, item[1])))
     shown = causes if len(causes) <= _MOST else causes[: _MOST - 1]
-    entries = [Entry(text, colours[kind], _figures(these)) for (kind, text), these in shown]
+    entries = [Entry(text, colors[kind], _figures(these)) for (kind, text), these in shown]
     rest = [c for _, these in causes[len(shown) :] for c in these]
     if rest:
-        entries.append(Entry(f"{len(causes) - len(shown):,} others", GREY, _figures(rest)))
+        entries.append(Entry(f"{len(causes) - len(shown):,} others", GRAY, _figures(rest)))
     return entries
 
 
@@ -180,7 +179,7 @@ def _figures(these: Sequence[Collective]) -> tuple[str, str]:
 def _draw_axes(
     canvas: Canvas, y: float, axes: MeshAxes, mesh_shape: Mapping[str, int], share: float
 ) -> None:
-    """Draw the mesh axes of a row: their names, and devices on a line whose thickness shows the bytes."""
+    """Draw the mesh axes of a row: names, and devices on a line as thick as the bytes."""
     size = 1
     for axis in axes:
         size *= mesh_shape[axis]
@@ -193,11 +192,11 @@ def _draw_axes(
     xs = [_MARGIN + 0.07 + 0.19 * i for i in range(dots)]
     middle = y + 0.12
     if share:
-        canvas.line([xs[0], xs[-1]], [middle, middle], GREY, 0.8 + 4.2 * share)
+        canvas.line([xs[0], xs[-1]], [middle, middle], GRAY, 0.8 + 4.2 * share)
     for x in xs:
         canvas.ellipse(x - 0.06, middle - 0.06, 0.12, 0.12, PALETTE[0])
     if size > dots:
-        canvas.text(xs[-1] + 0.12, middle, "…", 8, GREY, va="center")
+        canvas.text(xs[-1] + 0.12, middle, "…", 8, GRAY, va="center")
 
 
 def _share_text(share: float) -> str:
@@ -208,7 +207,7 @@ def _draw_bar(
     canvas: Canvas,
     y: float,
     group: Sequence[Collective],
-    colours: Mapping[str, Colour],
+    colors: Mapping[str, Color],
     share: float,
     total: int,
     took: str,
@@ -222,12 +221,12 @@ def _draw_bar(
     )
     x = _MARGIN + _LEFT
     longest = _WIDTH - 2 * _MARGIN - _LEFT - text_width("1023.9 GiB (100 %), 999 ms", 9) - 0.1
-    for kind, colour in colours.items():
+    for kind, color in colors.items():
         part = sum(_sent(c) for c in group if c.kind == kind)
         if part:
             width = max(longest * share * part / sent, 0.01)
-            canvas.rectangle(x, y, width, _BAR, colour, linewidth=0, gid=kind)
+            canvas.rectangle(x, y, width, _BAR, color, linewidth=0, gid=kind)
             x += width
     canvas.text(
-        x + (0.1 if sent else 0.0), y + _BAR / 2, words, 9, INK if sent else GREY, va="center"
+        x + (0.1 if sent else 0.0), y + _BAR / 2, words, 9, INK if sent else GRAY, va="center"
     )

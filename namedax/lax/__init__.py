@@ -1,4 +1,4 @@
-"""The namespace `nx.lax`: `jax.lax` for named arrays, with collectives over named axes, and `linalg`."""
+"""The namespace `nx.lax`: `jax.lax` for named arrays, collectives over named axes, `linalg`."""
 
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.lax import LAX as _OWN

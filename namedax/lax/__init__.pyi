@@ -1,5 +1,5 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
-"""The namespace `nx.lax`: `jax.lax` for named arrays, with collectives over named axes, and `linalg`."""
+"""The namespace `nx.lax`: `jax.lax` for named arrays, collectives over named axes, `linalg`."""
 
 import builtins
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -239,23 +239,27 @@ def all_gather(
     tiled: bool = False,
     to: str = 'varying',
 ) -> Any:
-    """Gather a named axis, or a tuple of them, into a positional axis that is complete in every instance.
+    """Gather a named axis, or a tuple of them, into a complete positional axis.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names gathers in row-major order.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; gather within each group and keep the named axis.
       axis: the index of the positional axis among the positional axes of the result; by default 0.
       tiled: if `False` (default), the result has a new positional axis. If `True`, the elements are
         concatenated along the existing positional axis `axis`.
+      to: `"varying"` (default) or `"invarying"`, without effect: the variance of a result follows
+        from its names.
 
     Returns:
       The array without the named axes. A value without a named axis is repeated along the new axis,
       as in JAX.
 
-    Communication: one all-gather; the result is replicated on every device. If the result is
-    combined with a value that varies over the same mesh axis, the transpose is a reduce-scatter,
-    otherwise a slice. A result with no named axis is a plain array and counts as replicated. If it
-    is combined with a varying value, its transpose is an all-reduce and a slice.
+    Communication: one all-gather, also within groups; the result is replicated on every device. If
+    the result is combined with a value that varies over the same mesh axis, the transpose is a
+    reduce-scatter, otherwise a slice. A result with no named axis is a plain array and counts as
+    replicated. If it is combined with a varying value, its transpose is an all-reduce and a slice.
     """
 def all_to_all(
     x: Any,
@@ -266,13 +270,17 @@ def all_to_all(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:
-    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
+    """Exchange a named and a positional axis.
+
+    Instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       split_axis: the positional axis that is split, one block per instance.
       concat_axis: the positional axis of the result that enumerates the blocks of all instances.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; exchange within each group.
       tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and
         the result has a new axis at `concat_axis`. If `True`, `split_axis` becomes shorter, and the
         blocks are concatenated along `concat_axis`.
@@ -282,7 +290,7 @@ def all_to_all(
       instance, and needs no communication.
 
     Communication: one all-to-all and local transposes, also over several axes, with one element per
-    device or in blocks.
+    device or in blocks. Within groups: one all-gather of the complete axis.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -307,12 +315,12 @@ def approx_min_k(
 ) -> tuple[AnyArray, AnyArray]:
     """Returns min ``k`` values and their indices of the ``operand`` in an approximate manner."""
 def argmax(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
-    """`jax.lax.argmax`, by name or position. Over a sharded name: reductions of the size of the result.
+    """Apply `jax.lax.argmax` along a positional or named axis.
 
     See `nx.argmax`.
     """
 def argmin(operand: ArrayLike, axis: AxisSpec, index_dtype: Any) -> AnyArray:
-    """`jax.lax.argmin`, by name or position. Over a sharded name: reductions of the size of the result.
+    """Apply `jax.lax.argmin` along a positional or named axis.
 
     See `nx.argmin`.
     """
@@ -328,8 +336,8 @@ def asinh(x: NamedArray) -> NamedArray:
 @overload
 def asinh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic sine: :math:`\\mathrm{asinh}(x)`."""
-def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: AxisSpec = 0) -> Any:
-    """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Hashable = 0) -> Any:
+    """Combine all elements up to each one with an associative function: `lax.associative_scan`.
 
     Args:
       fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named
@@ -375,12 +383,14 @@ def atanh(x: NamedArray) -> NamedArray:
 def atanh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise inverse hyperbolic tangent: :math:`\\mathrm{atanh}(x)`."""
 def axis_index(axis_name: Any) -> NamedArray:
-    """Return the index of every instance along a named axis: `i32[]{name}`, with the values 0 to size - 1.
+    """Return the index of every instance along a named axis.
+
+    The result is `i32[]{name}` with the values 0 to size - 1.
 
     For a tuple of names the index is row-major in the given order. No communication.
     """
 def axis_size(axis_name: Any) -> int:
-    """Return the global size of a named axis of the mapped function, or the product for a tuple of names.
+    """Return the global size of a named axis, or the product of the sizes for a tuple of names.
 
     See `nx.axis_size`.
     """
@@ -528,15 +538,19 @@ def complex(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def complex(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise make complex number: :math:`x + jy`."""
-def concatenate(operands: Any, dimension: AxisSpec) -> AnyArray:
-    """Arrays one after the other along an axis, a position or a name: `jax.lax.concatenate`.
+def concatenate(operands: Sequence[ArrayLike], dimension: AxisSpec) -> AnyArray:
+    """Concatenate arrays along a positional or named axis, as `jax.lax.concatenate`.
 
     See `nx.concatenate`.
     """
 def cond(
-    pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any, operand: Any = ...,
+    pred: ArrayLike,
+    true_fun: Callable[..., Any],
+    false_fun: Callable[..., Any],
+    *operands: Any,
+    operand: Any = ...,
 ) -> Any:
-    """Apply one of two functions to the operands, selected by the predicate: `lax.cond` over named axes.
+    """Apply one of two functions, selected by the predicate: `lax.cond` over named axes.
 
     See `nx.cond`.
     """
@@ -678,10 +692,10 @@ def cosh(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise hyperbolic cosine: :math:`\\mathrm{cosh}(x)`."""
 @overload
 def cumlogsumexp(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`."""
+    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`."""
 @overload
 def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`."""
+    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`."""
 @overload
 def cummax(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
     """Compute the cumulative maximum along one axis, as `lax.cummax`."""
@@ -715,19 +729,19 @@ def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> Any
     """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`."""
 @overload
 def cumprod(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`."""
+    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`."""
 @overload
 def cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`.
+    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`.
 
     See `nx.cumprod`.
     """
 @overload
 def cumsum(operand: NamedArray, axis: AxisSpec = 0, reverse: bool = False) -> NamedArray:
-    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`."""
+    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`."""
 @overload
 def cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> AnyArray:
-    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`.
+    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`.
 
     See `nx.cumsum`.
     """
@@ -948,7 +962,7 @@ def exp2(x: NamedArray, *, accuracy: Any = None) -> NamedArray:
 def exp2(x: jax.typing.ArrayLike, *, accuracy: Any = None) -> jax.Array:
     """Elementwise base-2 exponential: :math:`2^x`."""
 def expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
-    """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both.
+    """Insert axes of size 1, as `nx.numpy.expand_dims`.
 
     See `nx.expand_dims`.
     """
@@ -967,9 +981,14 @@ def floor(x: NamedArray) -> NamedArray:
 def floor(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise floor: :math:`\\left\\lfloor x \\right\\rfloor`."""
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[jax.Array, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
 ) -> Any:
-    """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over named axes.
+    """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop`.
 
     Args:
       lower: the first index, an integer or a scalar array.
@@ -1094,9 +1113,9 @@ def imag(x: NamedArray) -> NamedArray:
 def imag(x: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise extract imaginary part: :math:`\\mathrm{Im}(x)`."""
 def index_in_dim(operand: ArrayLike, index: int, axis: AxisSpec = 0, keepdims: bool = True) -> AnyArray:
-    """One entry along an axis, a position or a name: `jax.lax.index_in_dim`.
+    """Read one element along a positional or named axis, as `jax.lax.index_in_dim`.
 
-    Along a sharded name it costs what `x[name, index]` does.
+    Communication: along a sharded axis, that of `x[name, index]`.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
@@ -1157,7 +1176,7 @@ def lt(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def lt(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise less-than: :math:`x < y`."""
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: AxisSpec = 0) -> Any:
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Hashable = 0) -> Any:
     """Apply a function to the elements along an axis in sequence: `lax.map` over named axes.
 
     `map` needs less memory than `vmap`, but more time.
@@ -1236,7 +1255,10 @@ def nextafter(x1: ArrayLike, x2: NamedArray) -> NamedArray: ...
 def nextafter(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike) -> jax.Array:
     """Returns the next representable value after ``x1`` in the direction of ``x2``."""
 def optimization_barrier(operand: Any, /) -> Any:
-    """The operands, none of which is computed later than any use of the results; see `jax.lax.optimization_barrier`. Changes no value."""
+    """Return the operands, all of which are computed before any use of the results.
+
+    See `jax.lax.optimization_barrier`; no value changes.
+    """
 @overload
 def pad(
     operand: NamedArray, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]],
@@ -1272,24 +1294,24 @@ def pbroadcast(x: Any, axis_name: Any, source: AxisSpec) -> Any:
       AxisSizeError: `source` is out of range.
     """
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """`x` itself.
+    """Return `x` unchanged.
 
-    In JAX a cast of variance; here a value varies over a mesh axis if and only if a name says so,
-    and is cast where that is needed.
+    In JAX this casts the variance. Here a value varies over a mesh axis if and only if one of its
+    names is mapped to it, and casts are automatic.
 
     Args:
       x: a named array, or a pytree of them.
-      axis_name: the name, or a tuple of names.
+      axis_name: an axis name, or a tuple of names.
       to: `"varying"`, which changes no value.
 
     Raises:
       AxisNotFoundError: a name has no size here.
-      UnsupportedArgumentError: `to` is anything else; postponed sums are internal to namedax.
+      UnsupportedArgumentError: `to` has another value; postponed sums are internal to namedax.
     """
 def pdot(
     x: ArrayLike,
     y: ArrayLike,
-    axis_name: Any,
+    axis_name: Any | tuple[Any, ...],
     pos_contract: tuple[Sequence[int], Sequence[int]] = ...,
     pos_batch: tuple[Sequence[int], Sequence[int]] = ...,
     precision: Any = None,
@@ -1315,14 +1337,14 @@ def pdot(
       AxisNotFoundError: neither the values nor the mapped function have an axis.
       PositionalAxisError: an axis is out of range or given twice, or sizes disagree.
     """
-def pgather(x: Any, idx: Any, axes: AxisSpec) -> Any:
+def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. MeshAxes that `idx` shares with `x`
-        are batch axes, except the gathered axes, which become axes of the result. Negative indices
-        count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares
+        with `x` are batch axes, except the gathered axes, which become axes of the result. Negative
+        indices count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
@@ -1342,26 +1364,18 @@ def pgather(x: Any, idx: Any, axes: AxisSpec) -> Any:
         gathered axis.
     """
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Take the maximum of every leaf over a named axis or a tuple of them, and return a value without the axis unchanged.
+    """Take the maximum of every leaf over a named axis or a tuple of them.
 
-    Differentiable, unlike `jax.lax.pmax`: ties share the gradient, as in `nx.max`. For the
-    communication see `psum`.
-
-    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
-    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
+    A value without the axis is returned unchanged. Differentiable, unlike `jax.lax.pmax`: ties
+    share the gradient, as in `nx.max`. For groups and the communication see `psum`.
     """
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Average every leaf over a named axis or a tuple of them, and return a value without the axis unchanged. See `psum`.
+    """Average every leaf over a named axis or a tuple of them; see `psum`, also for groups.
 
-    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
-    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
+    A value without the axis is returned unchanged.
     """
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`.
-
-    `axis_index_groups`, lists that together have every index of the axis once, goes over each of them by itself, and keeps the
-    name: every instance has the result of its group. Sharded: one all-reduce of as many values as there are groups.
-    """
+    """Take the minimum of every leaf over a named axis or a tuple of them; see `pmax`."""
 @overload
 def polygamma(m: NamedArray, x: ArrayLike) -> NamedArray:
     """Elementwise polygamma: :math:`\\psi^{(m)}(x)`."""
@@ -1385,7 +1399,7 @@ def pow(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 def pow(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise power: :math:`x^y`."""
 def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
-    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+    """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -1408,9 +1422,9 @@ def ppermute(x: Any, axis_name: Any, perm: Iterable[tuple[int, int]]) -> Any:
       AxisSizeError: an index is out of range, or appears twice.
     """
 def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
-    """`jax.lax.precv`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
+    """`jax.lax.precv`, for arrays without names outside of mapped functions. Use nx.lax.ppermute to send elements."""
 def psend(x: Any, axis_name: Any, perm: Any) -> Any:
-    """`jax.lax.psend`, for arrays without names outside of mapped functions. Entries travel by nx.lax.ppermute."""
+    """`jax.lax.psend`, for arrays without names outside of mapped functions. Use nx.lax.ppermute to send elements."""
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
@@ -1435,8 +1449,13 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
     Communication: one all-reduce of the local sums.
 
+    `axis_index_groups`, lists that together contain every index of the axis once, reduces within
+    each group and keeps the named axis: every instance has the result of its group; by default
+    `None`. This is one all-reduce of one value per group.
+
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has an axis.
+      ArgumentError: the groups do not contain every index once.
     """
 def psum_scatter(
     x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None, tiled: bool = False,
@@ -1447,6 +1466,8 @@ def psum_scatter(
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       scatter_dimension: the positional axis that is split, one block per instance; by default 0.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; sum within each group, and scatter over its instances.
       tiled: if `False` (default), the positional axis has the size of the named axis and is
         removed. If `True`, its size is a multiple, and each instance keeps a slice.
 
@@ -1454,14 +1475,21 @@ def psum_scatter(
       An array that still has the named axis. A value without the axis counts once per instance.
 
     Communication: one reduce-scatter after the local sum, also over several axes, with one element
-    per device or in blocks.
+    per device or in blocks. Within groups: one all-reduce of one value per group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
       PositionalAxisError: the positional axis does not exist, or its size does not fit.
     """
 def pswapaxes(x: Any, axis_name: Any, axis: AxisSpec, *, axis_index_groups: Any = None) -> Any:
-    """Swaps a named axis and a positional one of the same size: `all_to_all(x, axis_name, axis, axis)`, within groups if they are given."""
+    """Swap a named axis with a positional one of the same size: `all_to_all(x, name, axis, axis)`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      axis: the positional axis.
+      axis_index_groups: groups, as for `all_to_all`; by default `None`.
+    """
 def ragged_all_to_all(
     operand: Any,
     output: Any,
@@ -1473,7 +1501,7 @@ def ragged_all_to_all(
     axis_name: Any,
     axis_index_groups: Any = None,
 ) -> Any:
-    """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Entries that go where numbers say travel by nx.take, nx.segment_sum or nx.nn.mixture_of_experts."""
+    """`jax.lax.ragged_all_to_all`, for arrays without names outside of mapped functions. Use nx.take, nx.segment_sum or nx.nn.mixture_of_experts to send elements to computed destinations."""
 def ragged_dot(
     lhs: AnyArray,
     rhs: AnyArray,
@@ -1521,33 +1549,41 @@ def reduce(
     operator.
     """
 def reduce_and(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
-    """`jax.lax.reduce_and`, by name or position; the element type stays.
+    """Apply `jax.lax.reduce_and` over positional or named axes.
 
-    Over sharded names: one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
+    The dtype is preserved.
+
+    Communication: over sharded axes, one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
 def reduce_max(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
-    """`jax.lax.reduce_max`, by name or position; the element type stays.
+    """Apply `jax.lax.reduce_max` over positional or named axes.
 
-    Over sharded names: one all-reduce of the result.
+    The dtype is preserved.
+
+    Communication: over sharded axes, one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
 def reduce_min(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
-    """`jax.lax.reduce_min`, by name or position; the element type stays.
+    """Apply `jax.lax.reduce_min` over positional or named axes.
 
-    Over sharded names: one all-reduce of the result.
+    The dtype is preserved.
+
+    Communication: over sharded axes, one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
 def reduce_or(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
-    """`jax.lax.reduce_or`, by name or position; the element type stays.
+    """Apply `jax.lax.reduce_or` over positional or named axes.
 
-    Over sharded names: one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
+    The dtype is preserved.
+
+    Communication: over sharded axes, one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather).
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -1558,17 +1594,21 @@ def reduce_precision(operand: float | ArrayLike, exponent_bits: int, mantissa_bi
     operator.
     """
 def reduce_prod(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
-    """`jax.lax.reduce_prod`, by name or position; the element type stays.
+    """Apply `jax.lax.reduce_prod` over positional or named axes.
 
-    Over sharded names: one all-gather of the products of the blocks.
+    The dtype is preserved.
+
+    Communication: over sharded axes, one all-gather of the products of the blocks.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
     """
 def reduce_sum(operand: ArrayLike, axes: AxisSpec, *, out_sharding: Any = None) -> AnyArray:
-    """`jax.lax.reduce_sum`, by name or position; the element type stays.
+    """Apply `jax.lax.reduce_sum` over positional or named axes.
 
-    Over sharded names: one all-reduce of the result.
+    The dtype is preserved.
+
+    Communication: over sharded axes, one all-reduce of the result.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -1605,12 +1645,12 @@ def reshape(
     """
 @overload
 def rev(operand: NamedArray, dimensions: AxisSpec) -> NamedArray:
-    """Entries in reverse order along axes, positions or names: `jax.lax.rev`."""
+    """Reverse positional or named axes, as `jax.lax.rev`."""
 @overload
 def rev(operand: ArrayLike, dimensions: AxisSpec) -> AnyArray:
-    """Entries in reverse order along axes, positions or names: `jax.lax.rev`.
+    """Reverse positional or named axes, as `jax.lax.rev`.
 
-    Whole blocks change places along a sharded name.
+    Communication: along a sharded axis the devices exchange their blocks.
 
     Raises:
       AxisNotFoundError: `operand` lacks a name.
@@ -1618,9 +1658,9 @@ def rev(operand: ArrayLike, dimensions: AxisSpec) -> AnyArray:
 def rng_bit_generator(
     key: Any, shape: Any, dtype: Any = ..., algorithm: Any = ..., *, out_sharding: Any = None,
 ) -> Any:
-    """`jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions. Samplers by name stand in nx.random: nx.random.bits(key, named_shape=...)."""
+    """`jax.lax.rng_bit_generator`, for arrays without names outside of mapped functions. nx.random has samplers by name: nx.random.bits(key, named_shape=...)."""
 def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
-    """`jax.lax.rng_uniform`, for arrays without names outside of mapped functions. Samplers by name stand in nx.random: nx.random.uniform(key, named_shape=...)."""
+    """`jax.lax.rng_uniform`, for arrays without names outside of mapped functions. nx.random has samplers by name: nx.random.uniform(key, named_shape=...)."""
 @overload
 def round(x: NamedArray, rounding_method: Any = ...) -> NamedArray:
     """Elementwise round."""
@@ -1652,9 +1692,9 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
     *,
-    axis: AxisSpec = 0,
+    axis: Hashable = 0,
 ) -> tuple[Any, Any]:
-    """Apply a function to the elements along an axis in sequence, and carry a state: `lax.scan` over named axes.
+    """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
     See `nx.scan`.
     """
@@ -2027,18 +2067,18 @@ def slice(
     operator.
     """
 def slice_in_dim(
-    operand: ArrayLike, start_index: Any, limit_index: Any, stride: int = 1, axis: AxisSpec = 0,
+    operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: AxisSpec = 0,
 ) -> AnyArray:
-    """A slice along an axis, a position or a name: `jax.lax.slice_in_dim`.
+    """Slice a positional or named axis, as `jax.lax.slice_in_dim`.
 
-    Along a name it is `x[name, start:limit:stride]`.
+    Along a named axis it is `x[name, start:limit:stride]`, with the same communication.
 
     Raises:
       AxisNotFoundError: `operand` lacks the name.
       AxisSizeError: the name would have a different size in this mapped function.
     """
 def sort(operand: Any, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """`jax.lax.sort`, by name or position.
+    """Sort along a positional or named axis, as `jax.lax.sort`.
 
     See `nx.sort`.
     """
@@ -2074,8 +2114,8 @@ def sub(x: ArrayLike, y: NamedArray) -> NamedArray: ...
 @overload
 def sub(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike) -> jax.Array:
     """Elementwise subtraction: :math:`x - y`."""
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ...) -> Any:
-    """Apply one of several functions to the operands, selected by number: `lax.switch` over named axes.
+def switch(index: ArrayLike, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ...) -> Any:
+    """Apply one of several functions, selected by number: `lax.switch` over named axes.
 
     See `nx.switch`.
     """
@@ -2098,7 +2138,7 @@ def tile(operand: NamedArray, reps: Sequence[int]) -> NamedArray:
 def tile(operand: jax.typing.ArrayLike, reps: Sequence[int]) -> jax.Array:
     """Tiles an array by repeating it along each dimension."""
 def top_k(operand: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> Any:
-    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+    """Return the `k` largest values along one axis in descending order, with their indices.
 
     See `nx.top_k`.
     """
@@ -2116,7 +2156,7 @@ def transpose(operand: jax.typing.ArrayLike, permutation: Sequence[int] | Any) -
     """
 def unstack(x: ArrayLike, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstacks an array along an axis."""
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(cond_fun: Callable[[Any], AnyArray], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
@@ -2140,7 +2180,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
       AxisSizeError: an axis of the value has two sizes.
     """
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)."""
+    """`jax.lax.with_sharding_constraint`, for arrays without names outside of mapped functions. The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)."""
 @overload
 def zeta(x: NamedArray, q: ArrayLike) -> NamedArray:
     """Elementwise Hurwitz zeta function: :math:`\\zeta(x, q)`"""

@@ -10,26 +10,26 @@ collectives by the formulas of rings and switches.
 >>> print(f"{machines.v5e.peak('bfloat16'):.3g} operations per second")
 1.97e+14 operations per second
 
-`links` defines the links of mesh axes, `places` assigns them to mesh axes, and `collectives` has
-the formulas. `schedule` orders steps one after the other or overlapping. `machine` combines these
-modules. `catalogue` has the entries, and `measuring` makes one. Read `collectives` first.
+`links` defines the links of mesh axes, assigns them to the axes of a mesh, and has the formulas of
+collectives. `schedule` orders steps one after the other or overlapping. `machine` combines these
+modules and has the entries, and `measuring` makes one. Read `links` first.
 """
 
-from namedax.machines.catalogue import DCN_V5E as DCN_V5E
-from namedax.machines.catalogue import DCN_V5P as DCN_V5P
-from namedax.machines.catalogue import DCN_V6E as DCN_V6E
-from namedax.machines.catalogue import ICI_V5E as ICI_V5E
-from namedax.machines.catalogue import ICI_V5P as ICI_V5P
-from namedax.machines.catalogue import ICI_V6E as ICI_V6E
-from namedax.machines.catalogue import INFINIBAND as INFINIBAND
-from namedax.machines.catalogue import NVLINK as NVLINK
-from namedax.machines.catalogue import h100 as h100
-from namedax.machines.catalogue import h200 as h200
-from namedax.machines.catalogue import v5e as v5e
-from namedax.machines.catalogue import v5p as v5p
-from namedax.machines.catalogue import v6e as v6e
 from namedax.machines.links import Link as Link
+from namedax.machines.machine import DCN_V5E as DCN_V5E
+from namedax.machines.machine import DCN_V5P as DCN_V5P
+from namedax.machines.machine import DCN_V6E as DCN_V6E
+from namedax.machines.machine import ICI_V5E as ICI_V5E
+from namedax.machines.machine import ICI_V5P as ICI_V5P
+from namedax.machines.machine import ICI_V6E as ICI_V6E
+from namedax.machines.machine import INFINIBAND as INFINIBAND
+from namedax.machines.machine import NVLINK as NVLINK
 from namedax.machines.machine import Machine as Machine
+from namedax.machines.machine import h100 as h100
+from namedax.machines.machine import h200 as h200
+from namedax.machines.machine import v5e as v5e
+from namedax.machines.machine import v5p as v5p
+from namedax.machines.machine import v6e as v6e
 from namedax.machines.measuring import measure as measure
 from namedax.machines.schedule import Timed as Timed
 from namedax.machines.schedule import Times as Times

@@ -1,21 +1,49 @@
-"""A machine: the computation, memory and bandwidth of one device, and the estimated times of a program's steps."""
+"""Machines: the figures of one device, estimates of step times, and entries from public figures."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import jax.numpy as jnp
+import numpy as np
 
 from namedax.analysis.records import Collective, Operation, Step
+from namedax.core.types import DType, Mesh
 from namedax.errors import ArgumentError, ArgumentTypeError
-from namedax.machines.collectives import seconds_of
-from namedax.machines.links import Link, Links, levels_of, placed, positive, sizes_of
+from namedax.machines.links import (
+    Level,
+    Link,
+    Links,
+    levels_of,
+    placed,
+    positive,
+    seconds_of,
+    sizes_of,
+)
 from namedax.machines.schedule import Cost, Times, is_small, schedule
 
-__all__ = ["Machine"]
+__all__ = [
+    "DCN_V5E",
+    "DCN_V5P",
+    "DCN_V6E",
+    "ICI_V5E",
+    "ICI_V5P",
+    "ICI_V6E",
+    "INFINIBAND",
+    "NVLINK",
+    "Machine",
+    "h100",
+    "h200",
+    "v5e",
+    "v5p",
+    "v6e",
+]
+
+_RateOf: TypeAlias = Callable[[str], tuple[float, str]]
+_LevelsOver: TypeAlias = Callable[[tuple[str, ...], int], tuple[Level, ...]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,25 +51,26 @@ class Machine:
     """One device of a machine, and its links to the others.
 
     Attributes:
-      flops: peak operations per second by dtype, `{"bfloat16": 197e12}`. A multiply-add counts as two. See `peak` for dtypes
-        that are not listed.
+      flops: peak operations per second by dtype, `{"bfloat16": 197e12}`. A multiply-add counts as
+        two. See `peak` for dtypes that are not listed.
       memory: the memory in bytes.
       bandwidth: the bytes per second between memory and arithmetic.
-      links: the link of each mesh axis, `{"data": Link(...)}`. The key `...` stands for all axes that are not listed. A tuple
-        of mesh axes is a measured link for collectives over exactly these axes; without it, the time follows from the links of
-        the axes.
-      overlap: whether collectives overlap with all available computation. Otherwise only the collectives of a ring do (see
-        `namedax.machines.schedule`). Default: False.
+      links: the link of each mesh axis, `{"data": Link(...)}`. The key `...` stands for all axes
+        that are not listed. A tuple of mesh axes is a measured link for collectives over exactly
+        these axes; without it, the time follows from the links of the axes.
+      overlap: whether collectives overlap with all available computation. Otherwise only the
+        collectives of a ring do (see `namedax.machines.schedule`). Default: False.
       name: the name in messages; default: `"this machine"`.
-      launch: the seconds to start an operation. An operation on a few numbers (64 bytes) is assumed to be fused with another.
-        Default: 0.
+      launch: the seconds to start an operation. An operation on a few numbers (64 bytes) is assumed
+        to be fused with another. Default: 0.
 
     Raises:
       ArgumentError: a figure is not positive, or a dtype or a link is invalid.
 
     >>> import namedax as nx
     >>> machine = nx.machines.Machine(
-    ...     flops={"float32": 1e12}, memory=16e9, bandwidth=1e11, links={...: nx.machines.Link(1e9, 1e-6, "switch")}, name="mine"
+    ...     flops={"float32": 1e12}, memory=16e9, bandwidth=1e11, name="mine",
+    ...     links={...: nx.machines.Link(1e9, 1e-6, "switch")},
     ... )
     >>> machine.peak("float32")
     1000000000000.0
@@ -62,7 +91,7 @@ class Machine:
                 " as {'bfloat16': 197e12}."
             )
         for name, value in self.flops.items():
-            if _element_type(name) is None:
+            if _dtype_of(name) is None:
                 raise ArgumentError(
                     f"Machine: flops has the key {name!r}, which is not a dtype. Use a name such as"
                     " 'bfloat16'."
@@ -85,7 +114,7 @@ class Machine:
         object.__setattr__(
             self,
             "flops",
-            {_element_type(name).name: float(value) for name, value in self.flops.items()},
+            {jnp.dtype(name).name: float(value) for name, value in self.flops.items()},
         )
         object.__setattr__(self, "links", dict(self.links))
 
@@ -102,34 +131,39 @@ class Machine:
         """
         return dataclasses.replace(self, links={**self.links, **links})
 
-    def layout(self, mesh: Any) -> dict[str, tuple[tuple[int, Link], ...]]:
-        """Return the links of the mesh axes: the last axes fill the links that connect few devices, the others use the links beyond.
+    def layout(self, mesh: Mesh | Mapping[str, int]) -> dict[str, tuple[tuple[int, Link], ...]]:
+        """Return the links of the mesh axes.
+
+        The last axes fill the links that connect few devices, the others use the links beyond.
 
         Args:
           mesh: a mesh, or a dict of the sizes of its axes.
 
         Returns:
-          For each mesh axis, the number of devices along it for each link, from the slowest link to the fastest; empty for an
-          axis of one device. Mesh axes of one size with equal layouts are interchangeable.
+          For each mesh axis, the number of devices along it for each link, from the slowest link to
+          the fastest; empty for an axis of one device. Mesh axes of one size with equal layouts are
+          interchangeable.
 
         Raises:
           MeshError: the machine has no link for a mesh axis, or the mesh does not fit on it.
 
         >>> import namedax as nx
         >>> layout = nx.machines.h100.layout({"data": 16, "model": 4})
-        >>> [(size, link.reach) for size, link in layout["data"]]  # eight nodes, and two such groups of four in a node
+        >>> # eight nodes, and two such groups of four in a node
+        >>> [(size, link.reach) for size, link in layout["data"]]
         [(8, None), (2, 8)]
         """
         sizes = sizes_of(mesh) or {}
         return placed(self.links, sizes, sizes, self.name)
 
-    def peak(self, dtype: Any) -> float:
+    def peak(self, dtype: DType) -> float:
         """Return the operations per second of a dtype.
 
-        A dtype that is not listed counts as the narrowest listed dtype of its kind (floating-point or integer) that is at least
-        as wide; among several, the slowest. If it is wider than all, a product of numbers `k` times as wide counts as `k * k`
-        products of the widest. Complex numbers have a quarter of the rate of their parts. If no dtype of its kind is listed,
-        all listed dtypes are considered. `Times.assumptions` lists the cases that mattered.
+        A dtype that is not listed counts as the narrowest listed dtype of its kind (floating-point
+        or integer) that is at least as wide; among several, the slowest. If it is wider than all, a
+        product of numbers `k` times as wide counts as `k * k` products of the widest. Complex
+        numbers have a quarter of the rate of their parts. If no dtype of its kind is listed, all
+        listed dtypes are considered. `Times.assumptions` lists the cases that mattered.
 
         Args:
           dtype: a dtype or its name.
@@ -142,13 +176,14 @@ class Machine:
         """
         return self._rate(str(dtype) if isinstance(dtype, str) else jnp.dtype(dtype).name)[0]
 
-    def time_of(self, step: Step, mesh: Any = None) -> float:
+    def time_of(self, step: Step, mesh: Mesh | Mapping[str, int] | None = None) -> float:
         """Return the time of one step, in seconds, over all runs in its surrounding loops.
 
         Args:
           step: a collective or an operation, from a report's `steps`.
-          mesh: the mesh of the program, or a dict of the sizes of its axes. Collectives need it if they use several mesh axes,
-            or if a link connects a limited number of devices. Default: None.
+          mesh: the mesh of the program, or a dict of the sizes of its axes. Collectives need it if
+            they use several mesh axes, or if a link connects a limited number of devices. Default:
+            None.
 
         Raises:
           ArgumentTypeError: it is neither.
@@ -156,7 +191,7 @@ class Machine:
         """
         return self._costs(mesh)(step).seconds
 
-    def time(self, steps: Iterable[Step], mesh: Any = None) -> Times:
+    def time(self, steps: Iterable[Step], mesh: Mesh | Mapping[str, int] | None = None) -> Times:
         """Return the times of steps, one after the other or overlapping.
 
         Args:
@@ -172,7 +207,7 @@ class Machine:
         """
         return schedule(list(steps), self._costs(mesh), self.overlap)
 
-    def _costs(self, mesh: Any) -> Callable[[Step], Cost]:
+    def _costs(self, mesh: Mesh | Mapping[str, int] | None) -> Callable[[Step], Cost]:
         """Return a function from a step to its cost on this mesh."""
         sizes = sizes_of(mesh)
         # Cached, because a program has thousands of steps of few kinds.
@@ -182,7 +217,7 @@ class Machine:
         )
         return lambda step: self._cost(step, rate, levels)
 
-    def _cost(self, step: Step, rate_of: Any, levels_over: Any) -> Cost:
+    def _cost(self, step: Step, rate_of: _RateOf, levels_over: _LevelsOver) -> Cost:
         if isinstance(step, Operation):
             rate, assumption = rate_of(step.dtype)
             computing, moving = step.flops / rate, step.bytes / self.bandwidth
@@ -203,7 +238,7 @@ class Machine:
         """Return the operations per second, and the assumption behind them."""
         if dtype in self.flops:
             return self.flops[dtype], ""
-        mine = _element_type(dtype)
+        mine = _dtype_of(dtype)
         if mine is None:
             return (
                 min(self.flops.values()),
@@ -216,7 +251,7 @@ class Machine:
                 f"{dtype} at a quarter of the rate of {part} on {self.name}",
             )
         floating = jnp.issubdtype(mine, jnp.floating)
-        listed = [_element_type(name) for name in self.flops]
+        listed = [jnp.dtype(name) for name in self.flops]
         same = [
             other for other in listed if jnp.issubdtype(other, jnp.floating) == floating
         ] or listed
@@ -235,8 +270,102 @@ class Machine:
         return self.flops[chosen.name] / products, text
 
 
-def _element_type(name: Any) -> Any:
+def _dtype_of(name: DType) -> np.dtype | None:
     try:
         return jnp.dtype(name)
     except TypeError:
         return None
+
+
+# --- machines from public figures -----------------------------------------------------------------
+# Each figure is per device (a chip, a GPU), with its source in a comment.
+#
+# Sources:
+#
+# - "Cloud TPU": Google Cloud's documentation of TPU v5e, v5p and v6e, the tables of specifications.
+# - "Scaling book": "How to Scale Your Model" (Google DeepMind), chapter "How to Think About TPUs",
+#   the tables of chips and interconnects.
+# - "H100 datasheet", "H200 datasheet": NVIDIA's datasheets of the H100 and H200 Tensor Core GPUs,
+#   SXM columns. The datasheets show rates with structured sparsity; the entries use the dense
+#   rates, which are half of them.
+# - "DGX": NVIDIA's datasheets of DGX H100 and DGX H200.
+#
+# Only large matrix products reach the peaks, and never completely. `float32` has the rate at which
+# JAX multiplies by default: on TPUs in one pass of `bfloat16`, on GPUs in TensorFloat-32. With
+# `jax.default_matmul_precision("highest")` a TPU makes six passes: `dataclasses.replace(v5e,
+# flops={**v5e.flops, "float32": 197e12 / 6})`.
+#
+# No vendor publishes latencies. The Scaling book uses a microsecond for each hop between chips. The
+# latencies of networks are assumptions, of the order that users report.
+
+
+#: The data-center network between pods of v5e, for each chip. Cloud TPU: 6.4 Tbit/s for a pod of
+#: 256 chips.
+DCN_V5E = Link(6.4e12 / 8 / 256, 1e-5, "switch")
+#: The same for v5p. Cloud TPU: 50 Gbit/s for each chip.
+DCN_V5P = Link(50e9 / 8, 1e-5, "switch")
+#: The same for v6e. Cloud TPU: 25.6 Tbit/s for a pod of 256 chips.
+DCN_V6E = Link(25.6e12 / 8 / 256, 1e-5, "switch")
+
+#: The links between chips of a v5e pod, along one axis of its torus. Cloud TPU: 400 GB/s for each
+#: chip over 4 ports, both directions counted, so 50e9 for each port one way; the Scaling book
+#: counts 4.5e10 of these as usable. A 16 x 16 torus, whose axes close at 16 chips.
+ICI_V5E = Link(2 * 4.5e10, 1e-6, "ring", closes=16, dimensions=2, reach=256, beyond=DCN_V5E)
+#: The same for a v5p pod. Cloud TPU: 1200 GB/s over 6 ports, both directions, so 100e9; the Scaling
+#: book counts 9e10. A torus of three dimensions made of cubes of 4 x 4 x 4 chips. An axis closes if
+#: it consists of complete cubes.
+ICI_V5P = Link(2 * 9e10, 1e-6, "ring", closes=4, dimensions=3, reach=8960, beyond=DCN_V5P)
+#: The same for a v6e pod. Cloud TPU: 800 GB/s over 4 ports, both directions, so 100e9; the Scaling
+#: book counts 9e10.
+ICI_V6E = Link(2 * 9e10, 1e-6, "ring", closes=16, dimensions=2, reach=256, beyond=DCN_V6E)
+
+#: Between nodes, for each GPU. DGX: eight ConnectX-7 of 400 Gbit/s in a node of eight GPUs.
+INFINIBAND = Link(400e9 / 8, 5e-6, "switch")
+#: Within a node. H100 and H200 datasheet: 900 GB/s for each GPU, both directions counted. Eight
+#: GPUs on NVSwitch.
+NVLINK = Link(450e9, 1e-6, "switch", reach=8, beyond=INFINIBAND)
+
+#: Cloud TPU: 197 TFLOPS in bfloat16, 393 TOPS in int8, 16 GB at 819 GB/s.
+v5e = Machine(
+    flops={"bfloat16": 197e12, "float32": 197e12, "int8": 393e12},
+    memory=16e9,
+    bandwidth=819e9,
+    links={...: ICI_V5E},
+    name="v5e",
+)
+
+#: Cloud TPU: 459 TFLOPS in bfloat16, 95 GB at 2765 GB/s. Scaling book: 918 TOPS in int8.
+v5p = Machine(
+    flops={"bfloat16": 459e12, "float32": 459e12, "int8": 918e12},
+    memory=95e9,
+    bandwidth=2765e9,
+    links={...: ICI_V5P},
+    name="v5p",
+)
+
+#: Cloud TPU: 918 TFLOPS in bfloat16, 1836 TOPS in int8, 32 GB at 1638 GB/s.
+v6e = Machine(
+    flops={"bfloat16": 918e12, "float32": 918e12, "int8": 1836e12},
+    memory=32e9,
+    bandwidth=1638e9,
+    links={...: ICI_V6E},
+    name="v6e",
+)
+
+# H100 and H200 datasheet, SXM: 1,979 TFLOPS in bfloat16 and float16, 989 in TensorFloat-32, 3,958
+# in FP8 and INT8, all with sparsity; 67 in FP64 on tensor cores.
+_HOPPER = {
+    "bfloat16": 989.5e12,
+    "float16": 989.5e12,
+    "float32": 494.5e12,
+    "float64": 67e12,
+    "float8_e4m3fn": 1979e12,
+    "float8_e5m2": 1979e12,
+    "int8": 1979e12,
+}
+
+#: H100 datasheet, SXM: 80 GB at 3.35 TB/s. Nodes of eight.
+h100 = Machine(flops=_HOPPER, memory=80e9, bandwidth=3.35e12, links={...: NVLINK}, name="h100")
+
+#: H200 datasheet, SXM: 141 GB at 4.8 TB/s. Nodes of eight.
+h200 = Machine(flops=_HOPPER, memory=141e9, bandwidth=4.8e12, links={...: NVLINK}, name="h200")

@@ -1,4 +1,7 @@
-"""Measurement of the present machine: the speed of its devices in products, memory transfers and communication along each mesh axis.
+"""Measurement of the present machine.
+
+It measures the speed of the devices in products, memory transfers and communication along each mesh
+axis.
 
 All devices are busy at once in every measurement, as in real programs: simulated devices share the
 cores of one processor, and each gets only its part. Each measured program repeats the same
@@ -15,7 +18,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,8 +29,7 @@ from jax.sharding import Mesh, PartitionSpec
 from namedax.core.call_errors import checks_signature
 from namedax.core.records import Record
 from namedax.errors import ArgumentTypeError
-from namedax.machines.collectives import seconds_of
-from namedax.machines.links import Kind, Level, Link
+from namedax.machines.links import Kind, Level, Link, seconds_of
 from namedax.machines.machine import Machine
 from namedax.resources.mesh import concrete_mesh
 
@@ -88,11 +90,14 @@ def _measured(mesh: Mesh) -> Machine:
     )
 
 
+_Step: TypeAlias = Callable[[jax.Array], jax.Array]
+
+
 class _Repeated(Record):
     """A program that repeats an operation a given number of times, on all devices at once."""
 
-    run: Any
-    data: Any
+    run: Callable[[jax.Array, int], jax.Array]
+    data: jax.Array
 
     def seconds(self, repetitions: int) -> float:
         start = time.perf_counter()
@@ -100,13 +105,11 @@ class _Repeated(Record):
         return time.perf_counter() - start
 
 
-def _repeated(
-    mesh: Mesh, body: Callable[[Any], Any], shape: tuple[int, ...], dtype: str = "float32"
-) -> _Repeated:
+def _repeated(mesh: Mesh, body: _Step, shape: tuple[int, ...], dtype: str = "float32") -> _Repeated:
     """Return the program that repeatedly applies `body` to an array of each device."""
     every = PartitionSpec(mesh.axis_names)
 
-    def run(data: Any, repetitions: Any) -> Any:
+    def run(data: jax.Array, repetitions: jax.Array) -> jax.Array:
         return lax.fori_loop(0, repetitions, lambda _, x: body(x[0])[None], data)
 
     # For JAX the loop carry varies over devices; its values do not matter here.
@@ -173,8 +176,8 @@ def _memory_bandwidth(mesh: Mesh) -> float:
 def _launch(mesh: Mesh) -> float:
     """Return the time of one additional operation with almost no computation."""
 
-    def products(count: int) -> Callable[[Any], Any]:
-        def body(x: Any) -> Any:
+    def products(count: int) -> _Step:
+        def body(x: jax.Array) -> jax.Array:
             for _ in range(count):
                 x = x @ x
             return x
@@ -185,7 +188,7 @@ def _launch(mesh: Mesh) -> float:
     return max(0.0, (many - few) / 16)
 
 
-def _memory(device: Any, devices: int) -> float:
+def _memory(device: jax.Device, devices: int) -> float:
     stats = device.memory_stats() if device.platform != "cpu" else None
     if stats and "bytes_limit" in stats:
         return float(stats["bytes_limit"])
@@ -226,10 +229,10 @@ def _link(mesh: Mesh, axes: tuple[str, ...], kind: Kind) -> Link:
     return Link(1 / max(per_byte, 1e-30), latency, kind)
 
 
-def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, Callable[[Any], Any]]]:
+def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, _Step]]:
     """Yield collectives whose payload is the given array, and which return one of its size."""
 
-    def gather(x: Any) -> Any:
+    def gather(x: jax.Array) -> jax.Array:
         mine = lax.axis_index(axes)
         part = lax.dynamic_slice_in_dim(x, mine * (x.size // n), x.size // n)
         return lax.all_gather(part, axes, tiled=True)
@@ -243,8 +246,8 @@ def _collectives(axes: tuple[str, ...], n: int) -> Iterator[tuple[str, Callable[
         )
 
 
-def _least_squares(rows: Any) -> tuple[float, float]:
-    """Return the two non-negative coefficients whose combination of the columns is nearest to one."""
+def _least_squares(rows: np.ndarray) -> tuple[float, float]:
+    """Return the non-negative coefficients of two columns whose combination is nearest to one."""
     ones = np.ones(len(rows))
     both, *_ = np.linalg.lstsq(rows, ones, rcond=None)
     if (both >= 0).all():

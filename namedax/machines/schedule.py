@@ -1,4 +1,4 @@
-"""Schedules of steps: one after the other, or overlapping if communication and computation run at the same time.
+"""Schedules of steps: one after the other, or with communication during computation.
 
 A device executes one operation after the other. A collective has to end before the next operation,
 unless it is known to overlap with operations:
@@ -77,7 +77,7 @@ class Times:
         more than a thousandth of the total.
 
     >>> print(Times(0.5, compute=0.25, memory=0.125, communication=0.25, hidden=0.125))
-    500 ms: 250 ms computing, 125 ms moving memory, 250 ms communicating, 125 ms of them at the same time
+    500 ms: 250 ms computing, 125 ms moving memory, 250 ms communicating, 125 ms of them at ...
     """
 
     total: float

@@ -1,11 +1,9 @@
-"""The namespaces of JAX, rebuilt for named arrays.
+"""The namespaces of JAX for named arrays.
 
-`registry` says which functions this package writes itself, by namespace; all others are lifted
-(`lifting`). `mirror` puts JAX's signature before a function of ours. `extended_signatures` and
-`reduction_forms` have what JAX's functions take besides the ordinary, `spellings` and
-`other_spellings` other names for what is there, `lax_compat` what `jax.lax` has around its
-collectives, and `bound_axes` what leaves these to JAX; `flattening_errors` refuses what would make
-positions of nothing. `operators` hangs operators and methods on `NamedArray`.
+`registry` lists the functions with a named version, by namespace; `lifting` lifts all others.
+`mirror` gives a named version the signature of JAX's function. `flattening_errors` rejects arrays
+without positional axes where a function would flatten them. `operators` attaches operators and
+methods to `NamedArray`.
 
 Read `registry`, then `lifting`, then `mirror`.
 """

@@ -1,7 +1,7 @@
-"""Reject arrays without positional axes in functions of JAX that act on all positional axes unless an axis is given.
+"""Reject arrays without positional axes in functions of JAX that act on all positional axes.
 
-Names are batch axes. Such a function would flatten, combine or transform each element by itself: as
-many results of one element as the array has elements, or the array as it is.
+Named axes are batch axes. Without an axis argument, such a function would act on each element
+separately: it would return the array unchanged, or one result per element.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from namedax.core.display import type_text
 from namedax.errors import PositionalAxisError, show_names
 from namedax.operands.axes import is_flat, names_alone, refuse_order
 
-__all__ = ["refusing"]
+__all__ = ["rejects_flattening"]
 
 _JOINED = (
     "nx.concatenate([x, y], axis) along a name that they have, or nx.stack([x, y], 'new') along a"
@@ -35,8 +35,8 @@ _FOURIER = ("fftn", "ifftn", "rfftn", "irfftn", "fftshift", "ifftshift")
 _OF_MATRICES = (
     "block_diag circulant convolution_matrix fiedler fiedler_companion leslie toeplitz".split()
 )
-# What to write for names, by the function's place below `jax`; `None`: the array in an order of its
-# axes.
+# What to write for named axes, by the path of the function below `jax`; `None` stands for the array
+# with its axes in an explicit order.
 _INSTEAD: dict[str, str | None] = {
     **dict.fromkeys(
         f"numpy.{name}" for name in ("ravel", "reshape", "resize", "diagflat", "packbits")
@@ -62,58 +62,63 @@ _INSTEAD: dict[str, str | None] = {
     "numpy.delete": "nx.numpy.delete(arr, obj, axis={last!r})",
     "numpy.ediff1d": "nx.diff(x, axis={last!r})",
 }
-# The place of the axis argument of those that have one, and its name.
+# The index of the axis argument, if there is one, and its name.
 _AXIS_AT = {
     **{f"numpy.fft.{name}": (1 if name.endswith("shift") else 2, "axes") for name in _FOURIER},
     **{f"scipy.fft.{name}": (3, "axes") for name in ("dctn", "idctn")},
     **{"numpy.insert": (3, "axis"), "numpy.delete": (2, "axis"), "numpy.packbits": (1, "axis")},
     **{"scipy.stats.mode": (1, "axis"), "scipy.stats.rankdata": (sys.maxsize, "axis")},
 }
-# These act on all their arrays, or on a sequence of them; the others on the first argument.
+# Functions of several arrays, or of a sequence of them; the others act on the first argument.
 _OF_SEVERAL = frozenset(
     [
         f"numpy.{name}"
-        for name in "outer kron hstack vstack dstack column_stack block allclose array_equal array_equiv".split()
+        for name in (
+            "outer kron hstack vstack dstack column_stack block allclose array_equal array_equiv"
+        ).split()
     ]
     + ["scipy.linalg.block_diag"]
 )
 
 
-def refusing(function: Callable[..., Any], place: str) -> Callable[..., Any]:
-    """Make a function reject arrays whose axes are all named, if it is listed above; `place` is its name below `jax`, such as `numpy.ravel`."""
-    if place not in _INSTEAD:
+def rejects_flattening(function: Callable[..., Any], path: str) -> Callable[..., Any]:
+    """Make a function reject arrays whose axes are all named, if it is listed above.
+
+    `path` is its name below `jax`, such as `numpy.ravel`.
+    """
+    if path not in _INSTEAD:
         return function
-    instead, name = _INSTEAD[place], place.rpartition(".")[2]
+    instead, name = _INSTEAD[path], path.rpartition(".")[2]
 
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values())
-        given = given if place in _OF_SEVERAL else given[:1]
+        given = given if path in _OF_SEVERAL else given[:1]
         arrays = [x for x in jax.tree.leaves(given, is_leaf=_is_array) if _is_array(x)]
         named = [x for x in arrays if names_alone(x)]
-        if named and all(x.ndim == 0 for x in arrays) and not _gives_axes(place, args, kwargs):
+        if named and all(x.ndim == 0 for x in arrays) and not _gives_axes(path, args, kwargs):
             if instead is None:
                 return refuse_order(name, named[0])
             names = names_alone(named[0])
             raise PositionalAxisError(
                 f"{name}: {name} acts on positional axes, and {type_text(named[0])} has names only,"
                 f" {show_names(names)}. Write"
-                f" {instead.format(op=name if instead == _ONE_ANSWER else place, last=names[-1])}."
+                f" {instead.format(op=name if instead == _ONE_ANSWER else path, last=names[-1])}."
             )
         return function(*args, **kwargs)
 
     return checked
 
 
-def _is_array(x: Any) -> bool:
+def _is_array(x: object) -> bool:
     return isinstance(x, (NamedArray, jax.Array, np.ndarray))
 
 
-def _gives_axes(place: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return True if a call gives its axes: an axis, or for `reshape` a shape without one that is left open."""
-    if place == "numpy.reshape":
+def _gives_axes(path: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return True if a call gives an axis, or for `reshape` a shape without -1."""
+    if path == "numpy.reshape":
         return not is_flat((*args[1:2], kwargs.get("shape", ())))
-    if place not in _AXIS_AT:
+    if path not in _AXIS_AT:
         return False
-    index, parameter = _AXIS_AT[place]
+    index, parameter = _AXIS_AT[path]
     return (args[index] if len(args) > index else kwargs.get(parameter)) is not None

@@ -1,9 +1,9 @@
-"""Whole namespaces of JAX, lifted: every function that has no named version of its own gets one from its signature.
+"""Namespaces of JAX for named arrays: functions without a named version are lifted.
 
-Three kinds are left when the modules of this package have had their turn. A function without axis
-arguments is lifted over names, like `nx.nmap`. A function with axis arguments also takes names
-there: a named axis becomes a positional one for the call, and a name again in the result. A
-function that does not look at array values (types, printing, index helpers) is JAX's own.
+Their signatures determine how. A function without axis arguments is vectorized over names, as by
+`nx.nmap`. A function with axis arguments also accepts axis names: a named axis becomes positional
+for the call, and gets its name back in the result. A function that does not depend on array values
+(types, printing, index helpers) is JAX's own.
 """
 
 from __future__ import annotations
@@ -14,63 +14,65 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
+import jax
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.call_errors import refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
 from namedax.core.functions import summary_of
 from namedax.core.region import ambient
+from namedax.core.types import DType, PyTree, Shape
 from namedax.errors import PositionalAxisError
-from namedax.namespaces.flattening_errors import refusing
+from namedax.namespaces.flattening_errors import rejects_flattening
 from namedax.namespaces.mirror import mirror, public
-from namedax.operands.along_axes import along_axes
+from namedax.operands.along_axes import along_axes, entries_of
 from namedax.operands.axes import AXIS_PARAMETERS, holds_names, names_alone
 from namedax.operands.nmap import Lifted, contraction_of, nmap
 
 __all__ = ["NAMESPACES", "Namespace", "lift_methods", "or_of_jax"]
 
 
-# Functions that are about names whatever they are given.
+# Functions of axis names.
 _COLLECTIVES = frozenset(
     "all_gather all_to_all axis_index axis_size pbroadcast pcast pmax pmean pmin ppermute pshuffle"
     " psum psum_scatter pswapaxes".split()
 )
-# These, and functions that take functions, which may close over named arrays.
+# Also functions that take functions, which may close over named arrays.
 _TAKE_FUNCTIONS = _COLLECTIVES.union(f"{name}_start" for name in _COLLECTIVES) | frozenset(
     "associative_scan bicgstab cg cond fori_loop gmres map optimization_barrier precv psend"
     " ragged_all_to_all rng_bit_generator rng_uniform scan switch while_loop"
     " with_sharding_constraint".split()
 )
-# JAX's are those of NumPy, which take no list.
-_WITHOUT_THEIRS = frozenset({"array_repr", "array_str"})
-# Parameters that may be a name and are not called an axis.
+# JAX's versions are NumPy's, which do not accept a list.
+_WITHOUT_JAX = frozenset({"array_repr", "array_str"})
+# Parameters that may be an axis name although they are not called an axis.
 _NAMES_ELSEWHERE = {"arange": ("start",)}
 
 
 class Namespace:
-    """A namespace of JAX as it stands in this package: what a name stands for is made when it is first asked for.
+    """A namespace of JAX for named arrays, whose functions are made on first access.
 
-    A module that exposes one uses its `get` for `__getattr__` and its `names` for `__dir__`. What
-    was made stays in the module.
+    A module that exposes one uses its `get` as `__getattr__` and its `names` as `__dir__`. The
+    functions that were made stay in the module.
 
-    Functions are lifted, all else (types, constants) is as it is in JAX. To JAX's names come those
-    of `own`, which need not be JAX's (of `pdot` and `pgather` JAX has dropped the names).
+    Functions are lifted; types and constants are JAX's. The names are JAX's and those of `own`,
+    which may have more (JAX has removed `pdot` and `pgather`).
 
     Args:
-      name: the module of this package that the functions stand in.
-      theirs: the name of that of JAX, `jax.numpy` say, which is imported when it is needed.
-      own: named versions that this package has; they win, and get JAX's signature.
-      untouched: functions that go through as they are.
-      by_axis: for functions whose axis parameters have other names than `AXIS_PARAMETERS`, those
-        names.
-      submodules: the modules below this one, which are imported when they are first asked for.
-      lift: how a function of JAX, given with its name, is lifted; default: over its axes if it has
-        any, else as by `nx.nmap`.
-      mirrored: whether the functions of `own` get JAX's signature.
+      name: the module of this package with the functions.
+      theirs: the module of JAX, such as `jax.numpy`, which is imported when it is needed.
+      own: the named versions, which take precedence and get JAX's signature; default: none.
+      untouched: functions that are JAX's own; default: none.
+      by_axis: the axis parameters of functions where they are not `AXIS_PARAMETERS`; default: none.
+      submodules: the modules below this one, which are imported on first access; default: none.
+      lift: lifts a function of JAX, given with its name; default: over its axes if it has any, else
+        as by `nx.nmap`.
+      mirrored: True (default) if the functions of `own` get JAX's signature.
     """
 
     def __init__(
@@ -97,11 +99,11 @@ class Namespace:
         return importlib.import_module(self._theirs)
 
     def names(self) -> list[str]:
-        """All public names."""
+        """Return all public names."""
         return sorted({*public(self.module), *self.own, *self.submodules})
 
     def get(self, name: str) -> Any:
-        """Return the object that `name` refers to."""
+        """Return the object with this name, and keep it in the module."""
         if name == "__all__":
             return self.names()
         if name in self.submodules:
@@ -127,19 +129,17 @@ class Namespace:
                 theirs,
                 self.own[name],
                 self.name,
-                always=name in _TAKE_FUNCTIONS | _WITHOUT_THEIRS,
+                always=name in _TAKE_FUNCTIONS | _WITHOUT_JAX,
                 also=also,
             )
             at_home = vars(sys.modules[face.__module__]).get(face.__name__, face)
             if face is self.own[name] and at_home is not face:
-                face.__module__ = (
-                    self.name
-                )  # where it is found by its name, so that it can be pickled
-            return (
-                or_of_jax(theirs, face)
-                if name in _COLLECTIVES
-                else refusing(face, self._place(name))
-            )
+                face.__module__ = self.name  # where pickle finds it by its name
+            if name not in _COLLECTIVES:
+                return rejects_flattening(face, self._path(name))
+            collective = or_of_jax(theirs, face)
+            collective.__module__ = self.name
+            return collective
         if (
             name in self.untouched
             or not callable(theirs)
@@ -151,22 +151,22 @@ class Namespace:
             if self.lift
             else _lift(theirs, name, self.name, self.by_axis.get(name))
         )
-        return refusing(lifted, self._place(name))
+        return rejects_flattening(lifted, self._path(name))
 
-    def _place(self, name: str) -> str:
+    def _path(self, name: str) -> str:
         return f"{self.name.removeprefix('namedax.')}.{name}"
 
 
 _ABSENT: Any = object()
 
-# What JAX had in the days of xmap under names that are not public here.
+# Names that JAX had together with xmap, and that are not public here.
 _DROPPED = {"xeinsum": "namedax.einsum, whose names stand in braces"}
 
-#: All that were made, by the modules of this package that show them.
+#: All namespaces, by the modules that expose them.
 NAMESPACES: dict[str, Namespace] = {}
 
 
-# Lifted functions whose namesake at the top level is another function.
+# Lifted functions with a different function of the same name at the top level.
 _NAMESAKES = {
     "namedax.numpy.dot": "`nx.dot` is another function: it contracts names, `nx.dot(x, y, 'k')`.",
     "namedax.lax.reduce": (
@@ -176,15 +176,14 @@ _NAMESAKES = {
 }
 
 
-# Namespaces of functions whose parameter `n` or `s` is the size of the axes in the result.
+# Namespaces of functions whose parameter `n` or `s` is the size of axes of the result.
 _TRANSFORMS = frozenset({"namedax.numpy.fft", "namedax.scipy.fft"})
-# What two numbers become in these is their product: where arrays have names alone there is nothing
-# to contract.
+# These multiply two scalars: if all axes are named, there is nothing to contract.
 _CONTRACTIONS = frozenset(f"namedax.numpy.{name}" for name in ("dot", "inner", "vdot"))
 
 
 class _Contraction(Lifted):
-    """A lifted contraction of two arrays along positional axes, which refuses two that have names alone."""
+    """A lifted contraction over positional axes, which rejects two arrays without such axes."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         operands = [*args, *(kwargs[key] for key in ("a", "b") if key in kwargs)][:2]
@@ -199,11 +198,17 @@ class _Contraction(Lifted):
 
 
 class _Filled(Lifted):
-    """`full_like`, lifted, which refuses an integer that the array cannot hold."""
+    """The lifted `full_like`, which rejects an integer that the dtype cannot represent."""
 
     def __call__(
-        self, a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
-    ) -> Any:
+        self,
+        a: PyTree,
+        fill_value: ArrayLike,
+        dtype: DType | None = None,
+        shape: Shape | None = None,
+        *,
+        device: jax.Device | jax.sharding.Sharding | None = None,
+    ) -> AnyArray:
         check_fits(
             self._op,
             "fill_value",
@@ -227,53 +232,48 @@ def _lift(
         lifted = _Contraction(function, name, function)
     if f"{namespace}.{name}" == "namedax.numpy.full_like":
         lifted = _Filled(function, name, function)
-    home = namespace.removeprefix(
-        "namedax."
-    )  # JAX's module says where the function is written, which may be private
+    # The module of JAX's function may be private.
+    home = namespace.removeprefix("namedax.")
     take = "takes" if len(found) == 1 else "take"
     lifted.__doc__ = (
         f"{summary_of(function)}\n\nThe named version of `jax.{home}.{name}`, with the same"
         " arguments; see JAX for these.\n\n"
         + (
-            f"`{'`, `'.join(found)}` {take} names too, or tuples of names and positions. All other"
-            " names are batch axes. A sharded axis that\nis given by name is gathered for this"
-            " (one all-gather), and what remains of it is sharded again."
+            f"`{'`, `'.join(found)}` also {take} axis names, or tuples of names and positions. All"
+            " other names are batch axes.\n\nCommunication: a sharded axis that is given by name is"
+            " gathered (one all-gather);\nif the result has it, it is sharded again."
             if found
-            else (
-                "Names of array arguments are batch axes of the result. Moves no data between"
-                " devices."
-            )
+            else ("Named axes of array arguments are batch axes of the result. No communication.")
         )
     )
     if renames:
         lifted.__doc__ += (
-            "\n\n`out_axis` gives transformed axes other names in the result: a name where there is"
-            " one such axis, or a mapping\n`{axis: new}`; default: their own names. It is required"
-            " in a mapped function in which the name has another size than the result."
+            "\n\n`out_axis` has the new names of transformed axes in the result: a name for a"
+            " single axis, or a mapping\n`{axis: new}`; default: their own names. It is required in"
+            " a mapped function in which the name has a different size."
         )
     if f"{namespace}.{name}" in _NAMESAKES:
         lifted.__doc__ = lifted.__doc__.replace(
             "\n\n", f"\n\n{_NAMESAKES[f'{namespace}.{name}']}\n\n", 1
         )
     lifted.__name__ = lifted.__qualname__ = name
-    lifted.__module__ = namespace  # where it is found by its name, so that it can be pickled
+    lifted.__module__ = namespace  # where pickle finds it by its name
     return lifted
 
 
-# Classes of JAX's, and what stands for them here.
+# Classes of JAX, and their subclasses for named arrays.
 _CLASSES: dict[type[Any], type[Any]] = {}
 
 
 def lift_methods(cls: type[Any]) -> type[Any]:
-    """Lifts what a class of JAX's can do, for its subclass `cls`: names are batch axes.
+    """Lift the methods of a class of JAX for its subclass `cls`, with named axes as batch axes.
 
-    The class is a pytree of arrays. Where its methods return one of JAX's, they return one of
-    `cls`.
+    The class is a pytree of arrays. Methods that return an instance of it return one of `cls`.
     """
     (base,) = cls.__bases__
     _CLASSES[base] = cls
 
-    def of_ours(result: Any) -> Any:
+    def as_subclass(result: Any) -> Any:
         return _CLASSES[type(result)](*result) if type(result) in _CLASSES else result
 
     for name, member in vars(base).items():
@@ -288,21 +288,18 @@ def lift_methods(cls: type[Any]) -> type[Any]:
         def call(
             *args: Any, _lifted: Any = lifted, _is_maker: bool = is_maker, **kwargs: Any
         ) -> Any:
-            return of_ours(_lifted(*args[_is_maker:], **kwargs))
+            return as_subclass(_lifted(*args[_is_maker:], **kwargs))
 
         functools.update_wrapper(call, function)
         setattr(cls, name, classmethod(call) if is_maker else call)
     return cls
 
 
-# --- axes that are jax's own ----------------------------------------------------------------------
-
-
 def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
-    """A collective over names that goes to JAX's own where the axes are JAX's: in a user's `jax.shard_map` or `jax.vmap(axis_name=...)`.
+    """Build a collective that calls JAX's own if the axes belong to JAX.
 
-    A mesh axis of a mapped function is not an axis of JAX's in this sense, since the values there
-    are blocks.
+    They do in a user's `jax.shard_map` or `jax.vmap(axis_name=...)`. A mesh axis of a mapped
+    function does not, since values there are blocks.
     """
 
     @functools.wraps(own)
@@ -318,14 +315,13 @@ def or_of_jax(theirs: Callable[..., Any], own: Callable[..., Any]) -> Callable[.
     place = 0 if theirs in (lax.axis_index, lax.axis_size) else 1
 
     def _all_bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        axis_name = kwargs.get("axis_name", args[place] if len(args) > place else None)
-        names = axis_name if isinstance(axis_name, (tuple, list)) else (axis_name,)
+        names = entries_of(kwargs.get("axis_name", args[place] if len(args) > place else None))
         return bool(names) and all(_is_bound(name) for name in names)
 
     return collective
 
 
-def _is_bound(name: Any) -> bool:
+def _is_bound(name: Hashable) -> bool:
     region = ambient()
     if region is not None and (
         name in region.sizes or (region.mesh is not None and name in region.mesh.axis_names)

@@ -1,11 +1,11 @@
-"""JAX's signatures for the functions of this package that stand in a namespace of JAX's.
+"""Give the named versions of functions the signatures of JAX's functions.
 
-Porting is an import swap: a call that JAX takes, with its parameter names, their order and their
-defaults, must be taken here. A function of this package may have further parameters (`out_axis=`,
-`named_shape=`), words of its own (`x` for JAX's `a`), and may lack one that has no meaning for
-names (`out=`). `mirror` puts JAX's signature before it. Arguments without any name go to JAX's own
-function, so that for them nothing changes at all; the others are passed on under this package's
-words, and what it lacks is refused, not dropped.
+Porting replaces an import: each call that JAX accepts, with its parameter names, their order and
+their defaults, must work here. A named version may have more parameters (`out_axis=`,
+`named_shape=`) and other parameter names (`x` for JAX's `a`), and may lack a parameter that does
+not apply to named axes (`out=`). `mirror` wraps it in a function with JAX's signature. Calls
+without any name go to JAX's own function, which handles them as before. Other calls go to the named
+version; an argument that it lacks raises an error.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from typing import Any
 
 import jax
 
-from namedax.core.array import NamedArray
+from namedax.core.array import is_named
 from namedax.core.call_errors import bound, check_flags, flags_of, refuse_miscall
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import explain_call
 from namedax.core.region import ambient
 from namedax.errors import UnsupportedArgumentError
-from namedax.operands.axes import AXIS_PARAMETERS, holds_names, is_axis_name
+from namedax.operands.along_axes import names_in
+from namedax.operands.axes import AXIS_PARAMETERS, holds_names
 from namedax.operands.nmap import Lifted
 
 __all__ = ["mirror", "public"]
 
 
-# Hints to the compiler, which change no value. For named arrays they are of no use.
+# Hints to the compiler, which change no value; named versions ignore them.
 _HINTS = frozenset({"optimize", "overwrite_input", "unique_indices", "indices_are_sorted"})
 
 
@@ -39,10 +40,9 @@ _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_
 
 
 def public(module: types.ModuleType) -> list[str]:
-    """The public names of a module but its submodules.
+    """Return the public names of a module without its submodules.
 
-    Those that JAX is about to drop are not among them: they are not in the module, which makes them
-    when they are asked for, and warns.
+    Deprecated names are excluded: JAX creates them on access, with a warning.
     """
     return [
         name
@@ -59,22 +59,22 @@ def mirror(
     always: bool = False,
     also: Collection[str] = (),
 ) -> Callable[..., Any]:
-    """`own` behind the signature of `theirs`.
+    """Wrap `own` in a function with the signature of `theirs`.
 
     Args:
       theirs: the function of JAX.
-      own: the function of this package that stands for it.
-      module: the namespace in which the result is found by its name.
-      always: whether calls without any name go to `own` too: functions that take functions, which
-        may close over named arrays.
-      also: parameters besides those of `AXIS_PARAMETERS` that may be names.
+      own: its named version.
+      module: the namespace of the result.
+      always: True if calls without any name also go to `own`, for functions that take functions,
+        which may close over named arrays; default: False.
+      also: parameters in addition to `AXIS_PARAMETERS` that may be axis names; default: none.
 
     Returns:
-      A function with the parameters of `theirs`, then those that `own` has besides, by keyword.
-      `own` itself, if that has them already.
+      A function with the parameters of `theirs`, then the other parameters of `own`, by keyword.
+      `own` itself, if it has these parameters already.
     """
     if getattr(own, "__wrapped__", None) is theirs:
-        return own  # made from JAX's function, whose signature it has
+        return own  # made from JAX's function, with its signature
     plan = _Plan.of(theirs, own)
     if plan is None:
         return own
@@ -87,13 +87,13 @@ def mirror(
     ours = frozenset(plan.extra)
     by_name = axis_parameters | ours
 
-    def speaks_of_names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def has_names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         return (
             any(holds_names(arg) for arg in args)
             or (args and isinstance(args[0], str) and "{" in args[0])  # a specification of einsum
-            or any(i < len(args) and _is_named_axis(args[i]) for i in places)
+            or any(i < len(args) and names_in(args[i]) for i in places)
             or any(
-                key in ours or holds_names(value) or (key in by_name and _is_named_axis(value))
+                key in ours or holds_names(value) or (key in by_name and names_in(value))
                 for key, value in kwargs.items()
             )
         )
@@ -104,10 +104,9 @@ def mirror(
     def face(*args: Any, **kwargs: Any) -> Any:
         if (kwargs and not flags.names.isdisjoint(kwargs)) or len(args) > flags.first:
             check_flags(own.__name__, flags, args, kwargs)
-        if not always and not speaks_of_names(args, kwargs):
+        if not always and not has_names(args, kwargs):
             region = ambient()
-            # In a mapped function a plain array may have to enter the mesh first, which a lifted
-            # function takes care of.
+            # In a mapped function a lifted function moves a plain array to the mesh if necessary.
             if region is not None and region.resources:
                 return plain(*args, **kwargs)
             try:
@@ -125,18 +124,13 @@ def mirror(
     name = getattr(theirs, "__name__", own.__name__)
     face.__signature__ = plan.signature  # type: ignore[attr-defined]
     face.__module__, face.__name__, face.__qualname__ = module, name, name
-    face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{plan.note(f'{module}.{name}'.removeprefix('namedax.'), own.__name__)}"
+    note = plan.note(f"{module}.{name}".removeprefix("namedax."))
+    face.__doc__ = f"{inspect.getdoc(own) or ''}\n\n{note}"
     face._operation = name  # type: ignore[attr-defined]
     return face
 
 
-def _is_named_axis(axis: Any) -> bool:
-    return any(
-        is_axis_name(entry) for entry in (axis if isinstance(axis, (tuple, list)) else (axis,))
-    )
-
-
-def _same(a: Any, b: Any) -> bool:
+def _same(a: object, b: object) -> bool:
     return a is b or (
         isinstance(a, (bool, int, float, str, tuple)) and type(a) is type(b) and a == b
     )
@@ -146,24 +140,23 @@ class _Plan:
     """A plan for passing the arguments of one signature to a function with another one.
 
     Attributes:
-      signature: JAX's parameters, then those that this package's function has besides.
-      words: JAX's parameter to this package's, where it has one.
-      extra: the parameters that are only this package's.
-      filled: what this package's parameters get if JAX's are left out, where the two have different
-        defaults.
+      signature: JAX's parameters, then the additional ones of the named version.
+      renamed: the parameters of the named version by JAX's parameters.
+      extra: the parameters that only the named version has.
+      filled: JAX's defaults of parameters for which the named version has another default.
     """
 
     def __init__(
         self,
         signature: inspect.Signature,
-        words: Mapping[str, str],
+        renamed: Mapping[str, str],
         extra: tuple[str, ...],
         own: inspect.Signature,
     ) -> None:
-        self.signature, self.words, self.extra, self.own = signature, words, extra, own
+        self.signature, self.renamed, self.extra, self.own = signature, renamed, extra, own
         self.filled = {
             theirs: signature.parameters[theirs].default
-            for theirs, ours in words.items()
+            for theirs, ours in renamed.items()
             if own.parameters[ours].kind in (*_BY_POSITION, inspect.Parameter.KEYWORD_ONLY)
             and not _same(own.parameters[ours].default, signature.parameters[theirs].default)
             and signature.parameters[theirs].default is not _EMPTY
@@ -175,28 +168,31 @@ class _Plan:
 
     @classmethod
     def of(cls, theirs: Callable[..., Any], own: Callable[..., Any]) -> _Plan | None:
-        """The plan for two functions; `None` if nothing needs to be done, or nothing is known of JAX's parameters."""
+        """Return the plan for two functions; `None` if `own` can be called as it is.
+
+        This includes functions of JAX whose parameters are not known.
+        """
         try:
             jax_signature, signature = inspect.signature(theirs), inspect.signature(own)
         except (TypeError, ValueError):
             return None
         wanted, have = list(jax_signature.parameters.values()), list(signature.parameters.values())
-        words = {p.name: p.name for p in wanted if p.name in signature.parameters}
-        for one, other in zip(wanted, have, strict=False):  # another word for the same place
+        renamed = {p.name: p.name for p in wanted if p.name in signature.parameters}
+        for one, other in zip(wanted, have, strict=False):  # another name for the same place
             if (
-                one.name not in words
+                one.name not in renamed
                 and other.name not in jax_signature.parameters
                 and {one.kind, other.kind} <= {*_BY_POSITION}
             ):
-                words[one.name] = other.name
+                renamed[one.name] = other.name
         stars = {
             p.kind: p.name
             for p in have
             if p.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         }
-        words |= {p.name: stars[p.kind] for p in wanted if p.kind in stars}
-        extra = tuple(p.name for p in have if p.name not in words.values())
-        merged = _optional(wanted, words, signature)
+        renamed |= {p.name: stars[p.kind] for p in wanted if p.kind in stars}
+        extra = tuple(p.name for p in have if p.name not in renamed.values())
+        merged = _optional(wanted, renamed, signature)
         beside = [
             signature.parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for name in extra
@@ -208,18 +204,18 @@ class _Plan:
         ]:
             return None
         typed = [
-            p.replace(annotation=_annotation(p, signature.parameters.get(words.get(p.name, ""))))
+            p.replace(annotation=_annotation(p, signature.parameters.get(renamed.get(p.name, ""))))
             for p in merged
         ]
         return cls(
             inspect.Signature(typed, return_annotation=signature.return_annotation),
-            words,
+            renamed,
             extra,
             signature,
         )
 
     def call(self, own: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """`own` with these arguments.
+        """Call `own` with these arguments.
 
         Raises:
           UnsupportedArgumentError: an argument that `own` lacks is not JAX's default.
@@ -229,10 +225,12 @@ class _Plan:
         by_name: dict[str, Any] = {}
         contiguous = True
         values = {
-            self.words.get(key, key): self._checked(own, key, value, given)
+            self.renamed.get(key, key): self._checked(own, key, value, given)
             for key, value in given.items()
         }
-        values |= {self.words[key]: value for key, value in self.filled.items() if key not in given}
+        values |= {
+            self.renamed[key]: value for key, value in self.filled.items() if key not in given
+        }
         for key, parameter in self.own.parameters.items():
             if key not in values:
                 contiguous = contiguous and parameter.kind is inspect.Parameter.VAR_POSITIONAL
@@ -250,7 +248,7 @@ class _Plan:
         self, own: Callable[..., Any], key: str, value: Any, given: Mapping[str, Any]
     ) -> Any:
         if (
-            key in self.words
+            key in self.renamed
             or key in self.extra
             or key in _HINTS
             or _same(value, self.signature.parameters[key].default)
@@ -258,25 +256,24 @@ class _Plan:
             return value
         named = [
             leaf
-            for leaf in jax.tree.leaves(list(given.values()), is_leaf=_is_named)
-            if _is_named(leaf)
+            for leaf in jax.tree.leaves(list(given.values()), is_leaf=is_named)
+            if is_named(leaf)
         ]
         of = type_text(named[0]) if named else "arguments with names"
+        given_text = value if isinstance(value, (str, int, float)) else type(value).__name__
         raise UnsupportedArgumentError(
-            f"{own.__name__}:"
-            f" {key}={value if isinstance(value, (str, int, float, bool)) else type(value).__name__}"
-            f" is not supported for {of}. "
+            f"{own.__name__}: {key}={given_text} is not supported for {of}. "
             + _REMEDY.get(
                 key, "Leave it out; for an array without names it means what it means in JAX."
             )
         )
 
-    def note(self, where: str, own: str) -> str:
-        """Return the sentence about the difference, for the docstring."""
+    def note(self, where: str) -> str:
+        """Return the sentences about the differences, for the docstring."""
         lost = [
             key
             for key in self.signature.parameters
-            if key not in self.words and key not in self.extra and key not in _HINTS
+            if key not in self.renamed and key not in self.extra and key not in _HINTS
         ]
         text = f"`nx.{where}` has JAX's parameters, in JAX's order"
         text += f", and `{'`, `'.join(self.extra)}` by keyword" if self.extra else ""
@@ -285,7 +282,7 @@ class _Plan:
 
 
 def _annotation(theirs: inspect.Parameter, own: inspect.Parameter | None) -> Any:
-    """The type of a parameter: that of this package's function if it says one, else JAX's."""
+    """Return the annotation of the named version, or JAX's if that has none."""
     return (
         theirs.annotation
         if own is None or own.annotation in (_EMPTY, "Any", Any)
@@ -296,30 +293,28 @@ def _annotation(theirs: inspect.Parameter, own: inspect.Parameter | None) -> Any
 _REMEDY = {
     "out": "Arrays are immutable, and JAX has no such argument either: take the result.",
     "device": (
-        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)"
+        "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)"
         " places it."
     ),
     "out_sharding": (
-        "Where a named array lives follows from its names: nx.shard(x, axis_resources, mesh)"
+        "The sharding of a named array follows from its names: nx.shard(x, axis_resources, mesh)"
         " places it."
     ),
 }
 
 
-def _is_named(leaf: Any) -> bool:
-    return isinstance(leaf, NamedArray)
-
-
 def _optional(
-    wanted: list[inspect.Parameter], words: Mapping[str, str], own: inspect.Signature
+    wanted: list[inspect.Parameter], renamed: Mapping[str, str], own: inspect.Signature
 ) -> list[inspect.Parameter]:
-    """JAX's parameters, of which those get defaults that this package can do without (a size that a name has, say)."""
+    """Return JAX's parameters, with defaults for those that the named version does not require."""
     result: list[inspect.Parameter] = []
     may = True
     for parameter in reversed(wanted):
         if parameter.kind in _BY_POSITION and parameter.default is _EMPTY:
             default = (
-                own.parameters[words[parameter.name]].default if parameter.name in words else _EMPTY
+                own.parameters[renamed[parameter.name]].default
+                if parameter.name in renamed
+                else _EMPTY
             )
             may = may and default is not _EMPTY
             parameter = parameter.replace(default=default) if may else parameter

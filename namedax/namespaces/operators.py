@@ -1,7 +1,6 @@
-"""Operators and methods of `NamedArray`: they call the functions of this package.
+"""Operators and methods of `NamedArray`, which call the operations of this package.
 
-`install` is called once, when namedax is imported, so that the array itself needs to know no
-operation.
+`import namedax` calls `install`, so that the module of the array imports no operation.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import refuse_foreign
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
+from namedax.core.types import DType
 from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, format_value
-from namedax.namespaces.reduction_forms import std, var
 from namedax.operands import kernels, pytree
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal
 from namedax.operands.broadcasting import make_result, to_local
@@ -38,8 +37,8 @@ from namedax.ops.reduction.cumulative import cumprod, cumsum
 from namedax.ops.shape.broadcast_to import squeeze
 from namedax.ops.shape.rearrange import repeat
 from namedax.ops.shape.rename import rename
-from namedax.ops.sorting.sorting import FUNCTIONS as SORTING
-from namedax.ops.statistics.average import ptp
+from namedax.ops.sorting.sorting import argsort, sort
+from namedax.ops.statistics.compositions import ptp
 
 __all__ = ["install", "methods"]
 
@@ -75,13 +74,13 @@ _UNARY: dict[str, Callable[..., Any]] = {
 _operand_types = (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
 
 
-def _other(op: str, self: NamedArray, other: Any) -> Any:
+def _other(op: str, self: NamedArray, other: object) -> Any:
     """Return the result of an operator whose other operand is not an array.
 
     Raises:
-      ArgumentTypeError: it is a container, which JAX refuses too: Python would compare it as an
-        object, or ask the array for an index. Or it is an array with dims of another library, whose
-        own operator would drop them.
+      ArgumentTypeError: it is a container, which JAX rejects too, because Python would compare it
+        as an object or use the array as an index. Or it is an array of another library, whose own
+        operator would drop its dims.
     """
     if isinstance(other, (list, tuple, set, dict)):
         raise ArgumentTypeError(
@@ -95,12 +94,12 @@ def _other(op: str, self: NamedArray, other: Any) -> Any:
 def _binary(name: str, function: Callable[..., Any], reflected: bool = False) -> Callable[..., Any]:
     operate = elementwise_call(function)
 
-    def forward(self: NamedArray, other: Any, /) -> LikeArguments:
+    def forward(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return _other(name, self, other)
         return kernels.run_elementwise(name, operate, (), self, other)
 
-    def swapped(other: Any, self: NamedArray, /) -> LikeArguments:
+    def swapped(other: ArrayLike, self: NamedArray, /) -> LikeArguments:
         if not isinstance(other, _operand_types):
             return _other(name, self, other)
         return kernels.run_elementwise(name, operate, (), other, self)
@@ -110,7 +109,7 @@ def _binary(name: str, function: Callable[..., Any], reflected: bool = False) ->
         return elementwise_operation(forward)
     apply = elementwise_operation(swapped)
 
-    def backward(self: NamedArray, other: Any, /) -> LikeArguments:
+    def backward(self: NamedArray, other: ArrayLike, /) -> LikeArguments:
         return apply(other, self)
 
     return backward
@@ -128,7 +127,7 @@ def _unary(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return elementwise_operation(method)
 
 
-def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
+def _pow(self: NamedArray, exponent: ArrayLike, /) -> LikeArguments:
     if type(exponent) is not int:
         return _power(self, exponent)
     # A Python integer is static, as in jnp: repeated multiplication, whose gradient is right for
@@ -136,7 +135,7 @@ def _pow(self: NamedArray, exponent: Any, /) -> LikeArguments:
     return kernels.run_elementwise("power", _integer_power, (exponent,), self)
 
 
-def _integer_power(op: str, exponent: int, x: Any) -> Any:
+def _integer_power(op: str, exponent: int, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: jnp.power(v, exponent), x)
 
 
@@ -153,7 +152,7 @@ def _rdivmod(self: NamedArray, other: Any, /) -> tuple[LikeArguments, LikeArgume
 def _round(self: NamedArray, ndigits: int | None = None, /) -> LikeArguments:
     if ndigits is not None:
         return round_(self, as_integer("round", "ndigits", ndigits))
-    # As in Python and in JAX, the result is of integers.
+    # As in Python and in JAX, the result has integers.
     return kernels.run_elementwise("round", _to_integers, (), self)
 
 
@@ -161,18 +160,18 @@ _to_integers = elementwise_call(round)
 
 
 def round_(self: NamedArray, decimals: int = 0) -> LikeArguments:
-    """The values rounded to `decimals` decimals."""
+    """Round the values to `decimals` decimals; by default 0."""
     return kernels.run_elementwise(
         "round", _round_to, (as_integer("round", "decimals", decimals),), self
     )
 
 
-def _round_to(op: str, decimals: int, x: Any) -> Any:
+def _round_to(op: str, decimals: int, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: jnp.round(v, decimals), x)
 
 
-def matmul(x: Any, y: Any) -> Any:
-    """Matrix product over the positional axes, vectorised over names; names are contracted by `nx.dot` and `nx.einsum`."""
+def matmul(x: Any, y: Any) -> AnyArray:
+    """Multiply matrices over the positional axes; named axes are batch axes."""
     return nmap(jnp.matmul)(x, y)
 
 
@@ -188,12 +187,12 @@ def _rmatmul(self: NamedArray, other: Any, /) -> LikeArguments:
     )
 
 
-def astype(self: NamedArray, dtype: Any) -> LikeArguments:
-    """The values as another element type."""
+def astype(self: NamedArray, dtype: DType) -> LikeArguments:
+    """Convert the values to another dtype."""
     return kernels.run_elementwise("astype", _as_type, (dtype,), self)
 
 
-def _as_type(op: str, dtype: Any, x: Any) -> Any:
+def _as_type(op: str, dtype: DType, x: ArrayLike) -> LikeArguments:
     return apply_elementwise(op, lambda v: v.astype(dtype), x)
 
 
@@ -207,12 +206,20 @@ def _iter(self: NamedArray) -> Iterator[LikeArguments]:
 
 
 _REDUCTIONS: tuple[Callable[..., Any], ...] = (
-    *(reductions.sum, reductions.mean, var, std, reductions.prod, extrema.max, extrema.min),
+    *(
+        reductions.sum,
+        reductions.mean,
+        reductions.var,
+        reductions.std,
+        reductions.prod,
+        extrema.max,
+        extrema.min,
+    ),
     *(reductions.any, reductions.all, extrema.argmax, extrema.argmin, ptp),
 )
-# Methods that act on positional axes as those of `jax.Array` do.
+# Methods that act on positional axes, as the methods of `jax.Array` do.
 POSITIONAL = ("reshape", "ravel", "flatten", "swapaxes", "transpose", "diagonal", "trace")
-# What to write where a method of positional axes is given a name.
+# What to write if a method of positional axes gets an axis name.
 _BY_NAME = {
     **{
         name: f"nx.{name}(x, ...), which takes names" for name in ("transpose", "diagonal", "trace")
@@ -244,13 +251,13 @@ def _positional_method(name: str) -> Callable[..., Any]:
         f"`jax.Array.{name}` over the positional axes; names are batch"
         f" axes.\n\n{(function.__doc__ or '').split(chr(10))[0]}"
     )
-    # whose signature it has
+    # The method has its signature.
     method.__wrapped__ = getattr(jax.Array, name)  # type: ignore[attr-defined]
     return method
 
 
 def copy(self: NamedArray) -> LikeArguments:
-    """A copy of the array."""
+    """Copy the array."""
     x = to_local(self, "copy", ambient())
     return make_result(jnp.copy(x.data), x.dims)
 
@@ -259,34 +266,33 @@ def copy(self: NamedArray) -> LikeArguments:
 def _rename(
     self: NamedArray, names: Mapping[Hashable, Hashable] | None = None, /, **more: Hashable
 ) -> LikeArguments:
-    """`nx.rename` of this array: `x.rename({"old": "new"})` or `x.rename(old="new")`."""
+    """Rename axes: `x.rename({"old": "new"})` or `x.rename(old="new")`; see `nx.rename`."""
     return rename(self, names, **more)
 
 
 def _transposed(self: NamedArray) -> LikeArguments:
-    """The positional axes in reverse order."""
+    """Reverse the positional axes."""
     refuse_reversal("T", self)
     return nmap(jnp.transpose)(self)
 
 
 def _matrix_transposed(self: NamedArray) -> LikeArguments:
-    """The last two positional axes swapped."""
+    """Swap the last two positional axes."""
     return nmap(jnp.matrix_transpose)(self)
 
 
 def _real(self: NamedArray) -> LikeArguments:
-    """The real part."""
+    """Return the real part."""
     return FUNCTIONS["real"](self)
 
 
 def _imag(self: NamedArray) -> LikeArguments:
-    """The imaginary part."""
+    """Return the imaginary part."""
     return FUNCTIONS["imag"](self)
 
 
 def _as_method(function: FunctionType | Callable[..., Any]) -> Callable[..., Any]:
-    # A copy, since a method has a name of its own; Python passes the array to it as the first
-    # argument.
+    # A copy, since a method has another qualified name.
     method = FunctionType(
         function.__code__,
         function.__globals__,
@@ -299,7 +305,7 @@ def _as_method(function: FunctionType | Callable[..., Any]) -> Callable[..., Any
 
 
 def install() -> None:
-    """Attaches operators and methods to `NamedArray`, and tells JAX that it is a pytree."""
+    """Attach operators and methods to `NamedArray`, and register it as a pytree."""
     pytree.register()
     for name, method in methods().items():
         if callable(method):
@@ -309,7 +315,7 @@ def install() -> None:
 
 
 def methods() -> dict[str, Any]:
-    """The operators, methods and properties, by name."""
+    """Return the operators, methods and properties by name."""
     found: dict[str, Any] = {}
     for name, function in _BINARY.items():
         op = getattr(function, "__name__", name)
@@ -347,7 +353,7 @@ def methods() -> dict[str, Any]:
     for function in _REDUCTIONS:
         name = function.__name__
         found[name] = _as_method(function)
-    for function in (cumsum, cumprod, SORTING["sort"], SORTING["argsort"]):
+    for function in (cumsum, cumprod, sort, argsort):
         found[function.__name__] = _as_method(function)
     for name in POSITIONAL:
         found[name] = _positional_method(name)

@@ -10,7 +10,7 @@ from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_confi
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.ops.nn.normalisation import Moments as Moments
+from namedax.ops.nn.normalization import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
 from namedax.nn import initializers as initializers
 
@@ -19,15 +19,17 @@ def alibi_bias(
     named_shape: Mapping[Hashable, int],
     *,
     axis: Sequence[Hashable] = ('head', 'query', 'key'),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
     dtype: Any = None,
 ) -> NamedArray:
-    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query."""
+    """Build the bias of attention with linear biases (ALiBi)."""
 @overload
 def alibi_bias(
-    *, axis: Sequence[Hashable] = ('head', 'query', 'key'), offset: Any = 0, dtype: Any = None,
+    *, axis: Sequence[Hashable] = ('head', 'query', 'key'), offset: ArrayLike = 0, dtype: Any = None,
 ) -> jax.Array:
-    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
+    """Build the bias of attention with linear biases (ALiBi).
+
+    The scores decrease with the distance of key and query.
 
     Args:
       named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the
@@ -75,38 +77,39 @@ def avg_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. Padding is zero.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        Padding is zero.
       count_include_pad: if `True` (default), windows that include padding are divided by their size. If `False`, they are
         divided by the number of their elements within the axis.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       An array of floats. The gradient is the same as for `jax.lax.reduce_window`.
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 def batch_norm(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec,
     *,
-    scale: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    var: Any = None,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    var: ArrayLike | None = None,
     epsilon: float = 1e-05,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> tuple[AnyArray, Any]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
@@ -138,13 +141,13 @@ def batch_norm(
         misspelled, as for `layer_norm`.
     """
 def binary_cross_entropy(
-    logits: ArrayLike, labels: ArrayLike, *, pos_weight: Any = None, where: ArrayLike | None = None,
+    logits: ArrayLike, labels: ArrayLike, *, pos_weight: ArrayLike | None = None, where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Compute the cross-entropy of the sigmoid of `logits` with labels between 0 and 1, in nats, for every element.
+    """Compute the elementwise cross-entropy of the sigmoid of `logits` with `labels`, in nats.
 
     Args:
       logits: an array, named or not.
-      labels: probabilities, booleans or integers; they broadcast by name.
+      labels: probabilities, booleans or integers from 0 to 1; they broadcast by name.
       pos_weight: the weight of the positive class relative to the negative one, a number or an
         array that broadcasts; by default 1.
       where: a boolean array that broadcasts, by default `None`. Elements where it is false have
@@ -166,13 +169,13 @@ def causal_mask(
     named_shape: Mapping[Hashable, int],
     *,
     axis: Sequence[Hashable] = ('query', 'key'),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
     window: int | None = None,
 ) -> NamedArray:
     """Build the mask for queries that only look back: true if `key <= query + offset`."""
 @overload
 def causal_mask(
-    *, axis: Sequence[Hashable] = ('query', 'key'), offset: Any = 0, window: int | None = None,
+    *, axis: Sequence[Hashable] = ('query', 'key'), offset: ArrayLike = 0, window: int | None = None,
 ) -> jax.Array:
     """Build the mask for queries that only look back: true if `key <= query + offset`.
 
@@ -207,7 +210,7 @@ def dot_product_attention(
     bias: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     *,
-    scale: float | None = None,
+    scale: ArrayLike | None = None,
     is_causal: bool = False,
     query_seq_lengths: ArrayLike | None = None,
     key_value_seq_lengths: ArrayLike | None = None,
@@ -219,16 +222,17 @@ def dot_product_attention(
     key_axis: Hashable | None = None,
     heads: Hashable | None = None,
     key_heads: Hashable | None = None,
-    segments: Any = None,
-    key_segments: Any = None,
+    segments: ArrayLike | None = None,
+    key_segments: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
+    """Average values over the key positions, weighted by the softmax of the scores.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
-    batch axes. With `axis` all axes are found by name. MeshAxes that no argument mentions (batch,
-    heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
-    them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
-    d}` aligns with `key{batch, pos, kv_heads, d}`.
+    The scores are `scale * query . key + bias`. Without `axis` this is
+    `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With
+    `axis` all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes.
+    If `key` and `value` lack a batch axis of `query`, its instances share them. So heads that share
+    keys only need a separate name: `query{batch, pos, kv_heads, group, d}` aligns with `key{batch,
+    pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
@@ -293,11 +297,25 @@ def dot_product_attention(
         there are combined with `is_causal` or a window.
     """
 @overload
-def dropout(x: NamedArray, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> NamedArray:
-    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014)."""
+def dropout(
+    x: NamedArray, key: ArrayLike, rate: ArrayLike, *, shared: AxisSpec = (), deterministic: bool = False,
+) -> NamedArray:
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate`."""
 @overload
-def dropout(x: ArrayLike, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False) -> AnyArray:
-    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
+def dropout(
+    x: ArrayLike, key: NamedArray, rate: ArrayLike, *, shared: AxisSpec = (), deterministic: bool = False,
+) -> NamedArray: ...
+@overload
+def dropout(
+    x: ArrayLike, key: ArrayLike, rate: NamedArray, *, shared: AxisSpec = (), deterministic: bool = False,
+) -> NamedArray: ...
+@overload
+def dropout(
+    x: ArrayLike, key: ArrayLike, rate: ArrayLike, *, shared: AxisSpec = (), deterministic: bool = False,
+) -> AnyArray:
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate`.
+
+    Source: Srivastava et al. 2014, "Dropout".
 
     Args:
       x: an array, named or not.
@@ -337,7 +355,7 @@ def gelu(x: jax.typing.ArrayLike, approximate: bool = True) -> jax.Array:
     """Gaussian error linear unit activation function."""
 def glu(x: ArrayLike, axis: AxisSpec = -1) -> AnyArray:
     """Gated linear unit activation function."""
-def grouped_dot(x: ArrayLike, w: Any, axis: AxisSpec, *, groups: Any, group: Hashable) -> AnyArray:
+def grouped_dot(x: ArrayLike, w: ArrayLike, axis: AxisSpec, *, groups: ArrayLike, group: Hashable) -> AnyArray:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
@@ -456,13 +474,13 @@ def leaky_relu(x: NamedArray, negative_slope: ArrayLike = 0.01) -> NamedArray:
 @overload
 def leaky_relu(x: jax.typing.ArrayLike, negative_slope: ArrayLike = 0.01) -> jax.Array:
     """Leaky rectified linear unit activation function."""
-def load_balancing_loss(routing: Any, over: Any) -> AnyArray:
-    """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
+def load_balancing_loss(routing: Any, over: AxisSpec) -> AnyArray:
+    """Measure the imbalance of the choice of experts.
 
-    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
-    not differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch
-    transformers", 2021, equations 4 to 6; there a token has one choice, here all of its choices
-    count.
+    The loss is 1 if all experts are chosen alike, up to their number if only one is chosen. It is
+    `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not
+    differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch transformers",
+    2021, equations 4 to 6; there a token has one choice, here all of its choices count.
 
     Args:
       routing: the result of `top_k_routing`.
@@ -504,9 +522,16 @@ def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = Non
 def logmeanexp(
     x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False,
 ) -> AnyArray:
-    """`log(mean(exp(x)))` without overflow: `jax.nn.logmeanexp`, by name or position.
+    """Compute `log(mean(exp(x)))` over positional and named axes, without overflow.
 
-    Over sharded names it costs what `nx.logsumexp` costs, and with `where` one all-reduce more.
+    Args:
+      x: an array, named or not.
+      axis: the axes, as for `logsumexp`; by default `None`, all positional axes.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+
+    Communication: over sharded axes, two all-reduces, and a third one with `where`.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
@@ -519,7 +544,7 @@ def logsumexp(
     return_sign: bool = False,
     where: ArrayLike | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
-    """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
+    """Compute `log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
     See `nx.logsumexp`.
     """
@@ -547,24 +572,25 @@ def max_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        Padding never wins.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 @overload
@@ -591,24 +617,25 @@ def min_pool(
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{"h": 2, "w": 2}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. Padding never wins.
-      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        Padding never wins.
+      out_axis: new names for axes, `{"h": "h_out"}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       An array of the same type. The gradient is the same as for `jax.lax.reduce_window`: among equal extrema the first one receives it.
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
     """
 @overload
@@ -618,17 +645,17 @@ def mish(x: NamedArray) -> NamedArray:
 def mish(x: jax.typing.ArrayLike) -> jax.Array:
     """Mish activation function."""
 def mixture_of_experts(
-    expert: Callable[[Any, Any], Any],
+    expert: Callable[[Any, NamedArray], AnyArray],
     params: Any,
-    x: Any,
+    x: ArrayLike,
     routing: Any,
     *,
-    tokens: Any,
+    tokens: Hashable | Sequence[Hashable],
     axis: Hashable = 'expert',
     slot: Hashable = 'slot',
     capacity: int | None = None,
     chunk: int | None = None,
-) -> Any:
+) -> AnyArray:
     """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
@@ -641,7 +668,7 @@ def mixture_of_experts(
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
       tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
-        share (a batch) are groups of tokens. MeshAxes of `x` alone are features, including positional
+        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
         axes.
       axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
         because it may be sharded over the mesh axis of the groups or tokens.
@@ -673,13 +700,15 @@ def mixture_of_experts(
       ArgumentError: `capacity` or `chunk` is not a positive integer, or both are given.
       PlacementConflictError: a feature is sharded over a mesh axis of the experts.
     """
-def moments(x: Any, axis: AxisSpec, *, where: Any = None) -> Any:
-    """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
+def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Any:
+    """Compute mean and variance over `axis`, in float32 (or float64).
+
+    Arguments are the same as for `layer_norm`.
 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
     """
-def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: AxisSpec = -1) -> AnyArray:
+def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, axis: Hashable = -1) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
     Args:
@@ -702,15 +731,19 @@ def one_hot(x: ArrayLike, num_classes: int | None = None, *, dtype: Any = None, 
 @overload
 def prefix_mask(
     named_shape: Mapping[Hashable, int],
-    prefix: Any,
+    prefix: ArrayLike,
     *,
     axis: Sequence[Hashable] = ('query', 'key'),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
 ) -> NamedArray:
-    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position."""
+    """Build the mask for sequences with a given prefix."""
 @overload
-def prefix_mask(prefix: Any, *, axis: Sequence[Hashable] = ('query', 'key'), offset: Any = 0) -> jax.Array:
-    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
+def prefix_mask(
+    prefix: ArrayLike, *, axis: Sequence[Hashable] = ('query', 'key'), offset: ArrayLike = 0,
+) -> jax.Array:
+    """Build the mask for sequences with a given prefix.
+
+    A query sees the prefix and all keys up to its own position.
 
     Args:
       named_shape: as in `causal_mask`.
@@ -766,8 +799,8 @@ def rms_norm(
     Communication: over a sharded axis, one all-reduce of the size of the mean; the gradient adds
     one.
     """
-def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> AnyArray:
-    """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
+def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray:
+    """Return the mean square of the router's log-partition, which keeps logits small.
 
     Args:
       logits: the router's scores, a named array with `axis`.
@@ -777,6 +810,8 @@ def router_z_loss(logits: ArrayLike, axis: Hashable, over: Any) -> AnyArray:
 
     Returns:
       The loss, with the axes of `logits` that are neither `axis` nor in `over`.
+
+    Source: Zoph et al., "ST-MoE", 2022, equation 5.
 
     Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for
     `nx.logsumexp`.
@@ -915,9 +950,9 @@ def squareplus(x: jax.typing.ArrayLike, b: ArrayLike = 4) -> jax.Array:
 def standardize(
     x: NamedArray,
     axis: AxisSpec = -1,
-    mean: Any = None,
-    variance: Any = None,
-    epsilon: Any = 1e-05,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-05,
     where: ArrayLike | None = None,
     *,
     algorithm: str = 'fast',
@@ -927,9 +962,9 @@ def standardize(
 def standardize(
     x: ArrayLike,
     axis: AxisSpec = -1,
-    mean: Any = None,
-    variance: Any = None,
-    epsilon: Any = 1e-05,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-05,
     where: ArrayLike | None = None,
     *,
     algorithm: str = 'fast',
@@ -971,7 +1006,7 @@ def tanh(x: jax.typing.ArrayLike, /) -> jax.Array:
     See `nx.tanh`.
     """
 def top_k_routing(
-    logits: Any, axis: Hashable, k: int, *, choice: Hashable = 'choice', normalize: bool = True,
+    logits: ArrayLike, axis: Hashable, k: int, *, choice: Hashable = 'choice', normalize: bool = True,
 ) -> Any:
     """Choose the `k` best experts for every token, with a weight for each.
 
@@ -985,8 +1020,7 @@ def top_k_routing(
 
     Returns:
       A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their
-      weights, which have a gradient.
-        Ties choose the lower number first.
+      weights, which have a gradient. Ties choose the lower number first.
 
     Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
@@ -998,5 +1032,11 @@ def top_k_routing(
       AxisNameError: `choice` is not an axis name, or `logits` already has it.
       ArgumentError: `k` is not between 1 and the number of experts.
     """
-def update_moments(average: Any, new: Any, momentum: Any = 0.9) -> Any:
-    """Update a moving average of moments: `momentum * average + (1 - momentum) * new`, without gradients."""
+def update_moments(average: Any, new: Any, momentum: float | jax.Array = 0.9) -> Any:
+    """Update a moving average of moments, without gradients.
+
+    Args:
+      average: the average so far.
+      new: the moments of this step, as `batch_norm` returns them.
+      momentum: the weight of `average`, by default 0.9; `new` has the weight `1 - momentum`.
+    """

@@ -194,7 +194,7 @@ def amax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
+    """Take the maximum over positional and named axes.
 
     See `nx.amax`.
     """
@@ -252,7 +252,7 @@ def apply_along_axis(
     """Apply a function to 1D array slices along an axis."""
 def arange(
     start: Any = None,
-    stop: Any = None,
+    stop: ArrayLike | None = None,
     step: ArrayLike | None = None,
     dtype: Any = None,
     *,
@@ -311,7 +311,7 @@ def arctanh(x: jax.typing.ArrayLike, /) -> jax.Array:
 def argmax(
     a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
 ) -> AnyArray:
-    """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
+    """Return the index of the first maximum along a positional or named axis.
 
     See `nx.argmax`.
     """
@@ -324,10 +324,10 @@ def argmin(
     """
 @overload
 def argpartition(a: NamedArray, kth: int, axis: AxisSpec = -1) -> NamedArray:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`."""
+    """Return the indices of `partition`, as `jnp.argpartition`."""
 @overload
 def argpartition(a: ArrayLike, kth: int, axis: AxisSpec = -1) -> AnyArray:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
+    """Return the indices of `partition`, as `jnp.argpartition`.
 
     See `nx.argpartition`.
     """
@@ -371,7 +371,7 @@ def around(a: NamedArray, decimals: int = 0, out: None = None) -> NamedArray:
 def around(a: jax.typing.ArrayLike, decimals: int = 0, out: None = None) -> jax.Array:
     """Alias of :func:`jax.numpy.round`"""
 def array(
-    object: Any,
+    object: ArrayLike | Sequence[Any],
     dtype: Any = None,
     *args: Any,
     copy: builtins.bool = True,
@@ -411,9 +411,13 @@ def array_repr(
     See `nx.array_repr`.
     """
 def array_split(
-    ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None,
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
-    """Split an array like `split`, into sections that need not be equal: the first ones are larger by one."""
+    """Split an array as `split` does, also unequally: the first sections are larger by one."""
 def array_str(
     a: ArrayLike,
     max_line_width: int | None = None,
@@ -425,7 +429,7 @@ def array_str(
     See `nx.array_str`.
     """
 def asarray(
-    a: Any,
+    a: ArrayLike | Sequence[Any],
     dtype: Any = None,
     order: str | None = None,
     *,
@@ -580,11 +584,17 @@ def broadcast_arrays(*args: ArrayLike) -> list[AnyArray]:
     """Broadcast arrays to a common shape."""
 @overload
 def broadcast_to(
-    array: ArrayLike, shape: Any = None, *, out_sharding: Any = None, named_shape: Mapping[Hashable, int | None],
+    array: ArrayLike,
+    shape: int | Sequence[int] | None = None,
+    *,
+    out_sharding: Any = None,
+    named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
     """Repeat an array along axes that it lacks."""
 @overload
-def broadcast_to(array: ArrayLike, shape: Any = None, *, out_sharding: Any = None) -> AnyArray:
+def broadcast_to(
+    array: ArrayLike, shape: int | Sequence[int] | None = None, *, out_sharding: Any = None,
+) -> AnyArray:
     """Repeat an array along axes that it lacks.
 
     Args:
@@ -746,9 +756,11 @@ def corrcoef(
     dtype: Any = None,
     *,
     axis: AxisSpec = None,
-    variables: Any = None,
+    variables: Sequence[Any] | None = None,
 ) -> AnyArray:
-    """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
+    """Compute correlation coefficients of variables over observations.
+
+    They are covariances over the roots of both variances.
 
     See `nx.cov`.
 
@@ -812,12 +824,12 @@ def cov(
     rowvar: builtins.bool = True,
     bias: builtins.bool = False,
     ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
     dtype: Any = None,
     *,
     axis: AxisSpec = None,
-    variables: Any = None,
+    variables: Sequence[Any] | None = None,
 ) -> AnyArray:
     """Compute the covariances of variables over observations.
 
@@ -888,7 +900,7 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1."""
+    """Compute the cumulative product along one axis, as in the array API; it begins with 1."""
 @overload
 def cumulative_prod(
     x: ArrayLike,
@@ -899,7 +911,10 @@ def cumulative_prod(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """Cumulative product along one axis, as in the array API. Arguments and costs as for `cumulative_sum`; it begins with 1."""
+    """Compute the cumulative product along one axis, as in the array API; it begins with 1.
+
+    Arguments and communication as for `cumulative_sum`.
+    """
 @overload
 def cumulative_sum(
     x: NamedArray,
@@ -910,7 +925,7 @@ def cumulative_sum(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """Cumulative sum along one axis, as in the array API: narrow integers are combined as `int`."""
+    """Compute the cumulative sum along one axis, as in the array API; narrow integers become `int`."""
 @overload
 def cumulative_sum(
     x: ArrayLike,
@@ -921,18 +936,21 @@ def cumulative_sum(
     include_initial: builtins.bool = False,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """Cumulative sum along one axis, as in the array API: narrow integers are combined as `int`.
+    """Compute the cumulative sum along one axis, as in the array API; narrow integers become `int`.
 
     Args:
       x: an array, named or not.
-      axis: a position or a name; may be left out if there is exactly one positional axis.
-      dtype: element type of the result.
-      include_initial: whether the result begins with 0, and is longer by one.
-      out_axis: the name of the longer axis; needed in a mapped function in which `axis` has a size.
+      axis: a positional or named axis; may be omitted (`None`, the default) if there is exactly one
+        positional axis.
+      dtype: the dtype of the result; by default `None`.
+      include_initial: if `True`, the result begins with 0 and is longer by one; by default `False`.
+      out_axis: the name of the longer axis, by default `None`, the same name; required in a mapped
+        function in which `axis` has a size.
 
     Returns:
-      An array with the same axes. Costs as for `cumsum`; with `include_initial` along a sharded
-      name, those of `pad` too.
+      An array with the axes of `x`.
+
+    Communication: that of `cumsum`; with `include_initial` along a sharded axis, that of `pad` too.
 
     Raises:
       AxisNotFoundError: `x` has no axis of that name.
@@ -970,17 +988,18 @@ def diagflat(v: NamedArray, k: int = 0) -> NamedArray:
 def diagflat(v: jax.typing.ArrayLike, k: int = 0) -> jax.Array:
     """Return a 2-D array with the flattened input array laid out on the diagonal."""
 def diagonal(a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1) -> AnyArray:
-    """The diagonal over two axes, as the last positional axis of the result: `jnp.diagonal`, by name or position.
+    """Return the diagonal over two axes, as the last positional axis of the result.
 
     Args:
       a: an array, named or not.
-      offset: how far right of the main diagonal.
-      axis1: the axis of rows, a position or a name.
-      axis2: the axis of columns.
+      offset: the distance to the right of the main diagonal; by default 0.
+      axis1: the positional or named axis of rows; by default 0.
+      axis2: the axis of columns; by default 1.
 
-    Over sharded names only the diagonal is sent: it is read (an all-reduce of its size where
-    `axis2` is sharded), and gathered where `axis1` is, because it becomes a positional axis. To
-    keep the name write `x["k", nx.arange(axis="q")]`.
+    To keep the named axis, write `x["k", nx.arange(axis="q")]`.
+
+    Communication: over sharded axes only the diagonal is sent: one all-reduce of its size if
+    `axis2` is sharded, and one all-gather if `axis1` is, because it becomes a positional axis.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
@@ -995,7 +1014,7 @@ def diff(
     *,
     out_axis: Hashable | None = None,
 ) -> NamedArray:
-    """The `n`-th differences along one axis, which becomes shorter by `n`."""
+    """Compute the `n`-th differences along one axis, which becomes shorter by `n`."""
 @overload
 def diff(
     a: ArrayLike,
@@ -1006,27 +1025,29 @@ def diff(
     *,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
-    """The `n`-th differences along one axis, which becomes shorter by `n`.
+    """Compute the `n`-th differences along one axis, which becomes shorter by `n`.
 
     Args:
       a: an array, named or not.
-      n: how often differences are taken.
-      axis: a position or a name.
-      prepend: values before the first: a number, or an array with that axis. Along a name, an array
-        without it is one entry; one that has it, all of its entries.
-      append: the same at the other end.
-      out_axis: the name of the resulting axis; needed in a mapped function in which `axis` has a
-        different size.
+      n: the number of times that differences are taken; by default 1.
+      axis: a positional or named axis; by default -1.
+      prepend: values before the first, by default `None`: a scalar, or an array with the axis.
+        Along a name, an array without the axis is one element.
+      append: values after the last; by default `None`.
+      out_axis: the name of the resulting axis, by default `None`, the same name; required in a
+        mapped function in which `axis` has a different size.
 
     Returns:
-      The differences. Along a sharded name each device gets the rows that it lacks of the next
-      block; several entries in front or behind are joined on first, for which a sharded axis is
-      gathered.
+      The differences.
+
+    Communication: along a sharded axis each device receives the rows of the next block that it
+    lacks. Several prepended or appended elements are concatenated first, for which a sharded axis
+    is gathered.
 
     Raises:
       AxisNotFoundError: `a` lacks the name.
       AxisSizeError: in a mapped function the name has a different size than the result, or than the
-        entries in front or behind.
+        prepended or appended elements.
     """
 @overload
 def digitize(
@@ -1115,7 +1136,7 @@ def einsum(
     """
 @overload
 def empty(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
     device: Any = None,
@@ -1124,7 +1145,9 @@ def empty(
 ) -> NamedArray:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`."""
 @overload
-def empty(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def empty(
+    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> jax.Array:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
     See `nx.empty`.
@@ -1315,23 +1338,23 @@ def fmod(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Array:
 def frexp(x: ArrayLike, /) -> tuple[AnyArray, AnyArray]:
     """Split floating point values into mantissa and twos exponent."""
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> Any:
-    """`jax.numpy.frompyfunc`: a `jnp.ufunc` of a function of scalars.
+    """Build a `jnp.ufunc` from a function of scalars, as `jnp.frompyfunc`.
 
     Args:
       func: a function of `nin` scalars.
       nin: the number of its arguments.
       nout: the number of its results.
-      identity: the neutral element of its reductions.
+      identity: the neutral element of its reductions; by default `None`.
 
     Returns:
-      A `jnp.ufunc`, for arrays without names; call it in `nx.nmap` on named ones.
+      A `jnp.ufunc` for arrays without names. Call it in `nx.nmap` on named arrays.
 
     Raises:
       ArgumentTypeError: `func` is not a function.
     """
 @overload
 def full(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     fill_value: ArrayLike | None = None,
     dtype: Any = None,
     *,
@@ -1339,17 +1362,17 @@ def full(
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`."""
+    """Create an array of one value, with named axes in addition to the positional ones."""
 @overload
 def full(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     fill_value: ArrayLike | None = None,
     dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
 ) -> jax.Array:
-    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
+    """Create an array of one value, with named axes in addition to the positional ones.
 
     See `nx.full`.
     """
@@ -1403,7 +1426,7 @@ def geomspace(
 ) -> AnyArray:
     """Generate geometrically-spaced values."""
 def gradient(
-    f: Any, *varargs: Any, axis: AxisSpec = None, edge_order: int | None = None,
+    f: ArrayLike, *varargs: ArrayLike, axis: AxisSpec = None, edge_order: int | None = None,
 ) -> AnyArray | list[AnyArray]:
     """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
@@ -1451,7 +1474,7 @@ def heaviside(x1: jax.typing.ArrayLike, x2: jax.typing.ArrayLike, /) -> jax.Arra
 def histogram(
     a: ArrayLike,
     bins: ArrayLike = 10,
-    range: Sequence[ArrayLike] | None = None,
+    range: ArrayLike | Sequence[ArrayLike] | None = None,
     weights: ArrayLike | None = None,
     density: builtins.bool | None = None,
     *,
@@ -1687,7 +1710,7 @@ def isreal(x: jax.typing.ArrayLike) -> jax.Array:
     """Return boolean array showing where the input is real."""
 def isrealobj(x: ArrayLike) -> builtins.bool:
     """Return True if the dtype is not complex."""
-def isscalar(element: Any) -> builtins.bool:
+def isscalar(element: ArrayLike) -> builtins.bool:
     """Return True if `x` is a scalar; a named array is not, for any number of positional axes.
 
     See `nx.isscalar`.
@@ -1740,8 +1763,10 @@ def less_equal(x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
 @overload
 def less_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Return element-wise truth value of ``x <= y``."""
-def lexsort(keys: Iterable[Any], axis: AxisSpec = -1) -> AnyArray:
-    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
+def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
+    """Return the indices that sort along one axis by several keys, the last one as the primary key.
+
+    Ties keep their order.
 
     Args:
       keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
@@ -1760,7 +1785,7 @@ def linspace(
     endpoint: builtins.bool = True,
     retstep: builtins.bool = False,
     dtype: Any = None,
-    axis: AxisSpec = 0,
+    axis: Hashable = 0,
     *,
     device: Any = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
@@ -1927,7 +1952,7 @@ def max(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
+    """Take the maximum over positional and named axes.
 
     See `nx.max`.
     """
@@ -1961,7 +1986,7 @@ def median(
     overwrite_input: builtins.bool = False,
     keepdims: builtins.bool = False,
 ) -> AnyArray:
-    """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
+    """Compute the median over positional and named axes at once, NaN if one element is NaN.
 
     See `nx.median`.
     """
@@ -2003,10 +2028,10 @@ def modf(x: ArrayLike, /, out: Any = None) -> tuple[AnyArray, AnyArray]:
     """Return element-wise fractional and integral parts of the input array."""
 @overload
 def moveaxis(a: NamedArray, source: AxisSpec, destination: AxisSpec) -> NamedArray:
-    """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to."""
+    """Move positional axes to other positions, as `jnp.moveaxis`; named axes are batch axes."""
 @overload
 def moveaxis(a: ArrayLike, source: AxisSpec, destination: AxisSpec) -> AnyArray:
-    """Positional axes moved to other positions: `jnp.moveaxis`; names are batch axes, and have no position to be moved to.
+    """Move positional axes to other positions, as `jnp.moveaxis`; named axes are batch axes.
 
     Raises:
       AxisNameError: an axis is a name.
@@ -2042,7 +2067,7 @@ def nan_to_num(
 def nanargmax(
     a: ArrayLike, axis: AxisSpec = None, out: None = None, keepdims: builtins.bool | None = None,
 ) -> AnyArray:
-    """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
+    """Return the index of the first maximum without NaNs, or -1 if there is none.
 
     See `nx.nanargmax`.
     """
@@ -2057,12 +2082,12 @@ def nanargmin(
 def nancumprod(
     a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`."""
+    """Compute the cumulative product along one axis with NaN as one."""
 @overload
 def nancumprod(
     a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> AnyArray:
-    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
+    """Compute the cumulative product along one axis with NaN as one.
 
     See `nx.nancumprod`.
     """
@@ -2070,12 +2095,12 @@ def nancumprod(
 def nancumsum(
     a: NamedArray, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> NamedArray:
-    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`."""
+    """Compute the cumulative sum along one axis with NaN as zero."""
 @overload
 def nancumsum(
     a: ArrayLike, axis: AxisSpec = None, dtype: Any = None, out: None = None, *, reverse: builtins.bool = False,
 ) -> AnyArray:
-    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
+    """Compute the cumulative sum along one axis with NaN as zero.
 
     See `nx.nancumsum`.
     """
@@ -2087,7 +2112,7 @@ def nanmax(
     initial: ArrayLike | None = None,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
+    """Take the maximum of the elements that are not NaN, or NaN if there are none.
 
     See `nx.nanmax`.
     """
@@ -2099,7 +2124,7 @@ def nanmean(
     keepdims: builtins.bool = False,
     where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
+    """Average the elements that are not NaN (NaN if there are none).
 
     See `nx.nanmean`.
     """
@@ -2137,7 +2162,7 @@ def nanpercentile(
     *,
     weights: ArrayLike | None = None,
 ) -> AnyArray:
-    """Percentiles of the elements that are not NaN. As `quantile`, with `q` between 0 and 100.
+    """Compute percentiles of the elements that are not NaN.
 
     See `nx.nanpercentile`.
     """
@@ -2165,7 +2190,7 @@ def nanquantile(
     *,
     weights: ArrayLike | None = None,
 ) -> AnyArray:
-    """Quantiles of the elements that are not NaN. Arguments and costs as for `quantile`.
+    """Compute quantiles of the elements that are not NaN.
 
     See `nx.nanquantile`.
     """
@@ -2181,7 +2206,7 @@ def nanstd(
     *,
     correction: float | None = None,
 ) -> AnyArray:
-    """The standard deviation of the elements that are not NaN; NaN if there are none.
+    """Compute the standard deviation of the elements that are not NaN (NaN if there are none).
 
     See `nx.nanstd`.
     """
@@ -2210,7 +2235,7 @@ def nanvar(
     *,
     correction: float | None = None,
 ) -> AnyArray:
-    """The variance of the elements that are not NaN; NaN if there are none.
+    """Compute the variance of the elements that are not NaN (NaN if there are none).
 
     See `nx.nanvar`.
     """
@@ -2232,8 +2257,8 @@ def nextafter(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
 def nonzero(
     a: ArrayLike,
     *,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | tuple[ArrayLike, ...] | None = None,
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, ...]:
@@ -2271,17 +2296,19 @@ def not_equal(x: jax.typing.ArrayLike, y: jax.typing.ArrayLike, /) -> jax.Array:
     """Returns element-wise truth value of ``x != y``."""
 @overload
 def ones(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
     device: Any = None,
     out_sharding: Any = None,
     named_shape: Mapping[Hashable, int | None],
 ) -> NamedArray:
-    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`."""
+    """Create an array of ones; arguments as for `zeros`."""
 @overload
-def ones(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
-    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
+def ones(
+    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> jax.Array:
+    """Create an array of ones; arguments as for `zeros`.
 
     See `nx.ones`.
     """
@@ -2311,7 +2338,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> NamedArray:
@@ -2322,7 +2349,7 @@ def pad(
     pad_width: Any,
     mode: str = 'constant',
     *,
-    constant_values: Any = 0,
+    constant_values: ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **kwargs: Any,
 ) -> AnyArray:
@@ -2351,16 +2378,16 @@ def percentile(
     weights: ArrayLike | None = None,
     out_sharding: Any = None,
 ) -> AnyArray:
-    """Percentiles over positional and named axes together; NaN where one element is NaN. As `quantile`, with `q` between 0 and 100.
+    """Compute percentiles over positional and named axes, NaN if one element is NaN.
 
     See `nx.percentile`.
     """
 @overload
-def permute_dims(a: NamedArray, /, axes: AxisSpec = None) -> NamedArray:
-    """`nx.transpose`, under the name that it has in the array API."""
+def permute_dims(a: NamedArray, /, axes: Sequence[Hashable] | None = None) -> NamedArray:
+    """Reorder the positional axes: `nx.transpose` under its name in the array API."""
 @overload
-def permute_dims(a: ArrayLike, /, axes: AxisSpec = None) -> AnyArray:
-    """`nx.transpose`, under the name that it has in the array API.
+def permute_dims(a: ArrayLike, /, axes: Sequence[Hashable] | None = None) -> AnyArray:
+    """Reorder the positional axes: `nx.transpose` under its name in the array API.
 
     See `nx.permute_dims`.
     """
@@ -2547,7 +2574,7 @@ def quantile(
     *,
     weights: ArrayLike | None = None,
 ) -> AnyArray:
-    """Quantiles over positional and named axes together; NaN where one element is NaN.
+    """Compute quantiles over positional and named axes, NaN if one element is NaN.
 
     See `nx.quantile`.
     """
@@ -2654,10 +2681,10 @@ def rint(x: NamedArray, /) -> NamedArray:
 def rint(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Rounds the elements of x to the nearest integer"""
 @overload
-def roll(a: NamedArray, shift: Any, axis: AxisSpec = None) -> NamedArray:
+def roll(a: NamedArray, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> NamedArray:
     """Roll an array along axes; elements that leave at one end reenter at the other."""
 @overload
-def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray:
+def roll(a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None) -> AnyArray:
     """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
@@ -2682,10 +2709,10 @@ def roll(a: ArrayLike, shift: Any, axis: AxisSpec = None) -> AnyArray:
     """
 @overload
 def rollaxis(a: NamedArray, axis: AxisSpec, start: int = 0) -> NamedArray:
-    """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to."""
+    """Move a positional axis before another one, as `jnp.rollaxis`; named axes are batch axes."""
 @overload
 def rollaxis(a: ArrayLike, axis: AxisSpec, start: int = 0) -> AnyArray:
-    """A positional axis moved in front of another one: `jnp.rollaxis`; names are batch axes, and have no position to be moved to.
+    """Move a positional axis before another one, as `jnp.rollaxis`; named axes are batch axes.
 
     Raises:
       AxisNameError: an axis is a name.
@@ -2708,7 +2735,7 @@ def searchsorted(
     a: ArrayLike,
     v: ArrayLike,
     side: str = 'left',
-    sorter: Any = None,
+    sorter: ArrayLike | None = None,
     *,
     method: str = 'scan',
     axis: Hashable | None = None,
@@ -2830,7 +2857,7 @@ def sinh(x: NamedArray, /) -> NamedArray:
 def sinh(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Calculate element-wise hyperbolic sine of input."""
 def size(a: ArrayLike, axis: AxisSpec = None) -> int:
-    """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
+    """Return the number of elements over the positional axes, or along given axes.
 
     See `nx.size`.
     """
@@ -2871,7 +2898,13 @@ def spacing(x: NamedArray, /) -> NamedArray:
 @overload
 def spacing(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Return the spacing between ``x`` and the next adjacent number."""
-def split(ary: ArrayLike, indices_or_sections: Any, axis: AxisSpec = 0, *, out_axis: Any = None) -> list[AnyArray]:
+def split(
+    ary: ArrayLike,
+    indices_or_sections: Any,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
+) -> list[AnyArray]:
     """Split an array along one axis.
 
     Args:
@@ -2953,7 +2986,7 @@ def std(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> AnyArray:
-    """The standard deviation over positional and named axes together.
+    """Compute the standard deviation over positional and named axes.
 
     See `nx.std`.
     """
@@ -2983,10 +3016,10 @@ def sum(
     """
 @overload
 def swapaxes(a: NamedArray, axis1: AxisSpec, axis2: AxisSpec) -> NamedArray:
-    """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges."""
+    """Swap two positional axes, as `jnp.swapaxes`; `nx.rename` swaps the names of two axes."""
 @overload
 def swapaxes(a: ArrayLike, axis1: AxisSpec, axis2: AxisSpec) -> AnyArray:
-    """Two positional axes in each other's place: `jnp.swapaxes`; names are batch axes, which `nx.rename` exchanges.
+    """Swap two positional axes, as `jnp.swapaxes`; `nx.rename` swaps the names of two axes.
 
     Raises:
       AxisNameError: an axis is a name.
@@ -3014,7 +3047,7 @@ def take_along_axis(
     *,
     wrap_negative_indices: builtins.bool | None = None,
 ) -> AnyArray:
-    """Entries of `x` along one axis, at indices that differ from place to place.
+    """Take elements of `x` along one axis, at indices that differ between elements.
 
     See `nx.take_along_axis`.
     """
@@ -3035,11 +3068,25 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> AnyArray:
-    """The product of two arrays, summed over axes: `jnp.tensordot`.
+    """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 
     See `nx.tensordot`.
     """
-def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None) -> AnyArray:
+@overload
+def tile(
+    A: NamedArray,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> NamedArray:
+    """Repeat a complete array."""
+@overload
+def tile(
+    A: ArrayLike,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
+) -> AnyArray:
     """Repeat a complete array.
 
     Args:
@@ -3063,35 +3110,33 @@ def tile(A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] 
 def trace(
     a: ArrayLike, offset: int = 0, axis1: AxisSpec = 0, axis2: AxisSpec = 1, dtype: Any = None, out: None = None,
 ) -> AnyArray:
-    """The sum of the diagonal over two axes: `jnp.trace`, by name or position.
+    """Sum the diagonal over two axes, as `jnp.trace`, by name or position.
 
-    Over sharded names: an all-reduce of the result, and one of the diagonal where `axis2` is
-    sharded too.
+    Communication: over sharded axes, one all-reduce of the result, and one of the diagonal if
+    `axis2` is sharded.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
     """
 @overload
-def transpose(a: NamedArray, axes: AxisSpec = None) -> NamedArray:
-    """The positional axes in another order."""
+def transpose(a: NamedArray, axes: Sequence[Hashable] | None = None) -> NamedArray:
+    """Reorder the positional axes."""
 @overload
-def transpose(a: ArrayLike, axes: AxisSpec = None) -> AnyArray:
-    """The positional axes in another order.
-
-    Names have none: where they are given too, nothing happens to them.
+def transpose(a: ArrayLike, axes: Sequence[Hashable] | None = None) -> AnyArray:
+    """Reorder the positional axes.
 
     Args:
       a: an array, named or not.
-      axes: the positional axes in their new order, and names, which change nothing; default: the
-        positional ones reversed.
+      axes: the positional axes in their new order, and axis names, which have no effect; by default
+        `None`, the positional axes in reverse order.
 
-    Moves nothing between devices.
+    No communication.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.
-      PositionalAxisError: `axes` is left out, and `a` has names and no positional axis.
+      PositionalAxisError: `axes` is omitted, and every axis of `a` is named.
     """
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:
@@ -3109,10 +3154,10 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: Axi
       AxisSizeError: `x` has a different size.
     """
 @overload
-def tril(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray:
+def tril(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero."""
 @overload
-def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray:
+def tril(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
     """Return the lower triangle over two axes: elements above the `k`-th diagonal become zero.
 
     Args:
@@ -3137,10 +3182,10 @@ def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[AnyArray, AnyArray]:
 def trim_zeros(filt: ArrayLike, trim: str = 'fb', axis: AxisSpec = None) -> AnyArray:
     """Trim leading and/or trailing zeros of the input array."""
 @overload
-def triu(m: NamedArray, k: ArrayLike = 0, *, axis: AxisSpec = None) -> NamedArray:
+def triu(m: NamedArray, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> NamedArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero."""
 @overload
-def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: AxisSpec = None) -> AnyArray:
+def triu(m: ArrayLike, k: ArrayLike = 0, *, axis: Sequence[Hashable] | None = None) -> AnyArray:
     """Return the upper triangle over two axes: elements below the `k`-th diagonal become zero.
 
     See `nx.tril`.
@@ -3188,8 +3233,8 @@ def unique(
     axis: AxisSpec = None,
     *,
     equal_nan: builtins.bool = True,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
     sorted: builtins.bool = True,
     out_axis: Hashable | None = None,
 ) -> AnyArray | tuple[AnyArray, ...]:
@@ -3249,10 +3294,14 @@ def unravel_index(indices: ArrayLike, shape: int | Sequence[int]) -> tuple[AnyAr
 def unstack(x: ArrayLike, /, *, axis: AxisSpec = 0) -> tuple[AnyArray, ...]:
     """Unstack an array along an axis."""
 @overload
-def unwrap(p: NamedArray, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> NamedArray:
+def unwrap(
+    p: NamedArray, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> NamedArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position."""
 @overload
-def unwrap(p: ArrayLike, discont: Any = None, axis: AxisSpec = -1, period: Any = 6.283185307179586) -> AnyArray:
+def unwrap(
+    p: ArrayLike, discont: ArrayLike | None = None, axis: AxisSpec = -1, period: ArrayLike = 6.283185307179586,
+) -> AnyArray:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
     Args:
@@ -3285,7 +3334,7 @@ def var(
     mean: ArrayLike | None = None,
     correction: float | None = None,
 ) -> AnyArray:
-    """The variance over positional and named axes together.
+    """Compute the variance over positional and named axes.
 
     See `nx.var`.
     """
@@ -3308,9 +3357,9 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> AnyArray:
-    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
+    """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
-    Along a name it is `nx.dot`, and costs that.
+    Along a named axis it is `nx.dot`, with the same communication.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
@@ -3338,27 +3387,28 @@ def where(
     axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray | tuple[AnyArray, ...]:
-    """Elements of `x` where `condition` holds, else of `y`, broadcast by name.
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
 
     Args:
       condition: a boolean array, named or not.
-      x: an array or a number.
-      y: an array or a number. Without both: the indices at which `condition` holds, in the
-        positional axes, as in `jnp.where`; names are batch axes.
-      size: how many indices the form with one argument returns; needed if the array has names.
-      fill_value: what stands behind the last index found.
-      axis: names along which the form with one argument looks, as in `nx.nonzero`; default: the
-        positional axes.
-      out_axis: the name of the axis of the indices then.
+      x: an array or a number; by default `None`.
+      y: an array or a number; by default `None`. Without both, return the indices at which
+        `condition` holds, along the positional axes as in `jnp.where`; names are batch axes.
+      size: the number of indices in the one-argument form, by default `None`; required if the array
+        has names.
+      fill_value: the fill value after the last index; by default `None`.
+      axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
+        `None`, the positional axes.
+      out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
 
     Raises:
       NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
         result's shape depends on data.
-      ArgumentError: `size` or `fill_value` with `x` and `y`.
+      ArgumentError: one of `size`, `fill_value`, `axis`, `out_axis` is given with `x` and `y`.
     """
 @overload
 def zeros(
-    shape: Any = (),
+    shape: int | Sequence[int] = (),
     dtype: Any = None,
     *,
     device: Any = None,
@@ -3367,7 +3417,9 @@ def zeros(
 ) -> NamedArray:
     """Create an array of zeros, with named axes in addition to the positional ones."""
 @overload
-def zeros(shape: Any = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> jax.Array:
+def zeros(
+    shape: int | Sequence[int] = (), dtype: Any = None, *, device: Any = None, out_sharding: Any = None,
+) -> jax.Array:
     """Create an array of zeros, with named axes in addition to the positional ones.
 
     See `nx.zeros`.

@@ -25,8 +25,10 @@ def fft2(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
     """Compute a two-dimensional discrete Fourier transform along given axes."""
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: AxisSpec = None) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
+def fftfreq(
+    n: int, d: ArrayLike = 1.0, *, dtype: Any = None, device: Any = None, axis: Hashable | None = None,
+) -> AnyArray:
+    """Return the frequencies of `nx.numpy.fft.fft`, as `jnp.fft.fftfreq`, also along a named axis.
 
     Args:
       n: the number of samples.
@@ -54,10 +56,14 @@ def fftn(
     """Compute a multidimensional discrete Fourier transform along given axes."""
 @overload
 def fftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
-    """`jnp.fft.fftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends."""
+    """Apply `jnp.fft.fftshift` along positional or named axes."""
 @overload
 def fftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
-    """`jnp.fft.fftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
+    """Apply `jnp.fft.fftshift` along positional or named axes.
+
+    `axes` are all positional axes by default.
+
+    Communication: along a sharded axis, that of `nx.roll`.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
@@ -100,10 +106,14 @@ def ifftn(
     """Compute a multidimensional inverse discrete Fourier transform."""
 @overload
 def ifftshift(x: NamedArray, axes: AxisSpec = None) -> NamedArray:
-    """`jnp.fft.ifftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends."""
+    """Apply `jnp.fft.ifftshift` along positional or named axes."""
 @overload
 def ifftshift(x: ArrayLike, axes: AxisSpec = None) -> AnyArray:
-    """`jnp.fft.ifftshift`, by name or position; default: all positional axes. Along a sharded name it sends what `nx.roll` sends.
+    """Apply `jnp.fft.ifftshift` along positional or named axes.
+
+    `axes` are all positional axes by default.
+
+    Communication: along a sharded axis, that of `nx.roll`.
 
     Raises:
       AxisNotFoundError: `x` lacks a name.
@@ -162,8 +172,10 @@ def rfft2(
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> AnyArray:
     """Compute a two-dimensional discrete Fourier transform of a real-valued array."""
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: AxisSpec = None) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`."""
+def rfftfreq(
+    n: int, d: ArrayLike = 1.0, *, dtype: Any = None, device: Any = None, axis: Hashable | None = None,
+) -> AnyArray:
+    """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`."""
 def rfftn(
     a: ArrayLike,
     s: int | Sequence[int] | None = None,

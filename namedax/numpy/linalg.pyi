@@ -111,8 +111,8 @@ def matrix_transpose(x: jax.typing.ArrayLike, /) -> jax.Array:
     """Transpose a matrix or stack of matrices."""
 def multi_dot(arrays: Sequence[ArrayLike], *, precision: Any = None) -> AnyArray:
     """Efficiently compute matrix products between a sequence of arrays."""
-def norm(x: ArrayLike, ord: Any = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray:
-    """Compute the norm over one axis (of vectors) or two (of matrices), named or positional, as `jnp.linalg.norm`.
+def norm(x: ArrayLike, ord: float | str | None = None, axis: AxisSpec = None, keepdims: bool = False) -> AnyArray:
+    """Compute the norm over one axis (of vectors) or two (of matrices), as `jnp.linalg.norm`.
 
     Args:
       x: an array, named or not.
@@ -190,7 +190,7 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> AnyArray:
-    """The product of two arrays, summed over axes: `jnp.tensordot`.
+    """Multiply two arrays and sum over axes, as `jnp.tensordot`.
 
     See `nx.tensordot`.
     """
@@ -217,12 +217,17 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> AnyArray:
-    """The product of vectors along one axis, the first one conjugated: `jnp.vecdot`.
+    """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
 
-    Along a name it is `nx.dot`, and costs that.
+    Along a named axis it is `nx.dot`, with the same communication.
 
     Raises:
       AxisNotFoundError: an array lacks the name.
     """
-def vector_norm(x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: Any = 2) -> AnyArray:
-    """Compute the vector norm over any number of axes at once, named or positional (`None`: all positional axes); see `norm`."""
+def vector_norm(
+    x: ArrayLike, /, *, axis: AxisSpec = None, keepdims: bool = False, ord: float | str | None = 2,
+) -> AnyArray:
+    """Compute the vector norm over any number of axes at once, named or positional.
+
+    The default `axis=None` selects all positional axes, and the default order is 2. See `norm`.
+    """

@@ -9,20 +9,23 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+from typing import cast as cast_type
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, AxisSpec
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.display import type_text
 from namedax.core.functions import signature_of
-from namedax.core.name_scopes import in_scope, is_worth_saying, scope_of_lifted
+from namedax.core.name_scopes import in_scope, is_in_program, scope_of_lifted
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName, PyTree
 from namedax.core.variance import cast
 from namedax.errors import (
     AxisNameError,
@@ -39,7 +42,17 @@ from namedax.operands.operation import operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.resources.layout import relayout
 
-__all__ = ["Entries", "along_axes", "to_front"]
+__all__ = [
+    "Entries",
+    "along_axes",
+    "by_name",
+    "checks_axes",
+    "entries_of",
+    "names_in",
+    "to_front",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def along_axes(
@@ -66,9 +79,9 @@ def along_axes(
         out_axis = kwargs.pop("out_axis", None) if renames else None
         bound = bound_arguments(name, signature(), args, kwargs)
         check_axes(name, bound.arguments, axis_parameters)
-        wanted: list[Any] = []
+        wanted: list[Hashable] = []
         for parameter in axis_parameters:
-            for entry in _entries(bound.arguments.get(parameter)):
+            for entry in entries_of(bound.arguments.get(parameter)):
                 if is_axis_name(entry) and entry not in wanted:
                     wanted.append(entry)
         renamed = new_names(name, out_axis, wanted, "axis") if out_axis is not None else {}
@@ -85,15 +98,18 @@ def along_axes(
                     "the arguments" if first is None else type_text(first),
                     [] if first is None else [dim for dim in first.dims if dim is not None],
                 )
-        if is_worth_saying(_arrays(bound.arguments)):
+        if is_in_program(_arrays(bound.arguments)):
             return in_scope(
                 scope_of_lifted(lifted, tuple(wanted)), along, bound, wanted, first, renamed
             )
         return along(bound, wanted, first, renamed)
 
     def along(
-        bound: Any, wanted: list[Any], first: Any, renamed: Mapping[Hashable, Hashable]
-    ) -> Any:
+        bound: inspect.BoundArguments,
+        wanted: list[Hashable],
+        first: Any,
+        renamed: Mapping[Hashable, Hashable],
+    ) -> PyTree:
         shift = len(wanted)
         for parameter in axis_parameters:
             if parameter in bound.arguments:
@@ -118,7 +134,7 @@ def along_axes(
         )
 
     if renames:
-        lifted.__signature__ = _with_out_axis(inspect.signature(function))  # type: ignore[attr-defined]
+        vars(lifted)["__signature__"] = _with_out_axis(inspect.signature(function))
     return lifted
 
 
@@ -130,21 +146,50 @@ def _with_out_axis(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=[*signature.parameters.values(), new])
 
 
-def _entries(axis: Any) -> tuple[Any, ...]:
+def entries_of(axis: AxisSpec) -> tuple[Any, ...]:
+    """Return one axis, or a tuple or list of axes, as a tuple."""
     return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
 
 
-def _arrays(arguments: Mapping[str, Any]) -> list[Any]:
+def names_in(axis: AxisSpec) -> list[Hashable]:
+    """Return the axis names among one axis or several."""
+    return [entry for entry in entries_of(axis) if is_axis_name(entry)]
+
+
+def checks_axes(function: F, name: str | None = None) -> F:
+    """Turn a function into an operation that validates its axis arguments before the call.
+
+    JAX's own function would accept `True` as axis 1. `name` is that of the operation; default: the
+    name of the function.
+    """
+    signature, op = signature_of(function), name or function.__name__
+
+    @operation(name=op)
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        check_axes(op, bound_arguments(op, signature(), args, kwargs).arguments)
+        return function(*args, **kwargs)
+
+    checked.__name__ = checked.__qualname__ = op
+    return cast_type(F, checked)
+
+
+def by_name(*functions: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
+    """Build a table of functions whose axis arguments are validated."""
+    return {function.__name__: checks_axes(function) for function in functions}
+
+
+def _arrays(arguments: Mapping[str, Any]) -> list[AnyArray | np.ndarray]:
     leaves = jax.tree.leaves(
         list(arguments.values()), is_leaf=lambda leaf: isinstance(leaf, NamedArray)
     )
     return [leaf for leaf in leaves if isinstance(leaf, (NamedArray, jax.Array, np.ndarray))]
 
 
-def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
+def _renumber(axis: AxisSpec, names: list[Hashable], shift: int) -> AxisSpec:
     """Replace names by the first positions, and shift nonnegative positions behind them."""
 
-    def one(entry: Any) -> Any:
+    def one(entry: Hashable) -> Hashable:
         if entry in names and not isinstance(entry, int):
             return names.index(entry)
         return entry + shift if isinstance(entry, (int, np.integer)) and entry >= 0 else entry
@@ -154,7 +199,7 @@ def _renumber(axis: Any, names: list[Any], shift: int) -> Any:
     return axis if axis is None else one(axis)
 
 
-def to_front(leaf: Any, names: list[Any], op: str) -> Any:
+def to_front(leaf: PyTree, names: list[Hashable], op: str) -> PyTree:
     """Return a named array with the axes `names` as its first positional ones, replicated."""
     if not isinstance(leaf, NamedArray) or not any(name in leaf.dims for name in names):
         return leaf
@@ -178,13 +223,13 @@ def to_front(leaf: Any, names: list[Any], op: str) -> Any:
 
 
 def _from_front(
-    leaf: Any,
-    names: list[Any],
+    leaf: AnyArray,
+    names: list[Hashable],
     rank: int,
     keepdims: bool,
     op: str,
     renamed: Mapping[Hashable, Hashable] | None,
-) -> Any:
+) -> AnyArray:
     """Name the first positional axes of a result again, if it has as many as the argument had.
 
     `renamed` has the new names of axes; `None` means that the function has no `out_axis`.
@@ -236,10 +281,10 @@ def _from_front(
     return make_result(data, tuple(named))
 
 
-# --- arrays sliced along one axis, for functions of single slices such as ` -----------------------
+# --- arrays sliced along one axis, for functions of single slices ---------------------------------
 
 
-def _in_front(data: Any, at: int) -> Any:
+def _in_front(data: jax.Array, at: int) -> jax.Array:
     return jnp.moveaxis(data, at, 0) if at else data
 
 
@@ -271,7 +316,12 @@ class Entries:
     """
 
     def __init__(
-        self, op: str, xs: Any, axis: Any, every: bool = False, supports_padding: bool = False
+        self,
+        op: str,
+        xs: PyTree,
+        axis: AxisName,
+        every: bool = False,
+        supports_padding: bool = False,
     ):
         region = ambient()
         self.op, self.axis = op, axis
@@ -322,7 +372,7 @@ class Entries:
             self.placement = region.place(axis) if supports_padding else region.placement(axis, op)
 
     @classmethod
-    def uncut(cls, op: str, value: Any) -> Entries:
+    def uncut(cls, op: str, value: PyTree) -> Entries:
         """Return arguments that are all the same for every slice."""
         entries = cls(op, (), 0)
         leaves, entries.tree = flatten(value)

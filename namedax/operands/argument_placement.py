@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, SingleDeviceSharding, get_abstract_mesh
 
 from namedax.core.array import NamedArray
-from namedax.core.element_types import NUMPY, check_numbers
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import NUMPY, check_numbers, refuse_foreign
+from namedax.core.types import PyTree
 from namedax.operands.kernels import whole_types
 from namedax.resources.mesh import auto_mesh, concrete_mesh, has_explicit_axes
 
@@ -43,7 +43,7 @@ def check_values(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             waiting += _inside(value)
 
 
-def _inside(value: Any) -> list[Any]:
+def _inside(value: PyTree) -> list[Any]:
     """Return the leaves of a custom pytree node; empty for a number or a static argument."""
     refuse_foreign("xmap", value)  # not a static argument: it is not hashable
     leaves = jax.tree.leaves(value)
@@ -62,7 +62,7 @@ class _Known:
         self.mesh = mesh
         self.shardings: dict[int, Any] = {}
 
-    def learns(self, array: Any) -> bool:
+    def learns(self, array: jax.Array) -> bool:
         """Return True if the array is on the mesh; cache its sharding if all its arrays are."""
         sharding = array.sharding
         if isinstance(sharding, SingleDeviceSharding):  # also the sharding of uncommitted arrays
@@ -84,7 +84,7 @@ class Arrivals:
 
     __slots__ = ("_given", "_now")
 
-    def __init__(self, mesh: Any) -> None:
+    def __init__(self, mesh: Mesh | AbstractMesh | None) -> None:
         self._given = mesh
         # The context, the mesh of the context if there is one, and the known shardings of each mesh
         # on which the program may run. It is one tuple, replaced as a whole, since other threads
@@ -129,7 +129,7 @@ class Arrivals:
                 return True
         return False
 
-    def _begin(self, context: Any) -> tuple[_Known, ...]:
+    def _begin(self, context: AbstractMesh) -> tuple[_Known, ...]:
         mesh = self._given if context.empty else concrete_mesh(self._given)
         kinds: tuple[_Known, ...] = ()
         if mesh is None and not context.empty:

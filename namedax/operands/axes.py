@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, KeysView, Mapping, Sequence, ValuesView
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
-from namedax.core.foreign_arrays import is_foreign_type
+from namedax.core.element_types import is_foreign_type
 from namedax.core.names import Dims, is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName, PyTree, Shape
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -27,7 +29,6 @@ from namedax.errors import (
 
 __all__ = [
     "AXIS_PARAMETERS",
-    "Axis",
     "axis_key",
     "check_axes",
     "holds_names",
@@ -45,13 +46,10 @@ __all__ = [
 ]
 
 
-Axis = Any
-
-
 _NO_AXIS = "{op}: axis={axis} is neither a position nor a name nor a tuple of these."
 
 
-def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
+def resolve_axis(op: str, x: ArrayLike, axis: AxisSpec) -> tuple[int, ...]:
     """Return the physical dimensions of `x` for `axis`.
 
     Raises:
@@ -92,7 +90,7 @@ def resolve_axis(op: str, x: Any, axis: Axis) -> tuple[int, ...]:
     return tuple(result)
 
 
-def _raise_out_of_range(op: str, x: Any, position: int, count: int) -> NoReturn:
+def _raise_out_of_range(op: str, x: ArrayLike, position: int, count: int) -> NoReturn:
     if not count and (names := names_alone(x)):
         choices = " or ".join(f"axis={name!r}" for name in names)
         raise PositionalAxisError(
@@ -105,7 +103,7 @@ def _raise_out_of_range(op: str, x: Any, position: int, count: int) -> NoReturn:
     )
 
 
-def unwrap_single(axis: Axis, dims: Dims) -> Axis:
+def unwrap_single(axis: AxisSpec, dims: Dims) -> AxisSpec:
     """Return the name in a tuple of one, unless the tuple is a name itself."""
     return (
         axis[0]
@@ -114,9 +112,9 @@ def unwrap_single(axis: Axis, dims: Dims) -> Axis:
     )
 
 
-def _hint(op: str, axis: Axis, name: Hashable) -> str:
+def _hint(op: str, axis: AxisSpec, name: Hashable) -> str:
     region = ambient()
-    if region is not None and (of_mesh := region.mesh_axis_said(name)):
+    if region is not None and (of_mesh := region.mesh_axis_hint(name)):
         return of_mesh
     if isinstance(axis, tuple) and len(axis) > 1:
         return (
@@ -131,7 +129,7 @@ def _hint(op: str, axis: Axis, name: Hashable) -> str:
     return "" if op.startswith(("getitem", "at[")) else "Reduce over an axis that it has."
 
 
-def plain_axis(axis: Axis) -> Any:
+def plain_axis(axis: AxisSpec) -> AxisSpec:
     """Convert integer scalars of NumPy and JAX in `axis` to Python integers, and lists to tuples.
 
     >>> import numpy as np
@@ -143,7 +141,7 @@ def plain_axis(axis: Axis) -> Any:
     return int(axis) if _is_integer_array(axis) else axis
 
 
-def _is_integer_array(entry: Any) -> bool:
+def _is_integer_array(entry: object) -> TypeGuard[np.ndarray | np.integer | jax.Array]:
     return (
         isinstance(entry, (np.ndarray, np.integer, jax.Array))
         and entry.ndim == 0
@@ -151,7 +149,7 @@ def _is_integer_array(entry: Any) -> bool:
     )
 
 
-def axis_key(op: str, axis: Axis) -> Any:
+def axis_key(op: str, axis: AxisSpec) -> AxisSpec:
     """Return `axis` as part of a kernel's key.
 
     Lists, sets and dict views become tuples; integer arrays without axes become integers.
@@ -168,13 +166,13 @@ def axis_key(op: str, axis: Axis) -> Any:
     return axis
 
 
-def names_alone(x: Any) -> Dims:
+def names_alone(x: object) -> Dims:
     """Return the names of an array without positional axes; empty for any other array."""
     dims = x._dims if type(x) is NamedArray else ()
     return () if None in dims else dims
 
 
-def refuse_reversal(op: str, x: Any) -> None:
+def refuse_reversal(op: str, x: object) -> None:
     """Raise if the axes of an array with only named axes are to be reversed: names have no order.
 
     Args:
@@ -195,7 +193,7 @@ def refuse_reversal(op: str, x: Any) -> None:
     )
 
 
-def refuse_order(op: str, x: Any) -> None:
+def refuse_order(op: str, x: object) -> None:
     """Raise if the positional axes are to be merged, and the array has only named axes.
 
     Raises:
@@ -212,13 +210,13 @@ def refuse_order(op: str, x: Any) -> None:
     )
 
 
-def is_flat(shape: Any) -> bool:
+def is_flat(shape: Shape) -> bool:
     """Return True if a shape has all elements along one axis, whose size is -1."""
     sizes = jax.tree.leaves(shape)
     return -1 in sizes and all(size in (1, -1) for size in sizes)
 
 
-def refuse_order_of_storage(op: str, x: Any, axis: Axis) -> None:
+def refuse_order_of_storage(op: str, x: object, axis: AxisSpec) -> None:
     """Raise if `axis=...` means several axes of a named array and their order matters.
 
     An example is an index over all of them.
@@ -280,7 +278,10 @@ def _is_element_type(word: str) -> bool:
 
 
 def new_names(
-    op: str, out_axis: Any, axes: Collection[Hashable], what: str
+    op: str,
+    out_axis: AxisName | Mapping[AxisName, AxisName] | None,
+    axes: Collection[Hashable],
+    what: str,
 ) -> dict[Hashable, Hashable]:
     """Return the names of axes in a result, by their names in the operand.
 
@@ -332,7 +333,7 @@ AXIS_PARAMETERS = (
 _NO_POSITIONS = (bool, float, np.bool_, np.floating)
 
 
-def is_axis_name(entry: Any) -> bool:
+def is_axis_name(entry: object) -> bool:
     """Return True if an element of an axis argument is a name."""
     return (
         is_name(entry)
@@ -368,7 +369,7 @@ def check_axes(
             )
 
 
-def holds_names(value: Any) -> bool:
+def holds_names(value: PyTree) -> bool:
     """Return True if a value is, or contains, an array with dims: named, or of another library."""
     kind = type(value)
     if kind is NamedArray or is_foreign_type(kind):

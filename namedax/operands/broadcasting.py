@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +22,11 @@ import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding
 
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of, make, make_block, make_in_region, positions
 from namedax.core.cpu_workarounds import sums_abort
 from namedax.core.display import type_text
-from namedax.core.element_types import NUMPY, check_numbers
-from namedax.core.foreign_arrays import is_foreign_type, refuse_foreign
+from namedax.core.element_types import NUMPY, check_numbers, is_foreign_type, refuse_foreign
 from namedax.core.names import Dims
 from namedax.core.region import Region, ambient, check_regions_live
 from namedax.core.variance import cast, cast_data, saves_when_cast, varying
@@ -38,25 +38,24 @@ from namedax.resources.mesh import enter_mesh, must_enter
 from namedax.resources.padding_masks import without_gradient_of_padding
 
 __all__ = [
-    *(
-        "align",
-        "align_ranks",
-        "to_local",
-        "unify_variance",
-        "merge_dims",
-        "note_met",
-        "of_real_entries",
-        "own_blocks",
-    ),
-    *("constrain_sharding", "make_result"),
+    "align",
+    "align_ranks",
+    "constrain_sharding",
+    "make_result",
+    "merge_dims",
+    "note_aligned",
+    "of_real_entries",
+    "own_blocks",
+    "to_local",
+    "unify_variance",
 ]
 
 
 @functools.lru_cache(maxsize=8192)
 def _labels(dims: Dims) -> tuple[Hashable, ...]:
-    """Number every positional axis of the dims from the right: -1, -2, ...
+    """Label every positional axis of the dims from the right: -1, -2, ...
 
-    (integers are not names).
+    Integers are not names.
     """
     numbers = iter(range(-dims.count(None), 0))
     return tuple(next(numbers) if dim is None else dim for dim in dims)
@@ -80,7 +79,8 @@ def _plan(
                 result.insert(at, label)
     # Names may have separated positional axes; these keep their order, in the same places.
     places = [i for i, label in enumerate(result) if isinstance(label, int)]
-    for i, label in zip(places, sorted(result[i] for i in places), strict=True):  # type: ignore[type-var]
+    in_order = sorted(label for label in result if isinstance(label, int))
+    for i, label in zip(places, in_order, strict=True):
         result[i] = label
     steps = []
     for dims in all_dims:
@@ -100,7 +100,11 @@ def merge_dims(*all_dims: Dims) -> Dims:
     return _plan(all_dims)[1]
 
 
-def to_local(array: Any, op: str, region: Region | None) -> Any:
+@overload
+def to_local(array: NamedArray, op: str, region: Region | None) -> NamedArray: ...
+@overload
+def to_local(array: object, op: str, region: Region | None) -> Any: ...
+def to_local(array: object, op: str, region: Region | None) -> object:
     """Return `array` as a value of the body of `region`.
 
     A global array that the body closes over is sliced to its block.
@@ -264,7 +268,7 @@ def _check_sizes(
     return sizes
 
 
-def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
+def align(op: str, *operands: ArrayLike) -> tuple[list[Any], Dims]:
     """Return the data of all operands, broadcast to common dims, and these dims.
 
     Operands without dimensions stay scalars.
@@ -278,14 +282,14 @@ def align(op: str, *operands: Any) -> tuple[list[Any], Dims]:
     return [_whole(data, shape) for data in datas], dims
 
 
-def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ...]]:
+def align_ranks(op: str, *operands: ArrayLike) -> tuple[list[Any], Dims, tuple[int, ...]]:
     """Align operands to common dims with size 1 for missing ones; return their shape too.
 
     Use this for functions that broadcast as `jnp` does: the residual for the gradient of an operand
     (the other one, in a product) then stays as small as possible.
     """
     region = ambient()
-    blocks = [to_local(operand, op, region) for operand in operands]
+    blocks: list[Any] = [to_local(operand, op, region) for operand in operands]
     all_dims = tuple(dims_of(block) for block in blocks)
     labels, dims, steps = _plan(all_dims)
     shape = _shape_of(
@@ -298,7 +302,7 @@ def align_ranks(op: str, *operands: Any) -> tuple[list[Any], Dims, tuple[int, ..
         region.check_placement(op, (dim for dim in dims if dim is not None))
     if region is not None and region.manual:
         union = _union_of_variance(blocks)
-        datas = [
+        datas: list[Any] = [
             cast(b, union) if hasattr(b, "dtype") and len(d) else b
             for b, d in zip(blocks, all_dims, strict=True)
         ]
@@ -357,7 +361,7 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
 
     The result is `None` if one is not. The entry of an array has its dims, shape, device variance,
     dtype and weak type; that of a number is `None`. After such operands have been aligned,
-    `note_met` records the key in the region. Operands with the same key need no alignment.
+    `note_aligned` records the key in the region. Operands with the same key need no alignment.
     """
     key: list[Any] = []
     for operand in operands:
@@ -390,7 +394,7 @@ def own_blocks(operands: Sequence[Any], region: Region) -> tuple[Any, ...] | Non
 _NUMBERS = frozenset({bool, int, float, complex})
 
 
-def note_met(key: tuple[Any, ...], region: Region) -> None:
+def note_aligned(key: tuple[Any, ...], region: Region) -> None:
     """Record that operands with this key (`own_blocks`) need no alignment, if none was needed."""
     entries = [entry for entry in key if entry is not None]
     if len({variance for _, _, variance, *_ in entries}) < 2 and all(
@@ -421,7 +425,9 @@ def _union_of_variance(blocks: Sequence[Any]) -> frozenset[str]:
     return frozenset[str]().union(*(varying(data) for data in datas if hasattr(data, "dtype")))
 
 
-def _of_rank(data: Any, rank: int, step: tuple[Any, tuple[int, ...]]) -> Any:
+def _of_rank(
+    data: jax.typing.ArrayLike, rank: int, step: tuple[Any, tuple[int, ...]]
+) -> jax.typing.ArrayLike:
     """Transpose `data` to the order of the result, with size 1 for missing dims.
 
     A scalar is unchanged.
@@ -440,7 +446,7 @@ def _of_rank(data: Any, rank: int, step: tuple[Any, tuple[int, ...]]) -> Any:
     )
 
 
-def _whole(data: Any, shape: tuple[int, ...]) -> Any:
+def _whole(data: jax.typing.ArrayLike, shape: tuple[int, ...]) -> jax.typing.ArrayLike:
     return (
         data
         if np.shape(data) in ((), shape)
@@ -448,7 +454,7 @@ def _whole(data: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
+def make_result(data: jax.Array, dims: Dims, entry_by_entry: Sequence[Any] | None = None) -> Any:
     """Return the result of an operation: a named array, or `data` itself if no dim has a name.
 
     `entry_by_entry` has the operands if the operation is elementwise; default: `None`.
@@ -469,7 +475,9 @@ def make_result(data: Any, dims: Dims, entry_by_entry: Sequence[Any] | None = No
     return make(constrain_sharding(data, dims), dims)
 
 
-def _as_blocks(data: Any, dims: Dims, region: Region, entry_by_entry: Sequence[Any] | None) -> Any:
+def _as_blocks(
+    data: jax.Array, dims: Dims, region: Region, entry_by_entry: Sequence[Any] | None
+) -> jax.Array:
     """Cast a block to varying over the mesh axes of its names; mask gradients from padding.
 
     A block that is equal on all devices, such as zeros, is still one of several blocks. The
@@ -493,7 +501,7 @@ def _repeats(operands: Sequence[Any], dims: Dims) -> bool:
     )
 
 
-def of_real_entries(data: Any, dims: Dims, region: Region | None) -> Any:
+def of_real_entries(data: jax.Array, dims: Dims, region: Region | None) -> jax.Array:
     """Return the block `data` with the gradient from its padding masked.
 
     A call of `jax.vjp` in a body, or a derivative rule, makes cotangents like any other values.
@@ -507,7 +515,7 @@ def of_real_entries(data: Any, dims: Dims, region: Region | None) -> Any:
     return data
 
 
-def constrain_sharding(data: Any, dims: Dims) -> Any:
+def constrain_sharding(data: jax.Array, dims: Dims) -> jax.Array:
     """Constrain the sharding of `data` under XLA's partitioner.
 
     It is sharded by its names, and replicated along its positional axes.

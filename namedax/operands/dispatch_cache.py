@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, make
 from namedax.core.call_errors import call_or_refuse
 from namedax.core.explicit_fallback import Explicit, may_fall_back
@@ -44,7 +45,7 @@ def _learn(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-) -> Any:
+) -> AnyArray:
     """Return `function(*args, **kwargs)`; cache its kernel if it ran exactly one, on `datas`."""
     result, calls = watched(call_or_refuse, (function, args, kwargs), {})
     if len(calls) == 1:
@@ -63,7 +64,7 @@ def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     table = new_table()
 
     @functools.wraps(function)
-    def shortcut(*operands: Any) -> Any:
+    def shortcut(*operands: ArrayLike) -> AnyArray:
         if active_regions:
             return function(*operands)
         dims_of_all: list[Any] = []
@@ -94,7 +95,7 @@ def cached_elementwise(function: Callable[..., Any]) -> Callable[..., Any]:
     return shortcut
 
 
-# --- functions of arrays and of axes and options -------------------------------------------------------------------------------
+# --- functions of arrays, axes and options --------------------------------------------------------
 
 _KEYWORD, _VALUE = object(), object()
 _FIXED = frozenset({bool, int, float, complex, tuple, type, type(...)})
@@ -111,7 +112,7 @@ def cached_by_dims(function: Callable[..., Any], explicit: Explicit) -> Callable
     table = new_table()
 
     @functools.wraps(function)
-    def shortcut(*args: Any, **kwargs: Any) -> Any:
+    def shortcut(*args: object, **kwargs: object) -> AnyArray:
         if active_regions:
             return call_or_refuse(function, args, kwargs)
         if (

@@ -27,17 +27,18 @@ from __future__ import annotations
 import functools
 import math
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import BuiltinFunctionType, EllipsisType, FunctionType, NoneType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, make, make_block, make_in_region
 from namedax.core.element_types import NUMPY, check_numbers
-from namedax.core.name_scopes import Scope, check_said, is_open, names_in, scope_text, silent
+from namedax.core.name_scopes import Scope, check_scope_names, is_open, names_in, scope_text, silent
 from namedax.core.names import Dims, is_name
 from namedax.core.region import Region, ambient, escaped_blocks, without_region
 from namedax.core.variance import (
@@ -49,13 +50,37 @@ from namedax.core.variance import (
     varying,
 )
 from namedax.errors import refuse_names
-from namedax.operands.broadcasting import make_result, note_met, own_blocks, unify_variance
+from namedax.operands.broadcasting import make_result, note_aligned, own_blocks, unify_variance
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
-    *("OF_BLOCKS", "SCALARS", "AxesAndNew", "run", "run_elementwise", "scope_of", "with_forms"),
-    *("new_table", "remember", "type_key", "varies", "watched", "whole_types"),
+    "OF_BLOCKS",
+    "SCALARS",
+    "AxesAndNew",
+    "new_table",
+    "remember",
+    "run",
+    "run_elementwise",
+    "scope_of",
+    "type_key",
+    "varies",
+    "watched",
+    "whole_types",
+    "with_forms",
 ]
+
+R = TypeVar("R")
+
+
+class NamedAxes(Protocol):
+    """Axes of an operation that are not a name or a tuple: an object with names."""
+
+    def renamed(self, number: Callable[[Hashable], Hashable]) -> NamedAxes:
+        """Return a copy with `number(name)` for every name."""
+
+
+#: The axes of an operation, as part of the key of its kernel.
+Axes = AxisSpec | NamedAxes
 
 #: Python's numbers, which are operands without axes.
 SCALARS = frozenset({bool, int, float, complex})
@@ -65,8 +90,8 @@ SCALARS = frozenset({bool, int, float, complex})
 
 
 def run(
-    op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any
-) -> Any:
+    op: str, function: Callable[..., Any], axes: Axes, static: tuple[Any, ...], *operands: ArrayLike
+) -> AnyArray:
     """Run `function(op, axes, *static, *operands)` by its kernel unless a name is sharded.
 
     Args:
@@ -111,7 +136,7 @@ def run(
         return call(*more)
     text = scope_of(function, given, operands)
     if escaped_blocks:
-        check_said(text, operands)
+        check_scope_names(text, operands)
     with Scope(text):
         return call(*more)
 
@@ -124,8 +149,11 @@ def scope_of(
 
 
 def run_elementwise(
-    op: str, function: Callable[..., Any], static: tuple[Any, ...], *operands: Any
-) -> Any:
+    op: str,
+    function: Callable[..., Any],
+    static: tuple[Any, ...],
+    *operands: ArrayLike | np.generic,
+) -> AnyArray:
     """Run an elementwise operation through its kernel, as `run` does.
 
     On blocks it is the same operation. It has no axes.
@@ -154,7 +182,7 @@ def run_elementwise(
 whole_types: set[type] = set()
 
 
-def varies(data: Any) -> bool:
+def varies(data: object) -> bool:
     """Return True if `data` may differ from device to device of a `jax.shard_map`.
 
     It cannot if its type is in `whole_types`.
@@ -180,10 +208,10 @@ def _of_new_blocks(
     function: Callable[..., Any],
     given: tuple[Any, ...],
     operands: tuple[Any, ...],
-) -> Any:
+) -> AnyArray:
     """Run an elementwise operation on own blocks that may need alignment, and record the result."""
     result = _in_region(region, function, given, operands, False)
-    note_met(key, region)
+    note_aligned(key, region)
     return result
 
 
@@ -193,7 +221,7 @@ def _of_known_blocks(
     function: Callable[..., Any],
     given: tuple[Any, ...],
     operands: tuple[Any, ...],
-) -> Any:
+) -> AnyArray:
     """Run an elementwise operation on own blocks that need no alignment."""
     of_blocks = getattr(function, OF_BLOCKS, None)
     if of_blocks is not None and (data := of_blocks(region, key, operands)) is not None:
@@ -212,7 +240,7 @@ def _in_region(
     given: tuple[Any, ...],
     operands: tuple[Any, ...],
     with_axes: bool = True,
-) -> Any:
+) -> AnyArray:
     def form(wanted: frozenset[str]) -> Any:
         met = tuple(unify_variance(given[0], operands, region, wanted))
         # Kernels do not depend on the region, so all regions share them.
@@ -237,10 +265,10 @@ def _in_region(
 
 def with_forms(
     function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...]
-) -> Any:
+) -> AnyArray:
     """Return `function(*given, *operands)`, with a varying form if gathered `operands` have one."""
 
-    def form(wanted: frozenset[str]) -> Any:
+    def form(wanted: frozenset[str]) -> jax.Array:
         # each step would reduce-scatter a value that is reduced once, after the loop
         if any(isinstance(axis, LoopAxis) for axis in wanted):
             return result._data
@@ -334,10 +362,12 @@ class AxesAndNew(NamedTuple):
 
     def renamed(self, number: Callable[[Hashable], Hashable]) -> AxesAndNew:
         """Return a copy with `number(name)` for every name."""
-        return AxesAndNew(_renamed(self.axes, number), _renamed((self.new,), number)[0])
+        return AxesAndNew(
+            _renamed(self.axes, number), number(self.new) if is_name(self.new) else self.new
+        )
 
 
-def _renamed(axes: Any, number: Callable[[Hashable], Hashable]) -> Any:
+def _renamed(axes: Axes, number: Callable[[Hashable], Hashable]) -> Axes:
     if hasattr(axes, "renamed"):
         return axes.renamed(number)
     if type(axes) is tuple:
@@ -411,7 +441,7 @@ def new_table() -> dict[Any, Any]:
     return table
 
 
-def remember(table: dict[Any, Any], key: Hashable, entry: Any) -> None:
+def remember(table: dict[Any, Any], key: Hashable, entry: object) -> None:
     """Add a kernel to a table."""
     if sum(map(len, _tables)) >= _MOST:
         _forget_calls()
@@ -452,7 +482,9 @@ class Watched(NamedTuple):
 _watch = _Watch()
 
 
-def watched(function: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, list[Watched]]:
+def watched(
+    function: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[R, list[Watched]]:
     """Return `function(*args, **kwargs)` and its kernel calls, without those within kernels."""
     calls: list[Watched] = []
     outer, _watch.calls = _watch.calls, calls
@@ -498,7 +530,7 @@ class _Numbering:
             known = self.names[name] = _numbers[index]
         return known
 
-    def of_dims(self, dims: Any) -> Any:
+    def of_dims(self, dims: object) -> object:
         return (
             tuple([None if dim is None else self.number(dim) for dim in dims])
             if type(dims) is tuple
@@ -539,7 +571,7 @@ def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return types if _plain.issuperset(types) else tuple(map(type_key, values))
 
 
-def type_key(value: Any) -> Any:
+def type_key(value: object) -> object:
     """Return a key that distinguishes `value` from other values that equal it."""
     kind = type(value)
     if kind in _plain:
@@ -554,7 +586,7 @@ def type_key(value: Any) -> Any:
 
 def _through_kernel(
     function: Callable[..., Any], given: tuple[Any, ...], operands: tuple[Any, ...], with_axes: bool
-) -> Any:
+) -> AnyArray:
     # the most common case, without loops
     if len(operands) == 1 and type(operands[0]) is NamedArray:
         (operand,) = operands
@@ -640,7 +672,7 @@ def _compile(
     result_dims: list[Dims | None] = [None]
     kernel.result = result_dims
 
-    def call(*datas: Any) -> Any:
+    def call(*datas: jax.Array) -> jax.Array:
         result = function(*given, *_operands(datas, dims))
         named = isinstance(result, NamedArray)
         result_dims[0] = result._dims if named else None
@@ -650,7 +682,7 @@ def _compile(
     return kernel
 
 
-def _operands(datas: Any, dims: tuple[Any, ...]) -> list[Any]:
+def _operands(datas: Sequence[jax.Array], dims: tuple[Any, ...]) -> list[Any]:
     return [
         make(data, d) if type(d) is tuple else data for data, d in zip(datas, dims, strict=True)
     ]
@@ -664,7 +696,7 @@ def _error_with_names(
     The result is `None` if the error did not come from the operation.
     """
 
-    def call(*datas: Any) -> Any:
+    def call(*datas: jax.Array) -> jax.Array:
         result = function(*given, *_operands(datas, dims))
         return result._data if isinstance(result, NamedArray) else result
 

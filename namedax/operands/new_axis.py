@@ -7,8 +7,10 @@ import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
+from namedax.core.annotations import AnyArray
 from namedax.core.names import Dims, check_dims, check_name, is_name
 from namedax.core.region import ambient
 from namedax.errors import (
@@ -74,8 +76,8 @@ def new_axis_placement(
 
 
 def finish_with_new_axis(
-    op: str, data: Any, dims: Dims, place: int, out_axis: Hashable | None
-) -> Any:
+    op: str, data: jax.Array, dims: Dims, place: int, out_axis: Hashable | None
+) -> AnyArray:
     """Wrap a result whose dimension `place` is new and replicated.
 
     A sharded name keeps its block of it.
@@ -112,7 +114,7 @@ def size_of(op: str, name: Hashable, given: int | None, argument: str) -> int:
     return known if given is None else given  # type: ignore[return-value]
 
 
-def _check_named_shape(op: str, named_shape: Any) -> None:
+def _check_named_shape(op: str, named_shape: object) -> None:
     """Raise if `named_shape` is not a mapping from names to sizes, or to `None`."""
     if not isinstance(named_shape, Mapping):
         raise ArgumentTypeError(
@@ -130,7 +132,7 @@ def _check_named_shape(op: str, named_shape: Any) -> None:
             )
 
 
-def check_shape(op: str, shape: Any, call: str = "") -> None:
+def check_shape(op: str, shape: object, call: str = "") -> None:
     """Raise if a shape, which has the sizes of the positional axes, contains names.
 
     Args:

@@ -10,6 +10,7 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from types import TracebackType
 from typing import Any
 
 import jax
@@ -19,17 +20,19 @@ from jax import lax
 from jax.extend.core import jaxpr_as_fun
 from jax.sharding import PartitionSpec
 
+from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import check_flags, checks_signature, flags_of
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
+from namedax.core.element_types import refuse_foreign
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
-from namedax.core.foreign_arrays import refuse_foreign
-from namedax.core.name_scopes import Scope, is_open, is_worth_saying, scope_of_lifted
+from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, check_dims
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter, hiding
+from namedax.core.types import PyTree
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -117,7 +120,12 @@ class _ExplainTypeErrors:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         note = None if error is None or isinstance(error, NamedaxError) else _note_on(error)
         if note is not None and note not in getattr(error, "__notes__", ()):
             error.add_note(note)  # type: ignore[union-attr]
@@ -146,26 +154,26 @@ class _ExplainNames:
         function: str,
         arguments: Sequence[Any],
         others: Sequence[Any],
-        called: Any,
+        called: Callable[..., object],
     ):
-        self._theirs, self._function, self._arguments, self._others, self._called = (
-            theirs,
-            function,
-            arguments,
-            others,
-            called,
-        )
+        self._theirs, self._function, self._called = theirs, function, called
+        self._arguments, self._others = arguments, others
 
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if (
             isinstance(error, NameError)
             and self._theirs
-            and (said := said_of_names(error, self._function)) is not None
+            and (text := said_of_names(error, self._function)) is not None
         ):
-            raise ArgumentTypeError(said) from error
+            raise ArgumentTypeError(text) from error
         if not isinstance(error, (TypeError, ValueError, IndexError)) or isinstance(
             error, NamedaxError
         ):
@@ -199,9 +207,9 @@ class _ExplainNames:
         if not self._theirs:
             error.add_note(f"namedax: {why}")
             return
-        said = str(error).split("\n", 1)[0].rstrip(".")
+        text = str(error).split("\n", 1)[0].rstrip(".")
         own = ArgumentTypeError if isinstance(error, TypeError) else PositionalAxisError
-        raise own(f"{self._function}: {said}. Here {why}") from error
+        raise own(f"{self._function}: {text}. Here {why}") from error
 
     def _refuse_unknown_shape(self, error: Exception) -> None:
         """Raise if a result's shape depends on unknown values and an argument can give it."""
@@ -260,7 +268,7 @@ def contraction_of(operands: Sequence[NamedArray]) -> str:
     return f"To contract a common axis write nx.dot(x, y, axis), with one of {show_names(shared)}."
 
 
-def belongs_to_jax(function: Any) -> bool:
+def belongs_to_jax(function: object) -> bool:
     """Return True if a function is JAX's own, so that it takes positional arrays only.
 
     A wrapper of user code (`jax.grad(f)`, `jax.jit(f)`) has the module of the wrapped function, and
@@ -280,7 +288,7 @@ def belongs_to_jax(function: Any) -> bool:
     return all(module == "jax" or module.startswith(("jax.", "jaxlib.")) for module in modules)
 
 
-def is_array_leaf(leaf: Any) -> bool:
+def is_array_leaf(leaf: object) -> bool:
     """Return True if a leaf of an argument is an array or a number; others are passed through."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex))
 
@@ -340,13 +348,15 @@ class Lifted:
       like: the function whose name and docstring it has; default: `function`.
     """
 
-    def __init__(self, function: Callable[..., Any], op: str, like: Any = None):
+    def __init__(
+        self, function: Callable[..., Any], op: str, like: Callable[..., object] | None = None
+    ):
         functools.update_wrapper(self, function if like is None else like)
         self.__wrapped__ = function  # determines its signature
         self._op, self._like = op, like
         self._operation = op
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[Lifted], tuple[object, ...]]:
         return (Lifted, (self.__wrapped__, self._op, self._like))
 
     @property
@@ -365,10 +375,10 @@ class Lifted:
     def __repr__(self) -> str:
         return f"<nmap of {self.__wrapped__!r}>"
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function, vectorized over the names of these arguments."""
         # a boolean parameter of a user's function may be anything
         if (kwargs or len(args) > 2) and belongs_to_jax(self.__wrapped__):
@@ -386,13 +396,13 @@ class Lifted:
                 explain_call(self._shown, self, args, kwargs, error)
             raise
 
-    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> PyTree:
         leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: isinstance(x, NamedArray))
         region = ambient()
         places = [i for i, leaf in enumerate(leaves) if is_array_leaf(leaf)]
         blocks = [to_local(leaves[i], self._op, region) for i in places]
         names = tuple(_sizes_by_name(self._op, blocks))
-        if is_open() or not is_worth_saying(blocks):
+        if is_open() or not is_in_program(blocks):
             return self._run(leaves, tree, places, blocks, names)
         with Scope(scope_of_lifted(self, names), holds=True):
             return self._run(leaves, tree, places, blocks, names)
@@ -400,11 +410,11 @@ class Lifted:
     def _run(
         self,
         leaves: list[Any],
-        tree: Any,
+        tree: jax.tree_util.PyTreeDef,
         places: list[int],
         blocks: list[Any],
         names: tuple[Hashable, ...],
-    ) -> Any:
+    ) -> PyTree:
         """Call the function on these leaves; arrays are at `places`, with local `blocks`."""
         function, op, region = self.__wrapped__, self._op, ambient()
         datas = [block.data if isinstance(block, NamedArray) else block for block in blocks]
@@ -415,7 +425,7 @@ class Lifted:
             union = union.union(*(varying(data) for data in datas if hasattr(data, "dtype")))
             datas = [cast(block, union) if hasattr(block, "dtype") else block for block in blocks]
 
-        def positional(*values: Any) -> Any:
+        def positional(*values: jax.Array) -> PyTree:
             filled = list(leaves)
             for i, value in zip(places, values, strict=True):
                 filled[i] = value
@@ -428,7 +438,7 @@ class Lifted:
             for leaf in leaves:
                 refuse_foreign(op, leaf)
         all_dims = [dims_of(block) for block in blocks]
-        mapped = _vectorised(positional, names, all_dims)
+        mapped = _vectorized(positional, names, all_dims)
         with explain_type_errors, _ExplainNames(theirs, self._shown, blocks, leaves, function):
             try:
                 hidden = frozenset[str]()
@@ -441,8 +451,8 @@ class Lifted:
                         and uneven
                         and has_reverse_rules(jax.make_jaxpr(mapped)(*datas).jaxpr)
                     ):
-                        datas, all_dims = _felt_by_rules(datas, all_dims, region)
-                        mapped = _vectorised(positional, names, all_dims)
+                        datas, all_dims = _mask_padding_for_rules(datas, all_dims, region)
+                        mapped = _vectorized(positional, names, all_dims)
                     result = _on_its_device(op, names, mapped, hidden, datas)
                 elif (
                     region is not None
@@ -461,7 +471,7 @@ class Lifted:
                     raise
                 result = _without_variance(mapped, mesh_axes, datas, error)
 
-        def named(leaf: Any) -> Any:
+        def named(leaf: AnyArray) -> AnyArray:
             # A function may make named arrays itself; their own names follow those that it is
             # vectorized over.
             own = (
@@ -484,7 +494,7 @@ class Unchecked(Record):
 
     lifted: Lifted
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
         return self.lifted._call(args, kwargs)
 
@@ -506,7 +516,7 @@ def _sizes_by_name(op: str, blocks: Sequence[Any]) -> dict[Any, int]:
     return sizes
 
 
-def _vectorised(
+def _vectorized(
     function: Callable[..., Any], names: Sequence[Hashable], all_dims: Sequence[Dims]
 ) -> Callable[..., Any]:
     """Map `function` over the axes `names` of arguments with these dims.
@@ -526,7 +536,7 @@ def _vectorised(
 # --- functions that run on each device separately ------------------------------------------------
 
 
-def _felt_by_rules(
+def _mask_padding_for_rules(
     datas: Sequence[Any], all_dims: Sequence[Dims], region: Region
 ) -> tuple[list[Any], list[Dims]]:
     """Mask gradients from padding in the arguments of a function with derivative rules.
@@ -540,28 +550,28 @@ def _felt_by_rules(
         for name, n in zip(dims, np.shape(data), strict=True)
     ]
     sizes = {name: n for name, n in pairs if name in region.uneven}
-    felt, felt_dims = list(datas), list(all_dims)
+    masked, masked_dims = list(datas), list(all_dims)
     for i, (data, dims) in enumerate(zip(datas, all_dims, strict=True)):
         if not isinstance(data, jax.core.Tracer) or not _is_inexact(data):
             continue
         more = {name: n for name, n in sizes.items() if name not in dims}
-        felt_dims[i] = (*more, *dims)
+        masked_dims[i] = (*more, *dims)
         data = jnp.broadcast_to(data, (*more.values(), *data.shape))
-        for dim, name in enumerate(felt_dims[i]):
+        for dim, name in enumerate(masked_dims[i]):
             data = (
                 without_gradient_of_padding(data, dim, region.place(name))
                 if name in sizes
                 else data
             )
-        felt[i] = data
-    return felt, felt_dims
+        masked[i] = data
+    return masked, masked_dims
 
 
-def _is_our_own(function: Any) -> bool:
+def _is_our_own(function: Callable[..., object]) -> bool:
     return (getattr(function, "__module__", None) or "").startswith("namedax.")
 
 
-def _is_no_transform(function: Any) -> bool:
+def _is_no_transform(function: Callable[..., object]) -> bool:
     """Return True if a function of JAX is in a module without Fourier transforms."""
     while isinstance(function, functools.partial):
         function = function.func
@@ -574,7 +584,7 @@ def _on_its_device(
     function: Callable[..., Any],
     axes: frozenset[str],
     datas: Sequence[Any],
-) -> Any:
+) -> PyTree:
     """Return `function(*datas)`, whose arguments vary along the mesh axes `axes` of hidden names.
 
     Raises:
@@ -583,10 +593,10 @@ def _on_its_device(
     closed, shape = jax.make_jaxpr(function, return_shape=True)(*datas)
     if collective_axes(closed.jaxpr, or_index=True) & axes:
         raise PlacementConflictError(
-            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and the"
-            " function communicates along these, which would mix their elements. A lifted function"
-            " has no names: move the code that names an axis on these mesh axes out of it, or rename"
-            " that axis to one that is not mapped."
+            f"{op}: the names {show_names(names)} are sharded over mesh axes {sorted(axes)}, and"
+            " the function communicates along these, which would mix their elements. A lifted"
+            " function has no names: move the code that names an axis on these mesh axes out of it,"
+            " or rename that axis to one that is not mapped."
         )
     run = jaxpr_as_fun(closed)
     flat = with_plain_layouts(run, datas) if on_cpus() else run(*datas)
@@ -595,7 +605,7 @@ def _on_its_device(
 
 def _without_variance(
     function: Callable[..., Any], axes: frozenset[str], datas: Sequence[Any], error: Exception
-) -> Any:
+) -> PyTree:
     """Return `function(*datas)` without JAX's variance checker, which rejected it with `error`.
 
     The checker rejects a loop that begins with a constant and continues with values that vary over
@@ -618,7 +628,7 @@ def _without_variance(
     places = [i for i, data in enumerate(datas) if hasattr(data, "dtype")]
     numbers, datas = datas, [datas[i] for i in places]
 
-    def of_arrays(*arrays: Any) -> Any:
+    def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(numbers)
         for i, value in zip(places, arrays, strict=True):
             filled[i] = value
@@ -656,28 +666,28 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
         # for bodies that are not compiled: JAX's interpreter checks either all or nothing
         return jax.jit(mapped)
 
+    def reshaped(*datas: jax.Array) -> tuple[jax.Array, ...]:
+        return tuple(lax.squeeze(lax.expand_dims(data, (0,)), (0,)) for data in datas)
+
     # Arguments keep their variance; the results of operations have none.
-    without_types, run = (
-        unchecked(lambda *datas: jax.tree.map(_reshaped, datas)),
-        unchecked(function),
-    )
+    without_types, run = unchecked(reshaped), unchecked(function)
 
     @jax.custom_vjp
-    def call(*datas: Any) -> Any:
+    def call(*datas: jax.Array) -> PyTree:
         return jax.tree.map(lambda leaf: cast_data(leaf, axes), run(*without_types(*datas)))
 
-    def forward(*datas: Any) -> Any:
+    def forward(*datas: jax.Array) -> tuple[PyTree, Sequence[jax.Array]]:
         return call(*datas), datas
 
-    def backward(datas: Sequence[Any], cotangent: Any) -> Any:
+    def backward(datas: Sequence[Any], cotangent: PyTree) -> tuple[jax.typing.ArrayLike, ...]:
         leaves, count = jax.tree.leaves(cotangent), len(datas)
         places = [i for i, data in enumerate(datas) if _is_inexact(data)]
         given = [i for i, leaf in enumerate(leaves) if leaf.dtype != jax.dtypes.float0]
 
-        def pull(*values: Any) -> Any:
+        def pull(*values: jax.Array) -> tuple[jax.Array, ...]:
             datas, cotangents = values[:count], values[count:]
 
-            def of(*values: Any) -> Any:
+            def of(*values: jax.Array) -> list[jax.Array]:
                 filled = list(datas)
                 for i, value in zip(places, values, strict=True):
                     filled[i] = value
@@ -698,15 +708,11 @@ def _unchecked(function: Callable[..., Any], axes: frozenset[str]) -> Callable[.
     return call
 
 
-def _reshaped(data: Any) -> Any:
-    return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
-
-
-def _is_inexact(data: Any) -> bool:
+def _is_inexact(data: jax.typing.ArrayLike) -> bool:
     return bool(jnp.issubdtype(getattr(data, "dtype", None) or jnp.result_type(data), jnp.inexact))
 
 
-def _no_cotangent(data: Any) -> Any:
+def _no_cotangent(data: jax.typing.ArrayLike) -> jax.typing.ArrayLike:
     return (
         jnp.zeros_like(data) if _is_inexact(data) else np.zeros(np.shape(data), jax.dtypes.float0)
     )

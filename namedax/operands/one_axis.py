@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope
@@ -20,7 +22,7 @@ from namedax.core.names import Dims, check_name, is_name
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import AxisName, MeshAxes
 from namedax.core.variance import cast_data, with_varying_form
 from namedax.errors import (
     AxisNameError,
@@ -41,9 +43,6 @@ from namedax.resources.row_moves import FILL, along_dim, move_rows
 __all__ = ["Along", "along", "data_and_dims", "finish", "position_of", "run"]
 
 
-# --- an operation along one axis ------------------------------------------------------------------------------------
-
-
 class Along(Record):
     """One named axis of an array, and its placement.
 
@@ -60,7 +59,7 @@ class Along(Record):
     """
 
     op: str
-    data: Any
+    data: jax.Array
     dims: Dims
     dim: int
     size: int
@@ -75,7 +74,8 @@ class Along(Record):
 
     def blocks(self, mesh_axes: MeshAxes) -> int:
         """Return the number of devices along `mesh_axes`."""
-        return 1 if not mesh_axes else self.region.mesh_axis_size(mesh_axes)  # type: ignore[union-attr]
+        region = self.region
+        return region.mesh_axis_size(mesh_axes) if mesh_axes and region is not None else 1
 
     def block(self, mesh_axes: MeshAxes, size: int) -> int:
         """Return the number of elements of one block, padding included, of an axis of this size."""
@@ -128,8 +128,13 @@ class Along(Record):
         )
 
     def moved(
-        self, data: Any, rows: np.ndarray, new: MeshAxes, keep: frozenset[str], fill: Any = 0
-    ) -> Any:
+        self,
+        data: jax.Array,
+        rows: np.ndarray,
+        new: MeshAxes,
+        keep: frozenset[str],
+        fill: jax.typing.ArrayLike = 0,
+    ) -> jax.Array:
         """Return the result on `new` whose row `i` is the row `rows[i]` of the blocks `data`.
 
         It is `fill` where the index is -1; padding repeats the last row.
@@ -140,8 +145,12 @@ class Along(Record):
         return self.relaid(constant_padding(value, self.dim, between), between, new, keep)
 
     def remap(
-        self, out_axis: Hashable | None, rows: np.ndarray, fill: Any, whole: Callable[[Any], Any]
-    ) -> Any:
+        self,
+        out_axis: Hashable | None,
+        rows: np.ndarray,
+        fill: jax.typing.ArrayLike,
+        whole: Callable[[jax.Array], jax.Array],
+    ) -> NamedArray:
         """Return the result whose global row `i` is the row `rows[i]`, or `fill` where that is -1.
 
         Args:
@@ -155,7 +164,7 @@ class Along(Record):
         blocked = self.stays_in_blocks(new, len(rows))
         gathered = frozenset(old) - frozenset(new)
 
-        def compute(keep: frozenset[str]) -> Any:
+        def compute(keep: frozenset[str]) -> jax.Array:
             keep |= frozenset(new)
             if blocked:
                 return self.moved(self.data, rows, new, keep, fill)
@@ -163,7 +172,9 @@ class Along(Record):
 
         return finish(compute, dims, gathered)
 
-    def relaid(self, value: Any, old: MeshAxes, new: MeshAxes, keep: frozenset[str]) -> Any:
+    def relaid(
+        self, value: jax.Array, old: MeshAxes, new: MeshAxes, keep: frozenset[str]
+    ) -> jax.Array:
         """Move the dimension of `value` from the mesh axes `old` to `new`."""
         if old == new:
             return value
@@ -182,9 +193,9 @@ class Along(Record):
         stride: int,
         length: int,
         mode: str,
-        fill: Any,
+        fill: jax.typing.ArrayLike,
         keep: frozenset[str],
-    ) -> Any:
+    ) -> jax.Array:
         """Return `length` rows from `first + stride * d` on device `d` along `new`.
 
         Rows beyond the ends are `fill` (`mode="fill"`), those of the other end (`"wrap"`), or the
@@ -204,10 +215,8 @@ class Along(Record):
                 else value
             )
         data = self.relaid(data, self.old, (), keep)
-        before, after = (
-            max(0, -int(wanted.min(initial=0))),
-            max(0, int(wanted.max(initial=0)) + 1 - size),
-        )
+        before = max(0, -int(wanted.min(initial=0)))
+        after = max(0, int(wanted.max(initial=0)) + 1 - size)
         if before or after:
             data = _padded(data, dim, before, after, mode, fill)
         if not new:
@@ -217,7 +226,9 @@ class Along(Record):
         )
 
 
-def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) -> Any:
+def _padded(
+    data: jax.Array, dim: int, before: int, after: int, mode: str, fill: jax.typing.ArrayLike
+) -> jax.Array:
     if comm.is_keys(data):
         return comm.over_words(lambda words: _padded(words, dim, before, after, mode, fill), data)
     widths = [(before, after) if i == dim else (0, 0) for i in range(data.ndim)]
@@ -225,7 +236,9 @@ def _padded(data: Any, dim: int, before: int, after: int, mode: str, fill: Any) 
     return jnp.pad(data, widths, {"fill": "constant"}.get(mode, mode), **options)
 
 
-def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes: MeshAxes) -> Any:
+def _extend_edges(
+    value: jax.Array, dim: int, firsts: np.ndarray, size: int, mesh_axes: MeshAxes
+) -> jax.Array:
     """Replace rows beyond the ends of the axis by the row at the end.
 
     `firsts[d]` is the first global row on device `d`.
@@ -237,14 +250,16 @@ def _extend_edges(value: Any, dim: int, firsts: np.ndarray, size: int, mesh_axes
     return jnp.where(row < 0, low, jnp.where(row >= size, high, value))
 
 
-def finish(compute: Callable[[frozenset[str]], Any], dims: Dims, gathered: frozenset[str]) -> Any:
+def finish(
+    compute: Callable[[frozenset[str]], jax.Array], dims: Dims, gathered: frozenset[str]
+) -> Any:
     """Wrap a result gathered over some mesh axes; `compute(axes)` makes it vary over `axes`."""
     if not gathered or all(dim is None for dim in dims):
         return make_result(compute(frozenset()), dims)
     return with_varying_form(compute(frozenset()), dims, gathered, lambda: compute(gathered))
 
 
-def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
+def along(op: str, x: ArrayLike, axis: AxisName, supports_padding: bool = False) -> Along:
     """Find a named axis and its placement.
 
     Raises:
@@ -253,25 +268,31 @@ def along(op: str, x: Any, axis: Any, supports_padding: bool = False) -> Along:
         padding.
     """
     region = ambient()
-    x = to_local(x, op, region)
-    dims = dims_of(x)
+    block: Any = to_local(x, op, region)
+    dims = dims_of(block)
     if not is_name(axis):
         raise PositionalAxisError(
             f"{op}: axis={format_value(axis)} is not an axis name.{usage(op)}"
         )
     if axis not in dims:
-        raise_not_found(op, axis, type_text(x), [dim for dim in dims if dim is not None])
+        raise_not_found(op, axis, type_text(block), [dim for dim in dims if dim is not None])
     dim = dims.index(axis)
-    n = x._data.shape[dim]
+    n = block._data.shape[dim]
     if region is None or not region.manual:
-        return Along(op, x._data, dims, dim, n, (), region, supports_padding)
+        return Along(op, block._data, dims, dim, n, (), region, supports_padding)
     old = region.place(axis) if supports_padding else region.placement(axis)
-    return Along(op, x._data, dims, dim, region.global_size(axis, n), old, region, supports_padding)
+    return Along(
+        op, block._data, dims, dim, region.global_size(axis, n), old, region, supports_padding
+    )
 
 
 def run(
-    op: str, function: Callable[..., Any], axes: Any, static: tuple[Any, ...], *operands: Any
-) -> Any:
+    op: str,
+    function: Callable[..., Any],
+    axes: AxisSpec,
+    static: tuple[Any, ...],
+    *operands: ArrayLike,
+) -> AnyArray:
     """Run a function as `kernels.run` does, but without a kernel in a region.
 
     There names have sizes and placements.
@@ -285,13 +306,13 @@ def run(
     return in_scope(scope, function, *given, *operands)
 
 
-def position_of(op: str, x: Any, axis: Any) -> int:
+def position_of(op: str, x: ArrayLike, axis: AxisName) -> int:
     """Return the physical dimension of one axis, positional or named."""
     (place,) = resolve_axis(op, x, (axis,))
     return place
 
 
-def data_and_dims(op: str, x: Any) -> tuple[Any, Dims]:
+def data_and_dims(op: str, x: ArrayLike) -> tuple[jax.Array, Dims]:
     """Return the local block of `x`, and its dims."""
     x = to_local(x, op, ambient())
     return (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))

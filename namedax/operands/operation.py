@@ -21,9 +21,9 @@ from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back
 from namedax.core.name_scopes import (
     OPERATIONS_ON_FUNCTIONS,
     Scope,
-    check_said,
+    check_scope_names,
+    is_in_program,
     is_open,
-    is_worth_saying,
     names_in,
     qualified,
     scope_text,
@@ -130,7 +130,8 @@ def _checked(
     explicit: Explicit,
 ) -> Callable[..., Any]:
     """Put the checks of an operation before `run`, which is `function` in its scope."""
-    flags, parameters = flags_of(function), _parameters_by_place(function)
+    flags, code = flags_of(function), inspect.unwrap(function).__code__
+    parameters = code.co_varnames[: code.co_argcount]  # those that may be given by position
     place = parameters.index("axis") if "axis" in parameters else sys.maxsize  # by keyword only
     separate = place + 1 if requires_axis is not None or "dtype" in parameters else sys.maxsize
 
@@ -169,11 +170,11 @@ def _in_named_scope(
 
     @functools.wraps(function)
     def scoped(*args: Any, **kwargs: Any) -> Any:
-        if is_open() or not is_worth_saying(args):
+        if is_open() or not is_in_program(args):
             return function(*args, **kwargs)
         text = scope_text(op, _axes_of(read, args, kwargs) or (), module)
         if escaped_blocks:
-            check_said(text, (args, kwargs))
+            check_scope_names(text, (args, kwargs))
         with Scope(text, calls_functions):
             return function(*args, **kwargs)
 
@@ -188,11 +189,6 @@ def _axes_of(
         return names_in(read(*args, **kwargs), args) or None
     except TypeError:  # arguments that the function itself rejects
         return None
-
-
-def _parameters_by_place(function: Callable[..., Any]) -> tuple[str, ...]:
-    code = inspect.unwrap(function).__code__
-    return code.co_varnames[: code.co_argcount]
 
 
 def _reader(function: Callable[..., Any], parameter: str | None) -> Callable[..., Any]:

@@ -13,19 +13,20 @@ import contextvars
 import functools
 import urllib.parse
 from collections.abc import Hashable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 from jax import export
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, Parts, dims_of, is_named, make_in_region, origin_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
-from namedax.core.leaf_marks import LEAF, Mark, mark_for
 from namedax.core.names import Dims
 from namedax.core.region import Placements, active_regions, ambient, placements_after, record_escape
-from namedax.core.user_code import make_transparent
+from namedax.core.types import PyTree
+from namedax.core.user_code import LEAF, Mark, make_transparent, mark_for
 from namedax.errors import AxisNameError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import to_local
 
@@ -41,6 +42,7 @@ __all__ = [
     "wide_index",
 ]
 
+T = TypeVar("T", NamedArray, jax.Array, NamedArray | jax.Array)
 
 # `_noting_anywhere` is not empty while a thread records the sizes of all arrays that it flattens,
 # so that other threads can skip the check. `_notes_sizes` is True in such a thread.
@@ -102,7 +104,7 @@ def _noting(tail: Dims, placements: Placements | None, sizes: tuple[int, ...] | 
     return noted
 
 
-def _check_sizes(tail: _Tail, data: Any) -> None:
+def _check_sizes(tail: _Tail, data: object) -> None:
     """Raise if an array of other sizes would get the axes of a flattened array.
 
     JAX may put anything else into a tree.
@@ -211,7 +213,7 @@ def _unflatten(tail: Dims, children: Iterable[Any]) -> NamedArray:
     return array
 
 
-# --- in exported functions (`jax.export`): the dims are written as a Python literal ----------------------------------
+# --- exported functions (`jax.export`): the dims are written as a Python literal ------------------
 
 
 def _serialize_dims(tail: Dims) -> bytes:
@@ -238,22 +240,30 @@ def _deserialize_dims(data: bytes | bytearray) -> Dims:
 # alongside. This module flattens and rebuilds the leaves.
 
 
-def flatten(tree: Any) -> tuple[list[Any], Any]:
+def flatten(tree: PyTree) -> tuple[list[Any], jax.tree_util.PyTreeDef]:
     """Return the leaves of a pytree, named arrays among them, and its structure."""
     return jax.tree.flatten(tree, is_leaf=is_named)
 
 
-def data_of(value: Any) -> Any:
+@overload
+def data_of(value: NamedArray) -> jax.Array: ...
+@overload
+def data_of(value: object) -> Any: ...
+def data_of(value: object) -> object:
     """Return the data of a named array; anything else unchanged."""
     return value._data if isinstance(value, NamedArray) else value
 
 
-def array_of(data: Any, dims: Dims) -> Any:
+def array_of(data: jax.Array, dims: Dims) -> AnyArray:
     """Return `data` with these dims: a named array, if they have a name."""
     return make_in_region(data, dims) if any(dim is not None for dim in dims) else data
 
 
-def as_block(leaf: Any, op: str) -> Any:
+@overload
+def as_block(leaf: NamedArray, op: str) -> NamedArray: ...
+@overload
+def as_block(leaf: ArrayLike, op: str) -> AnyArray: ...
+def as_block(leaf: ArrayLike, op: str) -> AnyArray:
     """Return a leaf as a local array of the body of the ambient region."""
     leaf = to_local(leaf, op, ambient())
     return leaf if isinstance(leaf, (NamedArray, jax.Array)) else as_jax(op, leaf)
@@ -264,7 +274,7 @@ def names_of(dims: Dims) -> tuple[Hashable, ...]:
     return tuple(dim for dim in dims if dim is not None)
 
 
-def scalar_of(op: str, what: str, value: Any) -> Any:
+def scalar_of(op: str, what: str, value: ArrayLike) -> AnyArray:
     """Return a predicate or an index, which may have only named axes."""
     value = as_block(value, op)
     if dims_of(value).count(None):
@@ -275,7 +285,7 @@ def scalar_of(op: str, what: str, value: Any) -> Any:
     return value
 
 
-def wide_index(index: Any) -> Any:
+def wide_index(index: T) -> T:
     """Return an integer array, named or not, of a dtype that can hold every position of an axis.
 
     JAX adds the size of the axis to a negative index in the dtype of the index, and overflows if

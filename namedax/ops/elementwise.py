@@ -12,7 +12,7 @@ import itertools
 import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -20,24 +20,27 @@ import numpy as np
 from jax import lax
 from jax.extend.core import get_opaque_trace_state
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
+from namedax.core.call_errors import check_flags, checks_signature, flags_of, refuse_miscall
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.element_types import refuse_overflow
 from namedax.core.functions import summary_of
 from namedax.core.region import Region
-from namedax.errors import (
-    ArgumentTypeError,
-    NamedAxesLeftError,
-    UnsupportedArgumentError,
-    refuse_names,
-)
+from namedax.errors import ArgumentTypeError, UnsupportedArgumentError
 from namedax.operands import kernels
 from namedax.operands.broadcasting import align_ranks, make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, elementwise_operation
 
-__all__ = ["FUNCTIONS", "apply_elementwise", "at_once", "elementwise", "elementwise_call"]
+__all__ = [
+    "FUNCTIONS",
+    "apply_elementwise",
+    "at_once",
+    "elementwise",
+    "elementwise_call",
+    "frompyfunc",
+]
 
 UNARY = (
     "abs absolute acos acosh angle arccos arccosh arcsin arcsinh arctan arctanh around asin asinh"
@@ -59,8 +62,11 @@ BINARY = (
 ).split()
 
 
-def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> Any:
-    """Apply `function` to operands that align by name; it is elementwise, and broadcasts like functions of `jnp`."""
+def apply_elementwise(op: str, function: Callable[..., Any], *operands: ArrayLike) -> AnyArray:
+    """Apply an elementwise function to operands that align by name.
+
+    It broadcasts like functions of `jnp`.
+    """
     datas, dims, shape = align_ranks(op, *operands)
     with explain_type_errors:
         result = function(*datas)
@@ -70,10 +76,10 @@ def apply_elementwise(op: str, function: Callable[..., Any], *operands: Any) -> 
 
 
 def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Callable[..., Any]:
-    """Build the form of `apply_elementwise` for one function that kernels call; made once for each function."""
+    """Build the form of `apply_elementwise` for one function, once, for kernels to call."""
     compute = at_once(function)
 
-    def call(op: str, *operands: Any) -> Any:
+    def call(op: str, *operands: ArrayLike) -> AnyArray:
         return apply_elementwise(op, compute, *operands)
 
     call.__module__ = module
@@ -84,42 +90,32 @@ def elementwise_call(function: Callable[..., Any], module: str = __name__) -> Ca
     return call
 
 
-# --- functions of floats of one dtype --------------------------------------------------------------------------------
-
 # For each function, the `jax.lax` function that `jnp` calls if all operands are floats of one
 # dtype. A function of `jnp` is compiled on its own and traced anew for each type of array. This
 # takes most of the time to trace a small body.
 _OF_FLOATS: dict[Any, Callable[..., Any]] = {
-    **{
-        jnp.add: lax.add,
-        jnp.subtract: lax.sub,
-        jnp.multiply: lax.mul,
-        jnp.true_divide: lax.div,
-        jnp.divide: lax.div,
-    },
-    **{
-        jnp.maximum: lax.max,
-        jnp.minimum: lax.min,
-        jnp.negative: lax.neg,
-        jnp.abs: lax.abs,
-        jnp.square: lax.square,
-    },
-    **{
-        jnp.exp: lax.exp,
-        jnp.log: lax.log,
-        jnp.sqrt: lax.sqrt,
-        jnp.sin: lax.sin,
-        jnp.cos: lax.cos,
-        jnp.tanh: lax.tanh,
-    },
-    **{
-        jnp.less: lax.lt,
-        jnp.less_equal: lax.le,
-        jnp.greater: lax.gt,
-        jnp.greater_equal: lax.ge,
-        jnp.equal: lax.eq,
-        jnp.not_equal: lax.ne,
-    },
+    jnp.add: lax.add,
+    jnp.subtract: lax.sub,
+    jnp.multiply: lax.mul,
+    jnp.true_divide: lax.div,
+    jnp.divide: lax.div,
+    jnp.maximum: lax.max,
+    jnp.minimum: lax.min,
+    jnp.negative: lax.neg,
+    jnp.abs: lax.abs,
+    jnp.square: lax.square,
+    jnp.exp: lax.exp,
+    jnp.log: lax.log,
+    jnp.sqrt: lax.sqrt,
+    jnp.sin: lax.sin,
+    jnp.cos: lax.cos,
+    jnp.tanh: lax.tanh,
+    jnp.less: lax.lt,
+    jnp.less_equal: lax.le,
+    jnp.greater: lax.gt,
+    jnp.greater_equal: lax.ge,
+    jnp.equal: lax.eq,
+    jnp.not_equal: lax.ne,
 }
 # The functions after which `jnp` checks for NaN or division by zero, if the user has enabled these
 # checks.
@@ -131,12 +127,12 @@ _FLOATS = frozenset(map(jnp.dtype, ("float16", "bfloat16", "float32", "float64")
 
 
 def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `function` to call its `jax.lax` counterpart directly on traced floats of one dtype, if there is one."""
+    """Wrap `function` to call its `jax.lax` counterpart, if any, on traced floats of one dtype."""
     own, is_checked = _OF_FLOATS.get(function), function in _CHECKED
     if own is None:
         return function
 
-    def compute(*datas: Any) -> Any:
+    def compute(*datas: jax.Array) -> jax.Array:
         floats = _floats_of_one_type(datas)
         if floats is None or (is_checked and _are_checked()):
             return function(*datas)
@@ -159,10 +155,10 @@ def _of_blocks(
     region: Region,
     key: tuple[Any, ...],
     operands: tuple[Any, ...],
-) -> Any:
-    """Apply `own` to numbers and to blocks of equal dims, shape and dtype in a trace without gradients; else return `None`.
+) -> jax.Array | None:
+    """Apply `own` to numbers and blocks of equal dims, shape and dtype, or return `None`.
 
-    A trace without gradients only builds a jaxpr.
+    This applies only in a trace without gradients, which only builds a jaxpr.
 
     In a trace that also differentiates, a kernel is cheaper, because JAX caches its derivative.
     """
@@ -193,8 +189,11 @@ def _of_blocks(
 _EXACT = 1 << 24
 
 
-def _number(number: float, variance: frozenset[str], region: Region) -> Any:
-    """Convert a number to a float, rounded as in `jnp`, and cast it to varying over mesh axes, once per trace."""
+def _number(number: float, variance: frozenset[str], region: Region) -> np.float32 | jax.Array:
+    """Convert a number to a float, rounded as in `jnp`.
+
+    It is cast to varying over mesh axes once per trace.
+    """
     as_float = np.float32(number)
     if not variance:
         return as_float
@@ -209,7 +208,10 @@ def _number(number: float, variance: frozenset[str], region: Region) -> Any:
 
 
 def _floats_of_one_type(datas: Sequence[Any]) -> list[Any] | None:
-    """Return traced floats of one dtype, and Python floats converted to it; `None` for other operands."""
+    """Return traced floats of one dtype, with Python floats converted to it.
+
+    The result for other operands is `None`.
+    """
     types = [jax.typeof(data) for data in datas if isinstance(data, jax.core.Tracer)]
     dtype = types[0].dtype if types else None
     if dtype not in _FLOATS:
@@ -241,10 +243,13 @@ _STATIC: dict[str, tuple[Any, ...]] = {
 
 
 def elementwise(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Wrap an elementwise function of JAX for named arrays; arguments other than arrays and numbers pass through."""
+    """Wrap an elementwise function of JAX for named arrays.
+
+    Arguments other than arrays and numbers pass through.
+    """
     call = elementwise_call(function)
 
-    def operate(x: Any) -> Any:
+    def operate(x: ArrayLike) -> AnyArray:
         return kernels.run_elementwise(name, call, (), x)
 
     operate.__name__ = name  # for messages
@@ -264,14 +269,14 @@ def _of_several(
 ) -> Callable[..., Any]:
     """Build the form that takes several operands, and operands and options by keyword."""
 
-    def operate(*operands: Any) -> Any:
+    def operate(*operands: ArrayLike) -> AnyArray:
         return kernels.run_elementwise(name, call, (), *operands)
 
     operate.__name__ = name
     of_operands = elementwise_operation(operate)
     first_static = _STATIC.get(name, (sys.maxsize,))[0]
 
-    def lifted(*args: Any, **kwargs: Any) -> Any:
+    def lifted(*args: ArrayLike, **kwargs: Any) -> AnyArray:
         try:
             if kwargs or len(args) > first_static:
                 return _by_keyword(function, name, args, kwargs)
@@ -289,15 +294,18 @@ def _of_several(
             if isinstance(error, (TypeError, OverflowError)):
                 refuse_overflow(name, (args, kwargs))
             if isinstance(error, TypeError):
-                _refuse_other_than_two(name, len(args) + len(kwargs))
+                _reject_other_than_two(name, len(args) + len(kwargs))
             refuse_miscall(name, function, args, kwargs, error)
             raise
 
     return lifted
 
 
-def _refuse_other_than_two(name: str, given: int) -> None:
-    """Raise if a function of two arrays failed with fewer or more; some signatures of JAX do not show their number."""
+def _reject_other_than_two(name: str, given: int) -> None:
+    """Raise if a function of two arrays got fewer or more.
+
+    Some signatures of JAX do not show their number.
+    """
     if name in BINARY and name not in _STATIC and given != 2:
         along = {
             "minimum": "nx.min(x, axis)",
@@ -316,7 +324,7 @@ _signature_of = functools.cache(inspect.signature)
 
 def _by_keyword(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
+) -> AnyArray:
     first_static, *static = _STATIC.get(name, (sys.maxsize,))
     signature = _signature_of(function)
     signature.bind(*args, **kwargs)  # raises for arguments that are repeated or unknown
@@ -338,9 +346,9 @@ def _call_by_keyword(
     count: int,
     names: tuple[str, ...],
     fixed: tuple[tuple[str, Any], ...],
-    *operands: Any,
-) -> Any:
-    def of_data(*datas: Any) -> Any:
+    *operands: ArrayLike,
+) -> AnyArray:
+    def of_data(*datas: jax.Array) -> jax.Array:
         return function(
             *datas[:count], **dict(zip(names, datas[count:], strict=True)), **dict(fixed)
         )
@@ -356,40 +364,19 @@ def _doc(function: Callable[..., Any], name: str) -> str:
     )
 
 
-def where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
-
-    Named arrays do not support the form with one argument, because the shape of its result depends
-    on the data.
-
-    >>> import jax.numpy as jnp, namedax as nx
-    >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
-    >>> nx.positional(nx.where(x > 0, x, 0.0), ["k"])
-    Array([1., 0., 3.], dtype=float32)
-    """
-    if x is None or y is None:
-        refuse_names("where", condition)
-        if any(isinstance(array, NamedArray) for array in (condition, x, y)):
-            raise NamedAxesLeftError(
-                "where: named arrays require condition, x and y. The result shape of the"
-                " one-argument form depends on data."
-            )
-        return jnp.where(condition, x, y)
-    return _where_by_name(condition, x, y)
-
-
 _where = elementwise_call(jnp.where)
 
 
 @functools.partial(elementwise_operation, explicit=Explicit.ALIGNED)
-def _where_by_name(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike) -> AnyArray:
+    """Select elements by name; `ops.sorting.selection` has the public form, which finds indices."""
     return kernels.run_elementwise("where", _where, (), condition, x, y)
 
 
 def _absent(name: str) -> Callable[..., Any]:
     """Build a substitute for a function that JAX has removed; it raises only when it is called."""
 
-    def absent(*args: Any, **kwargs: Any) -> Any:
+    def absent(*args: object, **kwargs: object) -> NoReturn:
         raise UnsupportedArgumentError(
             f"{name}: JAX {jax.__version__} has no jnp.{name}. namedax only wraps functions that"
             " JAX has."
@@ -423,3 +410,28 @@ class _Functions(Mapping[str, Callable[..., Any]]):
 
 
 FUNCTIONS = _Functions()
+
+
+@checks_signature
+def frompyfunc(
+    func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None
+) -> jnp.ufunc:
+    """Build a `jnp.ufunc` from a function of scalars, as `jnp.frompyfunc`.
+
+    Args:
+      func: a function of `nin` scalars.
+      nin: the number of its arguments.
+      nout: the number of its results.
+      identity: the neutral element of its reductions; by default `None`.
+
+    Returns:
+      A `jnp.ufunc` for arrays without names. Call it in `nx.nmap` on named arrays.
+
+    Raises:
+      ArgumentTypeError: `func` is not a function.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.numpy.frompyfunc(lambda x, y: x + y, 2, 1)(jnp.arange(3), 1)
+    Array([1, 2, 3], dtype=int32)
+    """
+    return jnp.frompyfunc(func, nin, nout, identity=identity)

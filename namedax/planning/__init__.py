@@ -1,4 +1,4 @@
-"""`plan`: a search for the best `axis_resources` on a machine, by the cost model of `nx.machines`, within a memory limit.
+"""`plan`: a search for the best `axis_resources` on a machine, within a memory limit.
 
 - `program` wraps the mapped function: its names, the pairs of names that occur in one value, and
   its trace under another layout, by which every candidate is judged.

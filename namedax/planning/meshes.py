@@ -23,9 +23,6 @@ from namedax.xmap.mapped_function import Xmapped
 __all__ = ["Meshes", "Shape", "meshes_for", "near", "shapes_for", "the_shape"]
 
 
-# --- the shapes of a mesh: the sizes of its axes, and the shapes that are equivalent on a machine
-
-
 Sizes = tuple[int, ...]
 
 
@@ -50,7 +47,7 @@ class Shape(Record):
         return [group for group in found.values() if len(group) > 1]
 
     def same(self) -> Iterator[tuple[Sizes, tuple[Sizes, tuple[int, ...]]]]:
-        """Yield all sizes that this shape represents, each with its sizes and the order of the axes."""
+        """Yield all sizes that this shape represents, each with the order of the axes."""
         yield self.sizes, (self.sizes, tuple(range(len(self.sizes))))
         for sizes, order in self.others:
             yield sizes, (self.sizes, order)
@@ -71,20 +68,22 @@ def the_shape(machine: Machine, axes: Sequence[str], sizes: Sizes) -> Shape:
 def shapes_for(
     machine: Machine, axes: Sequence[str], count: int, first: Sizes | None = None
 ) -> list[Shape]:
-    """Return the shapes of `count` devices without equivalent ones: `first`, then from many equal axes to few.
+    """Return the shapes of `count` devices: `first`, then from many equal axes to few.
+
+    Equivalent shapes are left out.
 
     Raises:
       MeshError: no shape fits on the machine.
     """
     found: dict[Hashable, Shape] = {}
-    refused: MeshError | None = None
+    rejected: MeshError | None = None
     for sizes in sorted(
         _factorizations(count, len(axes)), key=lambda sizes: (sizes != first, *_order(sizes))
     ):
         try:
             shape = the_shape(machine, axes, sizes)
         except MeshError as error:
-            refused = refused or error
+            rejected = rejected or error
             continue
         kinds = list(zip(shape.sizes, shape.links, strict=True))
         key = tuple(sorted(kinds, key=repr))
@@ -94,12 +93,12 @@ def shapes_for(
         else:
             found[key] = known.replace(others=(*known.others, (sizes, _matched(known, kinds))))
     if not found:
-        assert refused is not None
-        raise refused
+        assert rejected is not None
+        raise rejected
     return list(found.values())
 
 
-def _matched(known: Shape, kinds: list[Any]) -> tuple[int, ...]:
+def _matched(known: Shape, kinds: Sequence[tuple[int, Hashable]]) -> tuple[int, ...]:
     """Return, for each axis of a shape, the equivalent axis of another one."""
     left = dict(enumerate(kinds))
     order = []
@@ -110,7 +109,7 @@ def _matched(known: Shape, kinds: list[Any]) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _order(sizes: Sizes) -> tuple[Any, ...]:
+def _order(sizes: Sizes) -> tuple[int, float, Sizes]:
     used = [n for n in sizes if n > 1]
     return -len(used), max(used, default=1) / min(used, default=1), tuple(-n for n in sizes)
 
@@ -173,7 +172,7 @@ class Meshes(Record):
         return ", ".join(f"{axis}={size}" for axis, size in self.given.shape.items())
 
     def abstract(self, sizes: Sizes) -> AbstractMesh:
-        """Return the mesh of these sizes: the given mesh, or one with Auto axes, like those of `concrete`.
+        """Return the mesh of these sizes: the given one, or one with Auto axes like `concrete`.
 
         An `AbstractMesh` without `axis_types` has Auto axes on JAX 0.10 and Explicit ones on JAX
         0.12.
@@ -201,12 +200,17 @@ class Meshes(Record):
     def _used(self, sizes: Sizes) -> dict[str, int]:
         return {axis: n for axis, n in zip(self.axes, sizes, strict=True) if n > 1}
 
-    def context(self) -> Any:
-        """Return the context in which functions are traced: that of the caller for a given mesh, and none for other meshes."""
+    def context(self) -> contextlib.AbstractContextManager[object]:
+        """Return the context in which functions are traced.
+
+        It is that of the caller for a given mesh, and none for other meshes.
+        """
         return contextlib.nullcontext() if self.given is not None else without_mesh()
 
 
-def meshes_for(f: Xmapped, mesh: Any, machine: Machine | None, verify: int) -> Meshes:
+def meshes_for(
+    f: Xmapped, mesh: Mesh | AbstractMesh | int | None, machine: Machine | None, verify: int
+) -> Meshes:
     """Return the meshes for the arguments `mesh=` and `machine=` and the function itself.
 
     Raises:
@@ -252,7 +256,10 @@ def _check(has_devices: bool, why: str, machine: Machine | None, verify: int) ->
 
 
 def _axes(f: Xmapped, machine: Machine) -> tuple[str, ...]:
-    """Return the names of the mesh axes: those of the function, those of the machine, and then the default ones."""
+    """Return the names of the mesh axes.
+
+    They are those of the function, those of the machine, and then the default ones.
+    """
     if f._options.mesh is not None:
         own = list(f._options.mesh.axis_names)
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from namedax.analysis.records import Collective, Operation
 from namedax.core.call_errors import checks_signature
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -25,6 +26,7 @@ from namedax.errors import (
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
 from namedax.machines.links import positive
+from namedax.ops.contraction.rings import Overlap
 from namedax.planning.meshes import Meshes, meshes_for
 from namedax.planning.program import Census, Program
 from namedax.planning.result import (
@@ -43,14 +45,16 @@ from namedax.xmap.mapped_function import Xmapped, dynamic_arguments
 __all__ = ["measured", "plan"]
 
 
-# --- measurement of a step on the available devices -----------------------------------------------
-
-
 _RUNS, _ENOUGH = 8, 0.5
 
 
-def measured(form: Xmapped, args: Any, kwargs: Any, types: tuple[Any, Any] | None = None) -> float:
-    """Return the seconds of a compiled step with its arguments already placed: the minimum of several runs.
+def measured(
+    form: Xmapped,
+    args: Sequence[PyTree],
+    kwargs: Mapping[str, PyTree],
+    types: tuple[Sequence[PyTree], Mapping[str, PyTree]] | None = None,
+) -> float:
+    """Return the seconds of a compiled step with placed arguments: the minimum of several runs.
 
     The minimum is used because other programs on the machine can only increase the time.
 
@@ -77,7 +81,7 @@ def measured(form: Xmapped, args: Any, kwargs: Any, types: tuple[Any, Any] | Non
     return min(times)
 
 
-def _array(leaf: Any) -> Any:
+def _array(leaf: PyTree) -> PyTree:
     return jnp.ones(leaf.shape, leaf.dtype) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
 
 
@@ -89,8 +93,8 @@ _TRIES, _TRIES_OF_SHAPES = (32, 60, 90), 120
 @checks_signature
 def plan(
     f: Xmapped,
-    *args: Any,
-    mesh: Any = None,
+    *args: PyTree,
+    mesh: Mesh | int | None = None,
     machine: Machine | None = None,
     memory: float | None = None,
     names: Iterable[Hashable] | None = None,
@@ -98,11 +102,13 @@ def plan(
     progress: bool = True,
     tries: int | None = None,
     loops: Mapping[Hashable, Sequence[int | SerialLoop]] | None = None,
-    overlap: Sequence[Any] | None = None,
+    overlap: Sequence[Overlap] | None = None,
     uneven: Iterable[Hashable] = (),
-    **kwargs: Any,
+    **kwargs: PyTree,
 ) -> Plan:
-    """Find the layout, as `axis_resources`, with the shortest estimated step time on a machine, within its memory.
+    """Find the `axis_resources` with the shortest estimated step time on a machine.
+
+    The layout fits into the memory of the machine.
 
     Each candidate is judged by a trace under that layout on an abstract mesh, as in `nx.explain`.
     Its time is that of the cost model of `nx.machines`, and its memory is the estimated peak of one
@@ -159,8 +165,10 @@ def plan(
     >>> def loss(w, images):
     ...     return nx.mean(nx.square(nx.dot(images, w, "inputs")), ["batch", "hidden"])
     >>> mesh = jax.sharding.AbstractMesh((8,), ("x",))
-    >>> f = nx.xmap(jax.value_and_grad(loss), in_axes=(["inputs", "hidden"], ["batch", "inputs"]), out_axes=({}, ["inputs", "hidden"]))
-    >>> shapes = jax.ShapeDtypeStruct((512, 1024), "float32"), jax.ShapeDtypeStruct((1 << 20, 512), "float32")
+    >>> f = nx.xmap(jax.value_and_grad(loss), in_axes=(["inputs", "hidden"], ["batch", "inputs"]),
+    ...             out_axes=({}, ["inputs", "hidden"]))
+    >>> shapes = (jax.ShapeDtypeStruct((512, 1024), "float32"),
+    ...           jax.ShapeDtypeStruct((1 << 20, 512), "float32"))
     >>> nx.plan(f, *shapes, mesh=mesh, machine=nx.machines.v5p).best
     {'batch': 'x'}
     >>> plan = nx.plan(f, *shapes, mesh=8, machine=nx.machines.v5p)
@@ -197,7 +205,7 @@ def plan(
         best_first = sorted(judge.candidates, key=_rank)
         if not best_first or not best_first[0].fits:
             text = _nothing_fits(
-                program.name, best_first, bound, meshes, census, judge.refused, limit
+                program.name, best_first, bound, meshes, census, judge.rejected, limit
             )
             text = " ".join(filter(None, [text, uneven_advice(space.not_dividing(), chosen)]))
             raise PlanError(text)
@@ -213,17 +221,21 @@ def plan(
         meshes.machine,
         bound,
         tuple(best_first),
-        tuple(judge.refused),
+        tuple(judge.rejected),
         words,
         judge.traces,
     )
 
 
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
 def _check(
-    f: Any, machine: Any, memory: Any, names: Any, verify: Any, tries: Any, loops: Any, overlap: Any
+    f: object,
+    machine: object,
+    memory: object,
+    names: object,
+    verify: object,
+    tries: object,
+    loops: Mapping[Hashable, object] | None,
+    overlap: object,
 ) -> None:
     """Raise an error with a remedy unless each of these arguments is valid."""
     if not isinstance(f, Xmapped):
@@ -284,7 +296,7 @@ def _most(meshes: Meshes) -> int:
 def _chosen(
     census: Census,
     names: Iterable[Hashable] | None,
-    loops: Mapping[Hashable, Any] | None,
+    loops: Mapping[Hashable, object] | None,
     uneven: Iterable[Hashable],
 ) -> dict[Hashable, int]:
     """Return the names that may be mapped, with their sizes."""
@@ -304,16 +316,13 @@ def _loops(
 ) -> dict[Hashable, list[SerialLoop]]:
     found: dict[Hashable, list[SerialLoop]] = {}
     for name, numbers in (loops or {}).items():
-        asked = [loop if isinstance(loop, SerialLoop) else SerialLoop(loop) for loop in numbers]
-        found[name] = [loop for loop in asked if loop.steps > 1]
+        parsed = [loop if isinstance(loop, SerialLoop) else SerialLoop(loop) for loop in numbers]
+        found[name] = [loop for loop in parsed if loop.steps > 1]
     return found
 
 
-# --- judging ----------------------------------------------------------------------------------------------------------
-
-
 class _Judge:
-    """Judge of choices: it traces the program under one after the other, and records the results."""
+    """Judge of choices: it traces the program under each of them, and records the results."""
 
     def __init__(
         self,
@@ -323,15 +332,13 @@ class _Judge:
         memory: float,
         progress: _Progress | None,
     ):
-        self._program, self._space, self._meshes, self._memory, self._progress = (
-            program,
-            space,
-            meshes,
-            memory,
-            progress,
-        )
+        self._program = program
+        self._space = space
+        self._meshes = meshes
+        self._memory = memory
+        self._progress = progress
         self.candidates: list[Candidate] = []
-        self.refused: list[tuple[dict[Hashable, Any], str]] = []
+        self.rejected: list[tuple[dict[Hashable, Any], str]] = []
         self.traces = 0
 
     def __call__(self, choice: Choice) -> Outcome | None:
@@ -345,7 +352,7 @@ class _Judge:
                 raise  # an error of the program itself
             names = error.axes if isinstance(error, PlacementConflictError) else ()
             self._space.learn(choice, names)
-            self.refused.append((resources, str(error)))
+            self.rejected.append((resources, str(error)))
             return None
         mesh = dict(abstract.shape)
         times = machine.time(report.steps, mesh)
@@ -402,16 +409,13 @@ class _Progress:
         print(file=sys.stderr)
 
 
-# --- results ----------------------------------------------------------------------------------------------------------
-
-
 def _verified(
     program: Program,
     best_first: list[Candidate],
     meshes: Meshes,
     count: int,
-    args: Any,
-    kwargs: Any,
+    args: Sequence[PyTree],
+    kwargs: Mapping[str, PyTree],
 ) -> list[Candidate]:
     """Return the candidates, with the best of them measured."""
     timed = []
@@ -426,7 +430,10 @@ def _verified(
 
 
 def _rank(one: Candidate) -> tuple[bool, float, int]:
-    """Return a sort key: fitting layouts first, then by time, or by memory if they do not fit; ties by the number of mesh axes."""
+    """Return a sort key: fitting layouts first, then by time, or by memory if they do not fit.
+
+    The number of mesh axes decides ties.
+    """
     return not one.fits, one.time if one.fits else one.peak, len(one.mesh)
 
 
@@ -436,19 +443,19 @@ def _nothing_fits(
     memory: float,
     meshes: Meshes,
     census: Census,
-    refused: Collection[Any],
+    rejected: Sequence[tuple[dict[Hashable, Any], str]],
     limit: int,
 ) -> str:
     if not candidates:
         return (
-            f"plan: no layout of {name} on {meshes.text} could be traced; {len(refused)} were"
-            f" rejected, the last with: {list(refused)[-1][1]}"
+            f"plan: no layout of {name} on {meshes.text} could be traced; {len(rejected)} were"
+            f" rejected, the last with: {list(rejected)[-1][1]}"
         )
     least = candidates[0]
     second = next(advice(least.report, least.axis_resources, least.mesh, census), "")
     more = (
         f"Judge more layouts than {limit} (tries=), use"
-        if len(candidates) + len(refused) >= limit
+        if len(candidates) + len(rejected) >= limit
         else "Use"
     )
     return (

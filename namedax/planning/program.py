@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,9 @@ from namedax.analysis.report import Report
 from namedax.core.array import dims_of, is_named
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import Mesh, PyTree
 from namedax.operands.pytree import data_of
+from namedax.ops.contraction.rings import Overlap
 from namedax.programs import costs
 from namedax.xmap.mapped_function import Xmapped, static_indices
 from namedax.xmap.wrapper import xmap
@@ -61,7 +63,7 @@ class Program:
       kwargs: its keyword arguments, with the same rule.
     """
 
-    def __init__(self, f: Xmapped, args: Any, kwargs: Any):
+    def __init__(self, f: Xmapped, args: Sequence[PyTree], kwargs: Mapping[str, PyTree]):
         self._f = f
         static = static_indices(f, len(args))
         self.args = tuple(arg if i in static else _types(arg) for i, arg in enumerate(args))
@@ -72,26 +74,32 @@ class Program:
         self.name = f._name
 
     def under(
-        self, axis_resources: Mapping[Hashable, Any], mesh: Any, overlap: Any = None
+        self,
+        axis_resources: Mapping[Hashable, Any],
+        mesh: Mesh | None,
+        overlap: Overlap | None = None,
     ) -> Xmapped:
-        """Return the function under another layout; it is a new object, so that its cached traces are freed with it."""
+        """Return the function under another layout.
+
+        It is a new object, so that its cached traces are freed with it.
+        """
         return self._mapped(self._again(), axis_resources, mesh, overlap)
 
-    def _again(self) -> Callable[..., Any]:
+    def _again(self) -> Callable[..., PyTree]:
         body = self._f._fun
 
         @functools.wraps(body)
-        def again(*args: Any, **kwargs: Any) -> Any:
+        def again(*args: PyTree, **kwargs: PyTree) -> PyTree:
             return body(*args, **kwargs)
 
         return again
 
     def _mapped(
         self,
-        body: Callable[..., Any],
+        body: Callable[..., PyTree],
         axis_resources: Mapping[Hashable, Any],
-        mesh: Any,
-        overlap: Any,
+        mesh: Mesh | None,
+        overlap: Overlap | None,
     ) -> Xmapped:
         f = self._f
         return xmap(
@@ -107,7 +115,7 @@ class Program:
         )
 
     def explained(
-        self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Any
+        self, axis_resources: Mapping[Hashable, Any], mesh: AbstractMesh, overlap: Overlap
     ) -> Report:
         """Return the report of `nx.explain` for a layout."""
         return explain(self.under(axis_resources, mesh, overlap), *self.args, **self.kwargs)
@@ -120,7 +128,7 @@ class Program:
         body = self._f._fun
 
         @functools.wraps(body)
-        def counted(*args: Any, **kwargs: Any) -> Any:
+        def counted(*args: PyTree, **kwargs: PyTree) -> PyTree:
             result = body(*args, **kwargs)
             region = ambient()
             assert region is not None
@@ -138,10 +146,10 @@ class Program:
         return Census(sizes, frozenset(apart), tuple(arguments))
 
 
-def _types(tree: Any) -> Any:
+def _types(tree: PyTree) -> PyTree:
     """Convert arrays to their types, because their present sharding does not restrict the plan."""
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: PyTree) -> PyTree:
         if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
             return jax.ShapeDtypeStruct(
                 leaf.shape, leaf.dtype, weak_type=bool(getattr(leaf, "weak_type", False))
@@ -151,7 +159,9 @@ def _types(tree: Any) -> Any:
     return jax.tree.map(one, tree)
 
 
-def _held(args: Any, kwargs: Any, parameters: tuple[str, ...] | None) -> Iterator[Held]:
+def _held(
+    args: Sequence[PyTree], kwargs: Mapping[str, PyTree], parameters: tuple[str, ...] | None
+) -> Iterator[Held]:
     for path, leaf in jax.tree_util.tree_flatten_with_path((args, kwargs), is_leaf=is_named)[0]:
         group, first, *rest = path
         if group.idx == 1:

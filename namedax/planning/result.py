@@ -15,6 +15,7 @@ from namedax.drawing.panels import draw_front
 from namedax.errors import show_names
 from namedax.hlo import size_text
 from namedax.machines import Machine, Times
+from namedax.ops.contraction.rings import Overlap
 from namedax.planning.program import Census, Held
 from namedax.resources.assignment import parse_resources
 
@@ -31,9 +32,6 @@ __all__ = [
     "text",
     "uneven_advice",
 ]
-
-
-# --- rendering of a plan as text of 100 columns ---------------------------------------------------
 
 
 _WIDTH = 100
@@ -53,7 +51,7 @@ def resources_text(axis_resources: Mapping[Hashable, Any]) -> str:
     return repr(dict(axis_resources))
 
 
-def candidate(one: Any) -> str:
+def candidate(one: Candidate) -> str:
     """Render a candidate in one line."""
     measured = f", measured {seconds_text(one.measured)}" if one.measured is not None else ""
     beyond = "" if one.fits else ", over the memory limit"
@@ -64,7 +62,7 @@ def candidate(one: Any) -> str:
     )
 
 
-def text(plan: Any) -> str:
+def text(plan: Plan) -> str:
     """Render a plan: the best candidate, the front with a reason for each, and advice."""
     front = plan.front
     shown = list(front[:_ROWS])
@@ -87,12 +85,12 @@ def text(plan: Any) -> str:
     return "\n".join(lines)
 
 
-def several_meshes(plan: Any) -> bool:
+def several_meshes(plan: Plan) -> bool:
     """Return True if the shape of the mesh was chosen too."""
     return len({tuple(one.mesh.items()) for one in plan.candidates}) > 1
 
 
-def layout(one: Any, with_mesh: bool) -> str:
+def layout(one: Candidate, with_mesh: bool) -> str:
     """Return the chosen layout as text, with the mesh if that is chosen too."""
     words = resources_text(one.axis_resources)
     if one.overlap:
@@ -100,11 +98,11 @@ def layout(one: Any, with_mesh: bool) -> str:
     return f"{_mesh(one)}: {words}" if with_mesh else words
 
 
-def _mesh(one: Any) -> str:
+def _mesh(one: Candidate) -> str:
     return ", ".join(f"{axis}={size}" for axis, size in one.mesh.items()) or "1 device"
 
 
-def _title(plan: Any, on_front: int) -> list[str]:
+def _title(plan: Plan, on_front: int) -> list[str]:
     meshes = dict.fromkeys(map(_mesh, plan.candidates))
     count = math.prod(plan.mesh.values())
     mesh = next(iter(meshes)) if len(meshes) == 1 else f"{count} devices in {len(meshes)} meshes"
@@ -117,7 +115,7 @@ def _title(plan: Any, on_front: int) -> list[str]:
     return textwrap.wrap(words, _WIDTH)
 
 
-def _row(one: Any, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
+def _row(one: Candidate, is_best: bool, verified: bool, with_mesh: bool) -> list[str]:
     times = f"{seconds_text(one.time):>8}  "
     if verified:
         times += f"{'' if one.measured is None else seconds_text(one.measured):>8}  "
@@ -153,7 +151,7 @@ class Candidate:
 
     axis_resources: dict[Hashable, Any]
     mesh: dict[str, int]
-    overlap: Any
+    overlap: Overlap
     report: Report
     time: float
     peak: int
@@ -166,7 +164,7 @@ class Candidate:
         cls,
         axis_resources: dict[Hashable, Any],
         mesh: Mapping[str, int],
-        overlap: Any,
+        overlap: Overlap,
         report: Report,
         machine: Machine,
         times: Times,
@@ -217,7 +215,7 @@ class Plan:
 
     @property
     def best(self) -> dict[Hashable, Any]:
-        """The `axis_resources` of the candidate with the shortest time: measured if available, else estimated."""
+        """The `axis_resources` of the fastest candidate, measured if available, else estimated."""
         return dict(self.candidates[0].axis_resources)
 
     @property
@@ -227,7 +225,7 @@ class Plan:
 
     @property
     def front(self) -> tuple[Candidate, ...]:
-        """The Pareto front: fitting candidates such that no other is both faster and smaller; the fastest first."""
+        """The Pareto front, fastest first: no other candidate is both faster and smaller."""
         front: list[Candidate] = []
         for one in sorted((c for c in self.candidates if c.fits), key=lambda c: (c.time, c.peak)):
             if not front or one.peak < front[-1].peak:
@@ -265,7 +263,7 @@ _LARGE, _SHARE = 1 << 20, 0.02
 
 
 def reason(report: Report, machine: Machine, mesh: Mapping[str, int], times: Times) -> str:
-    """Describe the main costs of a step of a layout, its largest communication, and the names of that communication."""
+    """Describe the main costs of a layout's step: its largest communication, with the names."""
     whole = times.compute + times.memory + times.communication
     if not whole:
         return "computes and sends nothing"
@@ -300,18 +298,19 @@ def advice(
     """
     assignment = parse_resources(axis_resources)
     for axis, size in mesh.items():
-        lives = [name for name, axes in assignment.items() if axis in axes]
-        if size > 1 and lives:
-            yield from _stored_whole(axis, size, lives, census, _SHARE * report.memory.peak)
+        mapped = [name for name, axes in assignment.items() if axis in axes]
+        if size > 1 and mapped:
+            yield from _stored_whole(axis, size, mapped, census, _SHARE * report.memory.peak)
             yield from _left_whole(axis, size, report)
 
 
 def uneven_advice(left_out: Mapping[Hashable, Sequence[int]], sizes: Mapping[Hashable, int]) -> str:
-    """Return a sentence on the names that were not mapped because their sizes do not divide; empty if there are none.
+    """Return a sentence on names whose sizes do not divide; empty if there are none.
+
+    The planner does not map these names.
 
     >>> uneven_advice({"vocab": [4, 8]}, {"vocab": 50258})
-    "Not tried because the size does not divide: 'vocab' of size 50258 over 4 or 8 devices. Pass uneven=['vocab'] to try it with
-    padding."
+    "Not tried because the size does not divide: 'vocab' of size 50258 over 4 or 8 devices. ..."
     """
     if not left_out:
         return ""
@@ -332,18 +331,20 @@ def _numbers(counts: Sequence[int]) -> str:
 
 
 def _stored_whole(
-    axis: str, size: int, lives: list[Hashable], census: Census, least: float
+    axis: str, size: int, mapped: list[Hashable], census: Census, least: float
 ) -> Iterator[str]:
-    """Yield advice on arguments that every device along a mesh axis stores whole because of conflicting names.
+    """Yield advice on arguments that are replicated because of conflicting names.
+
+    Every device along a mesh axis stores them whole.
 
     All names of such an argument occur in one value with a name that is mapped to this mesh axis.
     """
     groups: dict[Hashable, list[Held]] = {}
     for held in census.arguments:
         names = [dim for dim in held.dims if dim is not None]
-        if held.bytes < _LARGE or not set(names).isdisjoint(lives):
+        if held.bytes < _LARGE or not set(names).isdisjoint(mapped):
             continue
-        if any(_could_live(name, lives, census) for name in names):
+        if any(_could_be_mapped(name, mapped, census) for name in names):
             continue
         for name in names:
             if census.sizes.get(name, 0) % size == 0 and name in census.sizes:
@@ -354,19 +355,20 @@ def _stored_whole(
     total = sum(held.bytes for held in group)
     if total < least:
         return
-    met = [other for other in lives if frozenset((name, other)) in census.apart]
+    conflicting = [other for other in mapped if frozenset((name, other)) in census.apart]
+    others = show_names(conflicting or mapped)
     yield (
-        f"{name!r} cannot be mapped to {axis!r} together with {show_names(met or lives)}: each of"
-        f" its {size} devices stores all of {_listed(group)}, {size_text(total)}. Under a second"
+        f"{name!r} cannot be mapped to {axis!r} together with {others}: each of its {size} devices"
+        f" stores all of {_listed(group)}, {size_text(total)}. Under a second"
         f" name for {name!r}, such as '{name}_fsdp', read by {{{name}:{name}_fsdp}} in nx.einsum,"
         f" it could be stored in {size} parts."
     )
 
 
-def _could_live(name: Hashable, lives: Iterable[Hashable], census: Census) -> bool:
+def _could_be_mapped(name: Hashable, mapped: Iterable[Hashable], census: Census) -> bool:
     """Return True if the search was allowed to map a name of an argument to a mesh axis."""
     return name in census.sizes and all(
-        frozenset((name, other)) not in census.apart for other in lives
+        frozenset((name, other)) not in census.apart for other in mapped
     )
 
 
@@ -376,7 +378,7 @@ def _listed(group: list[Held]) -> str:
 
 
 def _left_whole(axis: str, size: int, report: Report) -> Iterator[str]:
-    """Yield advice on sums in the forward pass that leave a large result replicated over a mesh axis."""
+    """Yield advice on sums of the forward pass that replicate a large result over a mesh axis."""
     forward = [
         step for step in report.collectives if step.phase == "forward" and axis in step.mesh_axes
     ]

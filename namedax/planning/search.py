@@ -23,8 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -88,23 +87,23 @@ def search(
       first: initial choices; default: none.
     """
     found: dict[Choice, Outcome] = {}
-    refused: set[Choice] = set()
+    rejected: set[Choice] = set()
 
     def left() -> bool:
-        return len(found) + len(refused) / 4 < tries
+        return len(found) + len(rejected) / 4 < tries
 
     def attempt(choice: Choice) -> bool:
         choice = space.canonical(choice)
-        if choice in found or choice in refused or not space.allowed(choice) or not left():
+        if choice in found or choice in rejected or not space.allowed(choice) or not left():
             return False
         outcome = judge(choice)
         if outcome is None:
-            refused.add(choice)
+            rejected.add(choice)
         else:
             found[choice] = outcome
         return True
 
-    for choice in itertools.chain(first, [space.empty], space.alone()):
+    for choice in itertools.chain(first, [space.empty], space.single_names()):
         attempt(choice)
     if not found:
         return found
@@ -117,7 +116,7 @@ def search(
         guess = _Guess(space, found, memory)
         ranked = sorted(found, key=lambda choice: guess.of_outcome(found[choice]))
         best, idle = (guess.best, 0) if guess.best < best else (best, idle)
-        known = found.keys() | refused
+        known = found.keys() | rejected
         around = {key: choice for key, choice in around.items() if choice in found}
         before = len(found)
         tired = idle >= max(8, _PATIENCE * tries) and found[ranked[0]].peak <= memory
@@ -150,7 +149,7 @@ def _simplify(
     found: dict[Choice, Outcome],
     memory: float,
 ) -> None:
-    """Merge mesh axes of the best choice that have the same names, as long as the cost does not increase."""
+    """Merge mesh axes of the best choice with the same names while the cost does not increase."""
 
     def worth(choice: Choice) -> tuple[bool, float]:
         outcome = found[choice]
@@ -188,8 +187,10 @@ def _data_parallel(
     return base
 
 
-def _unlike(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """Return the choice near the best ones with the lowest optimistic cost: uncertainty lowers it."""
+def _unlike(
+    space: Space, guess: _Guess, ranked: list[Choice], known: Container[Choice]
+) -> Choice | None:
+    """Return the choice near the best with the lowest optimistic cost: uncertainty lowers it."""
     pool = [
         other
         for choice in ranked[:_WIDTH]
@@ -210,14 +211,24 @@ def _around(space: Space, choice: Choice, ranked: list[Choice]) -> Iterator[Choi
     )
 
 
-def _next_to(space: Space, guess: _Guess, best: list[Choice], known: Any) -> Choice | None:
-    """Return the choice with the lowest expected cost among those that differ from one of these in one name on one mesh axis."""
+def _next_to(
+    space: Space, guess: _Guess, best: list[Choice], known: Container[Choice]
+) -> Choice | None:
+    """Return the choice with the lowest expected cost among neighbors of these.
+
+    A neighbor differs in one name on one mesh axis.
+    """
     pool = [other for choice in best for other in space.edited(choice) if other not in known]
     return pool[int(np.argmin(guess(pool)))] if pool else None
 
 
-def _far(space: Space, guess: _Guess, ranked: list[Choice], known: Any) -> Choice | None:
-    """Return the best expected choice within a few exchanges of the best choices, or with one mesh axis filled again from empty."""
+def _far(
+    space: Space, guess: _Guess, ranked: list[Choice], known: Container[Choice]
+) -> Choice | None:
+    """Return the best expected choice within a few exchanges of the best choices.
+
+    It may also have one mesh axis filled again from empty.
+    """
     beam, seen = ranked[:_WIDTH], set(ranked[:_WIDTH])
     best: tuple[float, Choice | None] = (guess.best - 1e-3, None)
 
@@ -254,10 +265,10 @@ def _anew(
     space: Space,
     guess: _Guess,
     best: Choice,
-    known: Any,
+    known: Container[Choice],
     around: dict[tuple[Hashable, int], Choice],
 ) -> Choice | None:
-    """Return the best choice with a mesh axis filled around a name that has not been used so: another family of layouts.
+    """Return the best choice of another family: a mesh axis filled around an unused name.
 
     The proposal is added to `around`. If it is rejected, it is removed again, because the learned
     constraints may change it.
@@ -276,7 +287,7 @@ def _anew(
 
 
 def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float = 0.0) -> Choice:
-    """Add names to one mesh axis while that is expected to help, or to increase the cost by less than `worse`."""
+    """Add names to one mesh axis while that is expected to cost less, or at most `worse` more."""
     choice, axis = start
     score = float(guess([choice])[0])
     while pool := list(space.joined(choice, axis)):
@@ -289,7 +300,9 @@ def _filled(space: Space, guess: _Guess, start: tuple[Choice, int], worse: float
 
 
 class _Guess:
-    """The expected cost of a choice, fitted to judged choices: the logarithm of the time, plus a penalty for excess memory.
+    """The expected cost of a choice, fitted to judged choices.
+
+    It is the logarithm of the time, plus a penalty for excess memory.
 
     The model is a ridge regression in the features of `_features`. Its targets are logarithms: of
     the computation of each part, of the communication of each part relative to all computation, and

@@ -1,4 +1,4 @@
-"""The space of choices: the sizes of the mesh axes, the names on each, and which choices are neighbors or equivalent.
+"""The space of choices: sizes of mesh axes, names on each, neighbors, and equivalence.
 
 A choice has, for each mesh axis, its number of devices and the names that are mapped to it. Names
 that occur in one value cannot share a mesh axis. A name whose size does not divide cannot be
@@ -14,6 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from namedax.core.records import Record
+from namedax.ops.contraction.rings import Overlap
 from namedax.planning.meshes import Shape, near
 from namedax.resources.serial import LoopAxis, SerialLoop
 
@@ -36,7 +37,7 @@ class Choice(Record):
     sizes: tuple[int, ...]
     roles: tuple[Names, ...]
     loops: tuple[tuple[Hashable, SerialLoop], ...] = ()
-    overlap: Any = False
+    overlap: Overlap = False
 
 
 class Space:
@@ -60,7 +61,7 @@ class Space:
         shapes: Sequence[Shape],
         apart: Iterable[Names] = (),
         loops: Mapping[Hashable, Sequence[SerialLoop]] | None = None,
-        overlaps: Sequence[Any] = (False,),
+        overlaps: Sequence[Overlap] = (False,),
         uneven: Iterable[Hashable] = (),
     ):
         self.sizes, self.axes = dict(sizes), list(axes)
@@ -83,10 +84,8 @@ class Space:
         """True if there is more than one shape."""
         return len(self._shapes) > 1
 
-    # --- layouts ----------------------------------------------------------------------------------------------------------
-
     def resources(self, choice: Choice) -> dict[Hashable, Any]:
-        """Return a choice as `axis_resources`, with mesh axes in the order of the mesh, major first, except shared ones.
+        """Return a choice as `axis_resources`, with mesh axes in mesh order, except shared ones.
 
         If names of one size share some of their mesh axes, these are major. A name that is renamed
         to such a name, such as positions between layers, then keeps its sharding over them, and is
@@ -111,8 +110,11 @@ class Space:
                 found[name] = axes[0] if len(axes) == 1 else tuple(axes)
         return found
 
-    def choice_of(self, resources: Mapping[Hashable, Any], overlap: Any) -> Choice:
-        """Return the choice for a layout, on the first shape, without names and mesh axes that are not part of the space."""
+    def choice_of(self, resources: Mapping[Hashable, Any], overlap: Overlap) -> Choice:
+        """Return the choice for a layout, on the first shape.
+
+        Names and mesh axes that are not part of the space are left out.
+        """
         roles = [set[Hashable]() for _ in self.axes]
         loops = {}
         for name, entry in resources.items():
@@ -132,7 +134,9 @@ class Space:
         )
 
     def divides(self, choice: Choice) -> bool:
-        """Return True if every size divides over devices, except for uneven names, and every step or device has an element.
+        """Return True if every size divides over devices, except for uneven names.
+
+        Every step or device has an element.
 
         The last step may be short: a user who offers a number of steps wants the memory savings.
         """
@@ -144,7 +148,10 @@ class Space:
         return True
 
     def not_dividing(self) -> dict[Hashable, list[int]]:
-        """Return, for names that are not uneven, the numbers of devices that were left out because the size does not divide."""
+        """Return by name the numbers of devices left out because the size does not divide.
+
+        Uneven names are not among them.
+        """
         counts: set[int] = set()
         for sizes in self._shapes:
             used = [n for n in sizes if n > 1]
@@ -173,7 +180,10 @@ class Space:
         )
 
     def learn(self, choice: Choice, names: Sequence[Hashable]) -> None:
-        """Learn from a choice that cannot be traced: `names` occur in one value; without `names`, bar a choice of a single name."""
+        """Learn from a choice that cannot be traced.
+
+        `names` occur in one value; without `names`, a choice of a single name is barred.
+        """
         if len(names) == 2 and names[0] != names[1]:
             self.apart.add(frozenset(names))
             return
@@ -183,10 +193,8 @@ class Space:
         if len(placed) == 1 and not choice.loops:
             self.barred.update(placed)
 
-    # --- equivalence and neighbors ----------------------------------------------------------------------------------------
-
     def canonical(self, choice: Choice) -> Choice:
-        """Return the representative of all choices that differ only in the order of mesh axes of equal link."""
+        """Return the representative of choices that differ in the order of axes of equal link."""
         sizes, order = self._homes[choice.sizes]
         roles = [
             choice.roles[i] if n > 1 else frozenset() for n, i in zip(sizes, order, strict=True)
@@ -201,7 +209,7 @@ class Space:
         return tuple(int(name not in role) for name in self.names)
 
     def put(self, choice: Choice, name: Hashable, place: Iterable[int]) -> Choice:
-        """Return the choice with a name on exactly these mesh axes; incompatible names are removed from them."""
+        """Return the choice with a name on these mesh axes only; incompatible names are removed."""
         place = set(place)
         roles = []
         for i, role in enumerate(choice.roles):
@@ -249,7 +257,10 @@ class Space:
             yield from self._reshaped(choice)
 
     def _reshaped(self, choice: Choice) -> Iterator[Choice]:
-        """Move a prime factor of one mesh axis to another; a new axis may get the names of the axis that it came from."""
+        """Move a prime factor of one mesh axis to another.
+
+        A new axis may get the names of the axis that it came from.
+        """
         for i, j, sizes in near(choice.sizes):
             if sizes not in self._homes:
                 continue
@@ -288,7 +299,7 @@ class Space:
             if choice.roles[i] == choice.roles[j] and tuple(sizes) in self._homes:
                 yield self.canonical(choice.replace(sizes=tuple(sizes)))
 
-    def alone(self) -> Iterator[Choice]:
+    def single_names(self) -> Iterator[Choice]:
         """Yield every name alone, on the largest mesh axis over which it divides."""
         for name in self.names:
             for i in sorted(_used(self.empty), key=lambda i: -self.empty.sizes[i]):

@@ -18,10 +18,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from namedax.core.names import Dims
 from namedax.core.records import Record
+from namedax.core.types import Dims
 from namedax.core.variance import varying_of
 from namedax.programs.dimension_rules import (
     CALLBACKS,
@@ -38,27 +38,33 @@ from namedax.programs.dimension_rules import (
     place_before,
     united,
 )
-from namedax.programs.hijax import names_of
 from namedax.programs.primitives import (
+    AnyJaxpr,
+    Atom,
     Kind,
     Scan,
     While,
+    aval_of,
     bodies_of,
     called_in_steps,
     kind_of,
-    mapped_program,
+    mapped_jaxpr,
     name_of,
+    names_of,
+    open_jaxpr,
     solve,
 )
 
 __all__ = ["Dimensions", "Finding", "findings", "is_used"]
 
-Path = tuple[Any, ...]
+Path = tuple[JaxprEqn, ...]
 Shardings = tuple[Sharding | None, ...]
 
 
 class Finding(Record):
-    """An equation that mixes elements of a block, or combines them with numbers drawn in the block's shape.
+    """An equation that mixes elements of a block, or combines them with drawn numbers.
+
+    The numbers are drawn in the shape of the block.
 
     Attributes:
       path: the equations whose jaxprs contain it, outermost first, and then the equation itself.
@@ -110,7 +116,7 @@ class Dimensions(Record):
         return [None if dims is None else places[dims] for dims in all_dims]
 
 
-def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
+def findings(closed: ClosedJaxpr, dimensions: Dimensions | None) -> list[Finding]:
     """Return all findings in a traced body, in the order of its equations."""
     jaxpr, dimensions = closed.jaxpr, dimensions or Dimensions({}, frozenset(), ())
     flow = _Flow(dict(zip(jaxpr.constvars, closed.consts, strict=True)))
@@ -122,17 +128,18 @@ def findings(closed: Any, dimensions: Dimensions | None) -> list[Finding]:
     )
 
 
-def _within(var: Any, sharding: Sharding | None) -> Sharding | None:
+def _within(var: Atom, sharding: Sharding | None) -> Sharding | None:
     """Remove from a sharding the mesh axes over which the type of a value does not vary."""
-    if sharding is None or not any(sharding) or len(sharding) != len(var.aval.shape):
+    aval: Any = var.aval  # this runs for every operand, so it does not call `aval_of`
+    if sharding is None or not any(sharding) or len(sharding) != len(aval.shape):
         return None
-    varying = varying_of(var.aval)
+    varying = varying_of(aval)
     if not all(axes <= varying for axes in sharding):
         sharding = tuple(axes & varying for axes in sharding)
     return sharding
 
 
-def is_used(jaxpr: Any, path: Path) -> bool:
+def is_used(jaxpr: Jaxpr, path: Path) -> bool:
     """Return True if a result of the jaxpr depends on the first equation of a path.
 
     Callbacks are ignored: they may show the block of one device.
@@ -157,14 +164,14 @@ class _Frame(Record):
     in the surrounding jaxpr.
     """
 
-    made: Mapping[Any, Any]
-    operands: Mapping[Any, Any]
+    made: Mapping[Atom, JaxprEqn]
+    operands: Mapping[Atom, Any]
     path: Path = ()
-    around: Any = None
+    around: _Frame | None = None
 
 
 class _Origin(Record):
-    """The origin of numbers: the path of an equation (empty for a constant), or an operand of the jaxpr and its dimension."""
+    """The path of an equation (empty for a constant), or an operand and its dimension."""
 
     path: Path = ()
     operand: tuple[int, int] | None = None
@@ -175,22 +182,22 @@ def _finding(path: Path, origin: _Origin, axes: Mixed) -> Finding:
 
 
 class _Flow:
-    """One pass over a jaxpr and the jaxprs that it calls; each is visited once for equal shardings."""
+    """One pass over a jaxpr and its inner jaxprs, each visited once for equal shardings."""
 
-    def __init__(self, consts: dict[Any, Any]) -> None:
+    def __init__(self, consts: dict[Atom, Any]) -> None:
         self._consts = consts
         self._known: dict[tuple[int, Shardings], tuple[Shardings, list[Finding]]] = {}
-        self._kept: list[Any] = []  # keeps the ids of these jaxprs from being reused
-        self._made: dict[int, dict[Any, Any]] = {}
+        self._kept: list[Jaxpr] = []  # keeps the ids of these jaxprs from being reused
+        self._made: dict[int, dict[Atom, JaxprEqn]] = {}
         self._frames: dict[int, _Frame] = {}
 
-    def run(self, jaxpr: Any, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
-        """Return the shardings of the results, and the findings, whose paths begin in this jaxpr."""
+    def run(self, jaxpr: Jaxpr, shardings: Shardings) -> tuple[Shardings, list[Finding]]:
+        """Return the shardings of the results, and the findings, whose paths begin here."""
         key = id(jaxpr), shardings
         if key in self._known:
             return self._known[key]
         self._kept.append(jaxpr)
-        env: dict[Any, Sharding] = {
+        env: dict[Atom, Sharding] = {
             var: own for var, own in zip(jaxpr.invars, shardings, strict=True) if own is not None
         }
         found: list[Finding] = []
@@ -221,62 +228,70 @@ class _Flow:
             else:
                 continue
             for var, own in zip(eqn.outvars, outs, strict=False):
-                if own is not None and len(own) == len(var.aval.shape):
+                if own is not None and len(own) == len(aval_of(var).shape):
                     env[var] = own
         outs = tuple(None if type(var) is Literal else env.get(var) for var in jaxpr.outvars)
         self._known[key] = outs, found
         return outs, found
 
     def _elementwise(
-        self, jaxpr: Any, eqn: Any, known: list[Any], env: dict[Any, Sharding], found: list[Finding]
+        self,
+        jaxpr: Jaxpr,
+        eqn: JaxprEqn,
+        known: list[Sharding | None],
+        env: dict[Atom, Sharding],
+        found: list[Finding],
     ) -> None:
-        out = eqn.outvars[0]
-        own, mixed = united(known, len(out.aval.shape))
+        aval: Any = eqn.outvars[0].aval
+        own, mixed = united(known, len(aval.shape))
         if own is None:
             return
-        for var in eqn.outvars:
-            env[var] = own
+        env.update(dict.fromkeys(eqn.outvars, own))
         if mixed:
             found.append(Finding((eqn,), mixed))
             return
         for var, sharding in zip(eqn.invars, known, strict=True):
-            if sharding is not own and len(var.aval.shape) == len(own) and sharding != own:
+            aval = var.aval
+            if sharding is not own and len(aval.shape) == len(own) and sharding != own:
                 if (drawn := self._drawn(jaxpr, var, own, sharding)) is not None:
                     found.append(_finding((eqn,), *drawn))
                     if drawn[0].operand is None:
                         return
 
     def _drawn(
-        self, jaxpr: Any, var: Any, own: Sharding, sharding: Sharding | None
+        self, jaxpr: Jaxpr, var: Atom, own: Sharding, sharding: Sharding | None
     ) -> tuple[_Origin, Mixed] | None:
-        """Return the origin of numbers that differ along a dimension that is sharded in another operand, and the mesh axes."""
+        """Return the origin of numbers that differ along a sharded dimension, and the mesh axes.
+
+        The dimension is sharded in another operand.
+        """
         for i, axes in enumerate(own):
             missing = axes if sharding is None else axes - sharding[i]
             if (
                 missing
-                and var.aval.shape[i] != 1
+                and aval_of(var).shape[i] != 1
                 and (origin := self._origin_in(jaxpr, var, i, missing)) is not None
             ):
                 return origin, missing
         return None
 
-    def _origin_in(self, jaxpr: Any, var: Any, dim: int, axes: Mixed) -> _Origin | None:
+    def _origin_in(self, jaxpr: Jaxpr, var: Atom, dim: int, axes: Mixed) -> _Origin | None:
         if (frame := self._frames.get(id(jaxpr))) is None:
             frame = self._frames[id(jaxpr)] = _Frame(
                 self._makers(jaxpr), {var: i for i, var in enumerate(jaxpr.invars)}
             )
         return self._origin(frame, var, dim, axes)
 
-    def _makers(self, jaxpr: Any) -> dict[Any, Any]:
+    def _makers(self, jaxpr: Jaxpr) -> dict[Atom, JaxprEqn]:
         if id(jaxpr) not in self._made:
             self._kept.append(jaxpr)
             self._made[id(jaxpr)] = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
         return self._made[id(jaxpr)]
 
     def drawn_results(
-        self, jaxpr: Any, outs: Shardings, shardings: Sequence[Sharding | None]
+        self, jaxpr: Jaxpr, outs: Shardings, shardings: Sequence[Sharding | None]
     ) -> list[Finding]:
-        """Return findings for results that are drawn in the shape of a block and combined with nothing else."""
+        """Return findings for results that are only drawn in the shape of a block."""
         found = []
         for var, out, own in zip(jaxpr.outvars, outs, shardings, strict=False):
             if (
@@ -288,10 +303,10 @@ class _Flow:
                 found.append(_finding(drawn[0].path, *drawn))
         return found
 
-    def _origin(self, frame: _Frame, var: Any, dim: int, axes: Mixed) -> _Origin | None:
-        """Return the origin of numbers that differ along dimension `dim` of `var` and are equal on all devices along these mesh axes."""
+    def _origin(self, frame: _Frame, var: Atom, dim: int, axes: Mixed) -> _Origin | None:
+        """Return the origin of numbers that differ along `dim`, but not along these mesh axes."""
         while True:
-            if len(var.aval.shape) <= dim or var.aval.shape[dim] == 1:
+            if len(aval_of(var).shape) <= dim or aval_of(var).shape[dim] == 1:
                 return None
             if type(var) is Literal:
                 return _Origin() if _differs(var.val, dim) else None
@@ -327,15 +342,15 @@ class _Flow:
             inner = called_in_steps(eqn)
             if inner is None:
                 return None
-            inner = getattr(inner, "jaxpr", inner)
-            operands = dict(zip(inner.invars, eqn.invars, strict=False))
+            inner = open_jaxpr(inner)
+            operands: dict[Atom, Atom] = dict(zip(inner.invars, eqn.invars, strict=False))
             var = inner.outvars[eqn.outvars.index(var)]
             frame = _Frame(self._makers(inner), operands, (*frame.path, eqn), frame)
 
-    # --- equations that run jaxprs ----------------------------------------------------------------------------------
+    # --- equations that run jaxprs ----------------------------------------------------------------
 
     def _inner(
-        self, jaxpr: Any, eqn: Any, known: list[Sharding | None]
+        self, jaxpr: Jaxpr, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         look = _LOOKS.get(kind_of(eqn))
         if look is None:
@@ -344,11 +359,9 @@ class _Flow:
         outs, inner = look(self, eqn, known)
         found = []
         for finding in inner:
-            path, drawn, operand = (
-                (eqn, *finding.path),
-                finding.drawn and (eqn, *finding.drawn),
-                finding.operand,
-            )
+            path = (eqn, *finding.path)
+            drawn = finding.drawn and (eqn, *finding.drawn)
+            operand = finding.operand
             if operand is not None:
                 origin = self._origin_in(jaxpr, eqn.invars[operand[0]], operand[1], finding.axes)
                 if origin is None:
@@ -360,7 +373,7 @@ class _Flow:
         return outs, found
 
     def _call(
-        self, eqn: Any, known: list[Sharding | None]
+        self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         inner = called_in_steps(eqn)
         if not any(known) and not any(varying_of(var.aval) for var in eqn.outvars):
@@ -368,15 +381,15 @@ class _Flow:
         return ((), []) if inner is None else self._open(inner, known)
 
     def _open(
-        self, jaxpr: Any, known: Sequence[Sharding | None]
+        self, jaxpr: AnyJaxpr, known: Sequence[Sharding | None]
     ) -> tuple[Shardings, list[Finding]]:
         if consts := getattr(jaxpr, "consts", None):
-            self._consts.update(zip(jaxpr.jaxpr.constvars, consts, strict=True))
-        jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+            self._consts.update(zip(open_jaxpr(jaxpr).constvars, consts, strict=True))
+        jaxpr = open_jaxpr(jaxpr)
         return self.run(jaxpr, tuple(known)) if len(jaxpr.invars) == len(known) else ((), [])
 
     def _scan(
-        self, eqn: Any, known: list[Sharding | None]
+        self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         scan = Scan.of(eqn)
         start = scan.consts + scan.carries
@@ -394,12 +407,12 @@ class _Flow:
             found = [Finding((), steps), *found]
         stacked: list[Sharding | None] = []
         for i, var in enumerate(eqn.outvars[scan.carries :], scan.carries):
-            own = (outs[i] if outs else None) or (NONE,) * (len(var.aval.shape) - 1)
+            own = (outs[i] if outs else None) or (NONE,) * (len(aval_of(var).shape) - 1)
             stacked.append((steps, *own) if steps or any(own) else None)
         return [*carry, *stacked], found
 
     def _while(
-        self, eqn: Any, known: list[Sharding | None]
+        self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         loop = While.of(eqn)
         first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
@@ -421,7 +434,7 @@ class _Flow:
         body: Callable[[list[Sharding | None]], tuple[Shardings, list[Finding]]],
         count: int,
     ) -> tuple[list[Sharding | None], tuple[Shardings, list[Finding]]]:
-        """Return the fixed-point sharding of a carry, and the results and findings of the body for it."""
+        """Return the fixed-point sharding of a carry, and the results and findings of the body."""
         moved: list[
             Finding
         ] = []  # from an iteration whose carry does not yet have the moved dimension
@@ -437,29 +450,29 @@ class _Flow:
             carry = after
 
     def _branches(
-        self, eqn: Any, known: list[Sharding | None]
+        self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         each = [self._open(branch, known[1:]) for branch in bodies_of(eqn)]
         outs = [
-            united([own[i] if own else None for own, _ in each], len(var.aval.shape))[0]
+            united([own[i] if own else None for own, _ in each], len(aval_of(var).shape))[0]
             for i, var in enumerate(eqn.outvars)
         ]
         return outs, [_of_operand(finding, 1) for _, found in each for finding in found]
 
     def _mapped(
-        self, eqn: Any, known: list[Sharding | None]
+        self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
-        return self._open(mapped_program(eqn)[0], known)
+        return self._open(mapped_jaxpr(eqn)[0], known)
 
     def _solve(
-        self, eqn: Any, known: list[Sharding | None]
+        self, eqn: JaxprEqn, known: list[Sharding | None]
     ) -> tuple[Sequence[Sharding | None], list[Finding]]:
         outs, found = self._open(*solve(eqn, known))
         return outs, [finding for finding in found if finding.operand is None]
 
 
 def _of_operand(finding: Finding, offset: int, dimensions: Mapping[int, int] = {}) -> Finding:
-    """Shift a finding to a jaxpr whose operands follow `offset` others and lack some leading dimensions."""
+    """Shift a finding to a jaxpr with `offset` more operands and other leading dimensions."""
     if finding.operand is None:
         return finding
     i, dim = finding.operand
@@ -482,7 +495,7 @@ _LOOKS: Mapping[Kind, Any] = {
 }
 
 
-def _differs(value: Any, dim: int) -> bool:
+def _differs(value: object, dim: int) -> bool:
     """Return True if a constant has different elements along a dimension."""
     if (
         isinstance(value, jax.core.Tracer)

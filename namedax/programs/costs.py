@@ -1,4 +1,4 @@
-"""The cost of one equation on a device: floating-point operations, and the arrays that it reads and writes.
+"""The cost of one equation on a device: floating-point operations, and memory traffic.
 
 An equation that is not listed here counts as one operation for each element of its results, and
 writes all of them. A cost that is unknown is therefore never omitted.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
+from jax.extend.core import JaxprEqn
 
+from namedax.programs.primitives import aval_of
 from namedax.resources.padding import ZERO_COTANGENT
 
 __all__ = [
@@ -49,18 +51,19 @@ _VIEWS = frozenset(
 #: Operations that compute one operation for each element.
 _ELEMENTWISE = frozenset(
     """
-    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt cbrt square exp exp2 expm1 log log1p log2
-    sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square
-    and or xor not shift_left shift_right_logical shift_right_arithmetic population_count clz
-    eq ne lt le gt ge select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
+    add add_any sub mul div rem neg sign floor ceil round max min abs pow integer_pow sqrt rsqrt
+    cbrt square exp exp2 expm1 log log1p log2 sin cos tan asin acos atan atan2 sinh cosh tanh asinh
+    acosh atanh logistic erf erfc erf_inv lgamma digamma is_finite one_minus_square and or xor not
+    shift_left shift_right_logical shift_right_arithmetic population_count clz eq ne lt le gt ge
+    select_n clamp nextafter real imag complex conj convert_element_type reduce_precision
     stop_gradient name mask_cotangent zero_cotangent named_leaf
     """.split()
 )
 #: Elementwise operations that take many instructions: XLA does not compute them twice.
 _EXPENSIVE = frozenset(
     """
-    div rem pow sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh logistic
-    erf erfc erf_inv lgamma digamma
+    div rem pow sqrt rsqrt cbrt exp exp2 expm1 log log1p sin cos tan asin acos atan atan2 sinh cosh
+    tanh asinh acosh atanh logistic erf erfc erf_inv lgamma digamma
     """.split()
 )
 #: Operations without arithmetic; XLA computes them where their results are used.
@@ -90,7 +93,7 @@ _CUMULATIVE = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())
 KNOWN = _VIEWS | _ELEMENTWISE | _EXPENSIVE | _MOVES | _REDUCTIONS | _FREE | frozenset(_RANDOM)
 
 
-def size_in_bytes(aval: Any) -> int:
+def size_in_bytes(aval: ShapedArray) -> int:
     """Return the size in bytes of an array of this type."""
     shape, dtype = getattr(aval, "shape", ()), getattr(aval, "dtype", None)
     if dtype is None:
@@ -105,13 +108,13 @@ def size_in_bytes(aval: Any) -> int:
     )
 
 
-def exported_name(eqn: Any) -> str | None:
+def exported_name(eqn: JaxprEqn) -> str | None:
     """Return the name of the function of `jax.export` that an equation calls, or `None`."""
     return str(eqn.params["exported"].fun_name) if eqn.primitive.name == "call_exported" else None
 
 
-def is_elementwise(eqn: Any) -> bool:
-    """Return True if each element of a result depends only on the elements of the operands at the same index."""
+def is_elementwise(eqn: JaxprEqn) -> bool:
+    """Return True if each element of a result depends only on the operands at its index."""
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in (
         "pvary",
         "copy",
@@ -120,17 +123,17 @@ def is_elementwise(eqn: Any) -> bool:
     )
 
 
-def is_view(eqn: Any) -> bool:
+def is_view(eqn: JaxprEqn) -> bool:
     """Return True if the result is the operand, in the same memory."""
     return eqn.primitive.name in _VIEWS
 
 
-def is_fused(eqn: Any) -> bool:
+def is_fused(eqn: JaxprEqn) -> bool:
     """Return True if XLA computes the result where it is used, without writing it to memory."""
     return eqn.primitive.name in _ELEMENTWISE or eqn.primitive.name in _MOVES
 
 
-def copies_operand(eqn: Any) -> bool:
+def copies_operand(eqn: JaxprEqn) -> bool:
     """Return True if XLA first writes a copy of the operand.
 
     This holds for cumulative operations, which XLA splits into several passes.
@@ -138,17 +141,17 @@ def copies_operand(eqn: Any) -> bool:
     return eqn.primitive.name in _CUMULATIVE
 
 
-def sums_up(eqn: Any) -> bool:
-    """Return True if the equation is a reduction, which XLA fuses with elementwise operations before it."""
+def sums_up(eqn: JaxprEqn) -> bool:
+    """Return True if it is a reduction, which XLA fuses with elementwise operations before it."""
     return eqn.primitive.name in _REDUCTIONS
 
 
-def is_update(eqn: Any) -> bool:
+def is_update(eqn: JaxprEqn) -> bool:
     """Return True if the result replaces the first operand."""
     return eqn.primitive.name == "dynamic_update_slice" or eqn.primitive.name.startswith("scatter")
 
 
-def joins(eqn: Any) -> bool:
+def joins(eqn: JaxprEqn) -> bool:
     """Return True if elements of the result come from several operands or indices.
 
     XLA does not recompute such a result for each use.
@@ -156,17 +159,17 @@ def joins(eqn: Any) -> bool:
     return eqn.primitive.name in _JOINS
 
 
-def is_contraction(eqn: Any) -> bool:
+def is_contraction(eqn: JaxprEqn) -> bool:
     """Return True if the equation multiplies and sums."""
     return eqn.primitive.name in ("dot_general", "ragged_dot_general", "conv_general_dilated")
 
 
-def is_in_order(eqn: Any) -> tuple[bool, ...]:
-    """Return, for each operand of a matrix product, whether its dimensions are already in the order that the product needs."""
+def is_in_order(eqn: JaxprEqn) -> tuple[bool, ...]:
+    """Return True for each operand of a matrix product with its dimensions in the needed order."""
     if eqn.primitive.name != "dot_general":
         return ()
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
-    x, y = (var.aval.ndim for var in eqn.invars)
+    x, y = (aval_of(var).ndim for var in eqn.invars)
     batch, n = len(left_batch), len(left)
     leads = tuple(range(batch))
     last = tuple(range(x - n, x)), tuple(range(y - n, y))
@@ -177,18 +180,18 @@ def is_in_order(eqn: Any) -> tuple[bool, ...]:
     )
 
 
-def reduced_dimensions(eqn: Any) -> tuple[int, ...]:
+def reduced_dimensions(eqn: JaxprEqn) -> tuple[int, ...]:
     """Return the dimensions that a reduction reduces over."""
     return tuple(eqn.params.get("axes", eqn.params.get("dimensions", ())))
 
 
-def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
+def moved_dimensions(eqn: JaxprEqn) -> tuple[int | None, ...] | None:
     """Return, for each dimension of the result, the operand's dimension that it comes from.
 
     This applies to operations that only move, add or remove dimensions, or sum over some. For other
     operations the result is `None`.
     """
-    name, ndim = eqn.primitive.name, eqn.outvars[0].aval.ndim
+    name, ndim = eqn.primitive.name, aval_of(eqn.outvars[0]).ndim
     if name == "transpose":
         return tuple(eqn.params["permutation"])
     if name == "broadcast_in_dim":
@@ -196,41 +199,41 @@ def moved_dimensions(eqn: Any) -> tuple[int | None, ...] | None:
         return tuple(given.get(i) for i in range(ndim))
     if name == "squeeze" or sums_up(eqn):
         gone = eqn.params["dimensions"] if name == "squeeze" else reduced_dimensions(eqn)
-        return tuple(i for i in range(eqn.invars[0].aval.ndim) if i not in gone)
+        return tuple(i for i in range(aval_of(eqn.invars[0]).ndim) if i not in gone)
     return None
 
 
-def keeps_uniform(eqn: Any) -> bool:
-    """Return True if uniform operands (scalars, or arrays with one repeated value) give a uniform result."""
+def keeps_uniform(eqn: JaxprEqn) -> bool:
+    """Return True if uniform operands (one repeated value) give a uniform result."""
     return is_elementwise(eqn) or is_view(eqn) or sums_up(eqn) or eqn.primitive.name in _REPEATS
 
 
-def transposes(eqn: Any) -> bool:
+def transposes(eqn: JaxprEqn) -> bool:
     """Return True if the equation transposes axes."""
     return eqn.primitive.name == "transpose"
 
 
-def subtracts(eqn: Any) -> bool:
+def subtracts(eqn: JaxprEqn) -> bool:
     """Return True if the second operand is subtracted from the first."""
     return eqn.primitive.name == "sub"
 
 
-def concatenates(eqn: Any) -> bool:
-    """Return True if the result has the elements of each operand, one after the other, along one dimension."""
+def concatenates(eqn: JaxprEqn) -> bool:
+    """Return True if the equation concatenates its operands along one dimension."""
     return bool(eqn.primitive.name == "concatenate")
 
 
-def is_zero_cotangent(eqn: Any) -> bool:
+def is_zero_cotangent(eqn: JaxprEqn) -> bool:
     """Return True if the cotangent of the result is zero, as for padding."""
     return eqn.primitive is ZERO_COTANGENT
 
 
-def is_idempotent(eqn: Any) -> bool:
+def is_idempotent(eqn: JaxprEqn) -> bool:
     """Return True if the operation on two equal operands returns the same value."""
     return eqn.primitive.name in ("max", "min", "and", "or")
 
 
-def what_it_does(eqn: Any) -> tuple[Hashable, ...]:
+def what_it_does(eqn: JaxprEqn) -> tuple[Hashable, ...]:
     """Return a key that is equal for equations that do the same thing, apart from their operands.
 
     The variance of values is ignored, because XLA has no such notion.
@@ -241,13 +244,13 @@ def what_it_does(eqn: Any) -> tuple[Hashable, ...]:
     return eqn.primitive.name.removesuffix("_invariant"), params
 
 
-def is_cheap(eqn: Any) -> bool:
+def is_cheap(eqn: JaxprEqn) -> bool:
     """Return True if XLA prefers to recompute the result for each use over writing it to memory."""
     return is_fused(eqn) and eqn.primitive.name not in _EXPENSIVE
 
 
-def flops_of(eqn: Any) -> float:
-    """Return the floating-point operations of one execution of an equation; a multiply-add counts as two."""
+def flops_of(eqn: JaxprEqn) -> float:
+    """Return the floating-point operations of an equation; a multiply-add counts as two."""
     name = eqn.primitive.name
     if name in _VIEWS or name in _MOVES or name in _FREE:
         return 0
@@ -262,11 +265,11 @@ def flops_of(eqn: Any) -> float:
     if name in _REDUCTIONS:
         return max(taken - results, 0)
     if name.startswith("scatter"):
-        return math.prod(eqn.invars[-1].aval.shape) if name != "scatter" else 0
+        return math.prod(aval_of(eqn.invars[-1]).shape) if name != "scatter" else 0
     if name.startswith("reduce_window") or name == "select_and_scatter_add":
         return results * math.prod(eqn.params["window_dimensions"])
     if name == "sort":
-        n = eqn.invars[0].aval.shape[eqn.params["dimension"]]
+        n = aval_of(eqn.invars[0]).shape[eqn.params["dimension"]]
         return taken * math.ceil(math.log2(max(n, 2)))
     if name == "fft":
         n = math.prod(eqn.params["fft_lengths"])
@@ -285,35 +288,35 @@ def flops_of(eqn: Any) -> float:
     return results * _RANDOM.get(name, 1)
 
 
-def _dot(eqn: Any) -> float:
+def _dot(eqn: JaxprEqn) -> float:
     (contracted, _), _ = eqn.params["dimension_numbers"]
-    left = eqn.invars[0].aval.shape
-    return 2.0 * math.prod(eqn.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
+    left = aval_of(eqn.invars[0]).shape
+    return 2.0 * math.prod(aval_of(eqn.outvars[0]).shape) * math.prod(left[i] for i in contracted)
 
 
-def _ragged_dot(eqn: Any) -> float:
+def _ragged_dot(eqn: JaxprEqn) -> float:
     (contracted, _), _ = eqn.params["ragged_dot_dimension_numbers"].dot_dimension_numbers
-    left = eqn.invars[0].aval.shape
+    left = aval_of(eqn.invars[0]).shape
     free = math.prod(n for i, n in enumerate(left) if i not in contracted)
-    return 2.0 * free * math.prod(left[i] for i in contracted) * eqn.outvars[0].aval.shape[-1]
+    return 2.0 * free * math.prod(left[i] for i in contracted) * aval_of(eqn.outvars[0]).shape[-1]
 
 
-def _convolution(eqn: Any) -> float:
+def _convolution(eqn: JaxprEqn) -> float:
     spec = eqn.params["dimension_numbers"].rhs_spec  # features out, features in, then space
-    kernel = eqn.invars[1].aval.shape
+    kernel = aval_of(eqn.invars[1]).shape
     return (
         2.0
-        * math.prod(eqn.outvars[0].aval.shape)
+        * math.prod(aval_of(eqn.outvars[0]).shape)
         * kernel[spec[1]]
         * math.prod(kernel[i] for i in spec[2:])
     )
 
 
-def _factorisation(eqn: Any) -> float:
-    """Return the leading term of the operation count of a matrix factorization, with the usual factor of each."""
+def _factorisation(eqn: JaxprEqn) -> float:
+    """Return the leading term of the usual operation count of a matrix factorization."""
     factors = {"cholesky": 1 / 3, "lu": 2 / 3, "triangular_solve": 1.0, "eigh": 9.0, "svd": 22.0}
-    *batch, m, n = eqn.invars[0].aval.shape
+    *batch, m, n = aval_of(eqn.invars[0]).shape
     columns = (
-        eqn.invars[1].aval.shape[-1] if eqn.primitive.name == "triangular_solve" else min(m, n)
+        aval_of(eqn.invars[1]).shape[-1] if eqn.primitive.name == "triangular_solve" else min(m, n)
     )
     return math.prod(batch) * m * n * columns * factors.get(eqn.primitive.name, 4 / 3)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from namedax.core.leaf_marks import LEAF
-from namedax.programs.primitives import TABLE, Kind, axes_of
+from jax.extend.core import JaxprEqn
+
+from namedax.core.user_code import LEAF
+from namedax.programs.primitives import TABLE, Atom, Kind, aval_of, axes_of
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 
@@ -25,26 +26,28 @@ __all__ = [
 Sharding = tuple[frozenset[str], ...]
 Mixed = frozenset[str]
 Known = Sequence[Sharding | None]
-Rule = Callable[[Any, Known], tuple[Sequence[Sharding | None], Mixed]]
+Rule = Callable[[JaxprEqn, Known], tuple[Sequence[Sharding | None], Mixed]]
 
 NONE: Mixed = frozenset()
 
 # Callbacks run once on every device with its block, by design.
 CALLBACKS = frozenset({"debug_callback", "debug_print", "io_callback"})
 
-# The primitive that marks leaves (`namedax.core.leaf_marks`).
+# The primitive that marks leaves (`namedax.core.user_code`).
 MARK = LEAF.name
 
 # Each element of a result is computed from the elements of the operands at the same index, or from
 # scalars.
 ELEMENTWISE = frozenset(
     """
-    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp clz complex conj convert_element_type copy
-    cos cosh device_put digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow
-    is_finite le le_to lgamma log log1p log2 logistic lt lt_to max min mul name ne neg nextafter not one_minus_square or polygamma population_count
-    pow random_clone random_fold_in random_gamma random_gamma_grad real reduce_precision regularized_incomplete_beta rem round rsqrt select_n
-    sharding_constraint shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh threefry2x32
-    pvary xor zeta
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp
+    clz complex conj convert_element_type copy cos cosh device_put digamma div eq eq_to erf erf_inv
+    erfc exp exp2 expm1 floor ge gt igamma igamma_grad_a igammac imag integer_pow is_finite le le_to
+    lgamma log log1p log2 logistic lt lt_to max min mul name ne neg nextafter not one_minus_square
+    or polygamma population_count pow random_clone random_fold_in random_gamma random_gamma_grad
+    real reduce_precision regularized_incomplete_beta rem round rsqrt select_n sharding_constraint
+    shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient
+    sub tan tanh threefry2x32 pvary xor zeta
     """.split()
 ) | {MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name}
 
@@ -82,30 +85,30 @@ def _trimmed(sharding: Sequence[frozenset[str]]) -> Sharding | None:
     return tuple(sharding) if any(sharding) else None
 
 
-def _shape(var: Any) -> tuple[int, ...]:
-    shape: tuple[int, ...] = var.aval.shape
+def _shape(var: Atom) -> tuple[int, ...]:
+    shape: tuple[int, ...] = aval_of(var).shape
     return shape
 
 
 def reshaped(
     sharding: Sharding, before: Sequence[int], after: Sequence[int]
 ) -> tuple[Sharding | None, Mixed]:
-    """Return the sharding after a reshape, and the mesh axes of sharded dimensions that are merged or split.
+    """Return the sharding after a reshape, and the mesh axes of merged or split dimensions.
 
     A sharded dimension must stay intact: merging or splitting it would mix the elements of one
     block.
 
     >>> x = frozenset({"x"})
-    >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE), reshaped((x, NONE), (2, 6), (12,)) == (None, x)
-    (True, True)
+    >>> reshaped((x, NONE), (2, 6), (2, 3, 2))[0] == (x, NONE, NONE)
+    True
+    >>> reshaped((x, NONE), (2, 6), (12,)) == (None, x)
+    True
     """
     found, mixed = [NONE] * len(after), NONE
     if 0 in before:
         return None, NONE
-    old, new = (
-        [i for i, n in enumerate(before) if n != 1],
-        [i for i, n in enumerate(after) if n != 1],
-    )
+    old = [i for i, n in enumerate(before) if n != 1]
+    new = [i for i, n in enumerate(after) if n != 1]
     i = j = 0
     while i < len(old) and j < len(new):
         first, second = i + 1, j + 1
@@ -131,13 +134,13 @@ def reshaped(
     return _trimmed(found), mixed
 
 
-# --- rules for one operand ------------------------------------------------------------------------------------------
+# --- rules for one operand ------------------------------------------------------------------------
 
 
-def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Rule:
-    """Make a rule for an equation that mixes elements along dimensions of its operands, and keeps or drops these dimensions."""
+def _along(dimensions: Callable[[JaxprEqn], Sequence[int]], keeps: bool = True) -> Rule:
+    """Make a rule for an equation that mixes along some dimensions, and keeps or drops these."""
 
-    def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+    def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         sharding, mixed = united(known, len(_shape(eqn.invars[0])))
         if sharding is None:
             return [None] * len(eqn.outvars), NONE
@@ -153,10 +156,10 @@ def _along(dimensions: Callable[[Any], Sequence[int]], keeps: bool = True) -> Ru
     return rule
 
 
-def _last(count: Callable[[Any], int]) -> Rule:
-    """Make a rule for an equation that mixes elements along the last dimensions; the results keep the leading ones."""
+def _last(count: Callable[[JaxprEqn], int]) -> Rule:
+    """Make a rule for an equation that mixes elements along the last dimensions only."""
 
-    def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+    def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         front: list[frozenset[str]] = []
         mixed, number = NONE, count(eqn)
         for var, sharding in zip(eqn.invars, known, strict=True):
@@ -174,10 +177,12 @@ def _last(count: Callable[[Any], int]) -> Rule:
     return rule
 
 
-def _one(change: Callable[[Any, Sharding], tuple[Sequence[frozenset[str]] | None, Mixed]]) -> Rule:
+def _one(
+    change: Callable[[JaxprEqn, Sharding], tuple[Sequence[frozenset[str]] | None, Mixed]],
+) -> Rule:
     """Make a rule that depends on the first operand alone."""
 
-    def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+    def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         if known[0] is None:
             return [None] * len(eqn.outvars), NONE
         found, mixed = change(eqn, known[0])
@@ -186,7 +191,7 @@ def _one(change: Callable[[Any, Sharding], tuple[Sequence[frozenset[str]] | None
     return rule
 
 
-def _broadcast(eqn: Any, sharding: Sharding) -> tuple[list[frozenset[str]], Mixed]:
+def _broadcast(eqn: JaxprEqn, sharding: Sharding) -> tuple[list[frozenset[str]], Mixed]:
     found, mixed = [NONE] * len(_shape(eqn.outvars[0])), NONE
     for i, j in enumerate(eqn.params["broadcast_dimensions"]):
         found[j] = sharding[i]
@@ -195,19 +200,19 @@ def _broadcast(eqn: Any, sharding: Sharding) -> tuple[list[frozenset[str]], Mixe
     return found, mixed
 
 
-def _where_sizes_differ(eqn: Any, sharding: Sharding) -> tuple[Sharding, Mixed]:
+def _where_sizes_differ(eqn: JaxprEqn, sharding: Sharding) -> tuple[Sharding, Mixed]:
     before, after = _shape(eqn.invars[0]), _shape(eqn.outvars[0])
     return sharding, _of(sharding, [i for i, n in enumerate(before) if n != after[i]])
 
 
-def _bits(eqn: Any, sharding: Sharding) -> tuple[Sequence[frozenset[str]], Mixed]:
+def _bits(eqn: JaxprEqn, sharding: Sharding) -> tuple[Sequence[frozenset[str]], Mixed]:
     more = len(_shape(eqn.outvars[0])) - len(sharding)
     return (*sharding[: more if more < 0 else None], *[NONE] * more), (
         sharding[-1] if more < 0 else NONE
     )
 
 
-def _windows(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _windows(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     sizes, strides = eqn.params["window_dimensions"], eqn.params.get("window_strides", ())
     moved = [
         i
@@ -217,15 +222,13 @@ def _windows(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return _along(lambda eqn: moved)(eqn, known)
 
 
-# --- rules for several operands -------------------------------------------------------------------------------------
+# --- rules for several operands -------------------------------------------------------------------
 
 
-def _dot_general(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
-    (contracted, batches), found, mixed = (
-        eqn.params["dimension_numbers"],
-        [NONE] * len(batches_of(eqn)),
-        NONE,
-    )
+def _dot_general(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+    (contracted, batches) = eqn.params["dimension_numbers"]
+    found = [NONE] * len(batches_of(eqn))
+    mixed = NONE
     free: list[frozenset[str]] = []
     for var, sharding, own, batch in zip(eqn.invars, known, contracted, batches, strict=True):
         sharding = sharding if sharding is not None else (NONE,) * len(_shape(var))
@@ -236,13 +239,13 @@ def _dot_general(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mix
     return [_trimmed(found)], mixed | _twice(tuple(found))
 
 
-def batches_of(eqn: Any) -> Sequence[int]:
+def batches_of(eqn: JaxprEqn) -> Sequence[int]:
     """Return the dimensions of the first operand that are batch dimensions of a contraction."""
     first: Sequence[int] = eqn.params["dimension_numbers"][1][0]
     return first
 
 
-def _convolution(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _convolution(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     numbers, out = eqn.params["dimension_numbers"], [NONE] * len(_shape(eqn.outvars[0]))
     mixed = NONE
     if (image := known[0]) is not None:
@@ -266,14 +269,12 @@ def _convolution(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mix
     return [_trimmed(out)], mixed | _twice(tuple(out))
 
 
-def _gather(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _gather(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     numbers, ndim = eqn.params["dimension_numbers"], len(_shape(eqn.outvars[0]))
     found, mixed = [NONE] * ndim, NONE
     batch = [i for i in range(ndim) if i not in numbers.offset_dims]
-    batching, of_indices = (
-        tuple(numbers.operand_batching_dims),
-        tuple(numbers.start_indices_batching_dims),
-    )
+    batching = tuple(numbers.operand_batching_dims)
+    of_indices = tuple(numbers.start_indices_batching_dims)
     if known[0] is not None:
         dropped = {*numbers.collapsed_slice_dims, *batching}
         windows = dict(
@@ -297,13 +298,11 @@ def _gather(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return [_trimmed(found)], mixed | _twice(tuple(found))
 
 
-def _scatter(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _scatter(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     numbers, (operand, _, updates) = eqn.params["dimension_numbers"], eqn.invars[:3]
     found, mixed = [NONE] * len(_shape(operand)), NONE
-    batching, of_indices = (
-        tuple(numbers.operand_batching_dims),
-        tuple(numbers.scatter_indices_batching_dims),
-    )
+    batching = tuple(numbers.operand_batching_dims)
+    of_indices = tuple(numbers.scatter_indices_batching_dims)
     kept = [
         i for i in range(len(found)) if i not in numbers.inserted_window_dims and i not in batching
     ]
@@ -330,7 +329,7 @@ def _scatter(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return [_trimmed(found)], mixed | _twice(tuple(found))
 
 
-def _update(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _update(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     shapes = _shape(eqn.invars[0]), _shape(eqn.invars[1])
     found, mixed = united(known[:2], len(shapes[0]))
     if found is not None:
@@ -338,38 +337,41 @@ def _update(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return [found], mixed
 
 
-def _each(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _each(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return known, NONE
 
 
-def _stack(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _stack(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     found, mixed = united(known, len(_shape(eqn.invars[0])))
     i = eqn.params["axis"]
     return [None if found is None else (*found[:i], NONE, *found[i:])], mixed
 
 
-def _nothing(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _nothing(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     return [None] * len(eqn.outvars), NONE
 
 
-# --- rules for collectives ------------------------------------------------------------------------------------------
+# --- rules for collectives ------------------------------------------------------------------------
 
 
 def _without(sharding: Sharding, axes: Sequence[str]) -> list[frozenset[str]]:
     return [own.difference(axes) for own in sharding]
 
 
-def _summed(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _summed(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     axes = axes_of(eqn)
     return [None if own is None else _trimmed(_without(own, axes)) for own in known][
         : len(eqn.outvars)
     ], NONE
 
 
-def _moved(dimension: Callable[[Any], int], adds: bool) -> Rule:
-    """Make a rule for a gather, which makes a dimension complete, or a scatter, which leaves each device its block of it."""
+def _moved(dimension: Callable[[JaxprEqn], int], adds: bool) -> Rule:
+    """Make a rule for a gather or a scatter.
 
-    def rule(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+    A gather makes a dimension complete. A scatter leaves each device its block of it.
+    """
+
+    def rule(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
         axes, i = axes_of(eqn), dimension(eqn)
         found = _without(known[0] or (NONE,) * len(_shape(eqn.invars[0])), axes)
         if not eqn.params.get("tiled", True):
@@ -381,7 +383,7 @@ def _moved(dimension: Callable[[Any], int], adds: bool) -> Rule:
     return rule
 
 
-def _exchanged(eqn: Any, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
+def _exchanged(eqn: JaxprEqn, known: Known) -> tuple[Sequence[Sharding | None], Mixed]:
     if "split_axis" not in eqn.params or not eqn.params.get("tiled"):
         return (known if "perm" in eqn.params else [None]), NONE
     axes = axes_of(eqn)
@@ -395,14 +397,20 @@ _OF_KINDS: Mapping[Kind, Rule] = {
     Kind.MAXIMUM: _summed,
     Kind.MINIMUM: _summed,
     Kind.EXCHANGE: _exchanged,
-    Kind.PLACE: _nothing,
+    Kind.DEVICE_INDEX: _nothing,
     Kind.GATHER: _moved(lambda eqn: eqn.params["all_gather_dimension"], adds=False),
     Kind.SCATTER: _moved(lambda eqn: eqn.params["scatter_dimension"], adds=True),
     Kind.BARRIER: _each,
 }
 
-_REDUCTIONS = "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax argmin".split()
-_WINDOWS = "reduce_window reduce_window_sum reduce_window_max reduce_window_min select_and_gather_add".split()
+_REDUCTIONS = (
+    "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce_xor argmax"
+    " argmin".split()
+)
+_WINDOWS = (
+    "reduce_window reduce_window_sum reduce_window_max reduce_window_min"
+    " select_and_gather_add".split()
+)
 _MATRICES = (
     "cholesky eig eigh geqrf householder_product hessenberg lu qr schur svd triangular_solve"
     " tridiagonal tridiagonal_solve".split()
@@ -468,8 +476,8 @@ SHARDING = frozenset(
 _DRAWS = frozenset({"random_bits", "random_gamma", "iota"})
 
 
-def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
-    """Return the mesh axes that shard a dimension of a marked leaf other than the one in its mark."""
+def moved_axes(eqn: JaxprEqn, sharding: Sharding) -> Mixed:
+    """Return the mesh axes that shard another dimension of a marked leaf than in its mark."""
     claimed = tuple(map(frozenset, eqn.params["mark"]))
     if claimed == sharding:
         return NONE
@@ -478,17 +486,17 @@ def moved_axes(eqn: Any, sharding: Sharding) -> Mixed:
     return gained & lost
 
 
-def draws_numbers(eqn: Any) -> bool:
+def draws_numbers(eqn: JaxprEqn) -> bool:
     """Return True if the result has different elements that come from no operand."""
     return eqn.primitive.name in _DRAWS
 
 
-def differs_along(eqn: Any, dim: int) -> bool:
+def differs_along(eqn: JaxprEqn, dim: int) -> bool:
     """Return True if numbers that an equation draws differ along a dimension."""
     return bool(eqn.params.get("dimension", dim) == dim)
 
 
-def place_before(eqn: Any, dim: int) -> tuple[Any, int]:
+def place_before(eqn: JaxprEqn, dim: int) -> tuple[Atom | None, int]:
     """Return the operand, and its dimension, whose elements a dimension of a result has.
 
     The operand is `None` if these elements are all the same number, or if their source is not
@@ -500,12 +508,14 @@ def place_before(eqn: Any, dim: int) -> tuple[Any, int]:
         return (eqn.invars[0], places.index(dim)) if dim in places else (None, 0)
     if name == "transpose":
         return eqn.invars[0], eqn.params["permutation"][dim]
-    if name == "bitcast_convert_type" and len(eqn.invars[0].aval.shape) == len(
-        eqn.outvars[0].aval.shape
+    if name == "bitcast_convert_type" and len(aval_of(eqn.invars[0]).shape) == len(
+        aval_of(eqn.outvars[0]).shape
     ):
         return eqn.invars[0], dim
     if name in ("reshape", "squeeze"):
-        before, after, mark = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape, frozenset({""})
+        before = aval_of(eqn.invars[0]).shape
+        after = aval_of(eqn.outvars[0]).shape
+        mark = frozenset({""})
         for i in range(len(before)):
             probe = tuple(mark if j == i else NONE for j in range(len(before)))
             if (found := reshaped(probe, before, after)[0]) is not None and found[dim]:

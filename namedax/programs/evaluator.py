@@ -7,21 +7,25 @@ from __future__ import annotations
 
 import functools
 import os
+import typing
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, DropVar, Literal, Var, jaxpr_as_fun
-from jax.extend.source_info_util import current_name_stack, user_context
+from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
+from jax.extend.source_info_util import NameStack, SourceInfo, current_name_stack, user_context
 
-from namedax.programs.hijax import HIGH, parameters_of, programs_within
+from namedax.core.types import PyTree
+from namedax.errors import ArgumentError, did_you_mean
 from namedax.programs.primitives import (
+    HIGH,
     LOCAL_KINDS,
+    Atom,
     Kind,
-    MeshAxes,
     axes_of,
     bind,
     call_whole,
@@ -30,12 +34,20 @@ from namedax.programs.primitives import (
     facts_of,
     is_inlined,
     is_to_be_inlined,
+    jaxprs_of,
+    jaxprs_within,
     kind_of,
-    programs_of,
+    open_jaxpr,
+    parameters_of,
 )
 
 __all__ = [
+    "LATE_SUMS",
+    "LOOP_CASTS",
+    "PASSES",
+    "SERIAL_STEPS",
     "Evaluator",
+    "Pass",
     "Rule",
     "as_one_call",
     "calls_jax",
@@ -45,7 +57,6 @@ __all__ = [
     "has_sums",
     "inlined",
     "inlined_source",
-    "is_inexact",
     "is_pinned",
     "is_remat_of_gradient",
     "number_of",
@@ -53,10 +64,11 @@ __all__ = [
     "remat_again",
     "remat_like",
     "skip",
+    "skipped_passes",
     "source_of",
     "summed_axes",
+    "with_jaxpr",
     "with_plain_layouts",
-    "with_program",
 ]
 
 
@@ -64,26 +76,30 @@ __all__ = [
 _SMALL = 32
 
 
-def inlined(jaxpr: Any) -> Any:
-    """Inline calls of small jaxprs, and calls that are marked to be inlined, which JAX 0.12 leaves to its lowering."""
+def inlined(jaxpr: Jaxpr) -> Jaxpr:
+    """Inline calls of small jaxprs, and marked calls, which JAX 0.12 inlines when lowering."""
     pairs = zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
-    calls = {id(eqn) for eqn, known in pairs if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)}
+    calls = {
+        id(eqn): called(eqn)
+        for eqn, known in pairs
+        if known.kind is Kind.CALL and is_inlined(eqn, _SMALL)
+    }
     if not calls:
         return jaxpr
-    eqns: list[Any] = []
-    stands_for: dict[Any, Any] = {}
+    eqns: list[JaxprEqn] = []
+    stands_for: dict[Atom, Atom] = {}
 
-    def now(variables: Sequence[Any]) -> list[Any]:
+    def now(variables: Sequence[Atom]) -> list[Atom]:
         return [
             stands_for[v] if type(v) is not Literal and v in stands_for else v for v in variables
         ]
 
     for eqn in jaxpr.eqns:
         operands = now(eqn.invars) if stands_for else eqn.invars
-        if id(eqn) not in calls:
+        if (inner := calls.get(id(eqn))) is None:
             eqns.append(eqn if operands == eqn.invars else eqn.replace(invars=operands))
             continue
-        inner, pinned = called(eqn), is_pinned(eqn)
+        pinned = is_pinned(eqn)
         within = dict(zip(inner.invars, operands, strict=True))
         # The same jaxpr may be called many times: each call needs fresh variables.
         for part in (inner := inlined(inner)).eqns:
@@ -102,7 +118,7 @@ def inlined(jaxpr: Any) -> Any:
     return jaxpr.replace(eqns=eqns, outvars=now(jaxpr.outvars))
 
 
-def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
+def inlined_source(call: SourceInfo, is_pinned: bool, eqn: JaxprEqn) -> SourceInfo:
     """Return the source of an equation of a called jaxpr that replaces the call.
 
     Args:
@@ -116,33 +132,30 @@ def inlined_source(call: Any, is_pinned: bool, eqn: Any) -> Any:
     return (call if is_pinned else inner).replace(name_stack=call.name_stack + inner.name_stack)
 
 
-def is_pinned(eqn: Any) -> bool:
-    """Return True if the jaxpr that an equation calls belongs to the line of the call: JAX traced it once, for the first caller."""
+def is_pinned(eqn: JaxprEqn) -> bool:
+    """Return True if the jaxpr that an equation calls belongs to the line of the call.
+
+    JAX traced it once, for the first caller.
+    """
     return is_to_be_inlined(eqn) or calls_jax(eqn)
 
 
 _JAX_FOLDER = os.path.dirname(jax.__file__) + os.sep
 
 
-def calls_jax(eqn: Any) -> bool:
+def calls_jax(eqn: JaxprEqn) -> bool:
     """Return True if an equation calls a jitted function that a file of JAX defines.
 
     A name proves nothing: a user's `clip`, `softmax` or `_block` has the name of a function of JAX.
     """
     if kind_of(eqn) is not Kind.CALL:
         return False
-    program = called_in_steps(eqn)
-    debug_info = getattr(getattr(program, "jaxpr", program), "debug_info", None)
+    debug_info = getattr(called_in_steps(eqn), "debug_info", None)
     return str(getattr(debug_info, "func_filename", None) or "").startswith(_JAX_FOLDER)
 
 
-def is_inexact(aval: Any) -> bool:
-    """Return True if values of this type can be differentiated."""
-    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
-
-
 def number_of(literal: Literal) -> Any:
-    """Return the scalar number or boolean that a literal represents, or `None` if it is something else.
+    """Return the scalar number or boolean that a literal represents, or `None`.
 
     For example, the tangents of integers have a type of their own.
     """
@@ -151,29 +164,32 @@ def number_of(literal: Literal) -> Any:
     return None if isinstance(value, jax.core.Tracer) or np.ndim(value) or not is_number else value
 
 
-def collective_axes(jaxpr: Any, or_index: bool = False) -> MeshAxes:
-    """Return the mesh axes along which a jaxpr communicates; with `or_index`, also those whose device index it reads."""
-    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK}
+def collective_axes(jaxpr: Jaxpr, or_index: bool = False) -> frozenset[str]:
+    """Return the mesh axes along which a jaxpr communicates.
+
+    With `or_index`, include those whose device index it reads.
+    """
+    silent = {Kind.CAST} if or_index else {Kind.CAST, Kind.DEVICE_INDEX, Kind.OWN_BLOCK}
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) not in silent)
     return frozenset[str]().union(
-        *found, *(collective_axes(inner, or_index) for inner in programs_within(jaxpr))
+        *found, *(collective_axes(inner, or_index) for inner in jaxprs_within(jaxpr))
     )
 
 
-def has_reverse_rules(jaxpr: Any) -> bool:
+def has_reverse_rules(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, has a custom rule for its gradient."""
     return any("bwd" in fact.parameters for fact in facts_of(jaxpr.eqns)) or any(
-        map(has_reverse_rules, programs_within(jaxpr))
+        map(has_reverse_rules, jaxprs_within(jaxpr))
     )
 
 
-def summed_axes(jaxpr: Any) -> MeshAxes:
+def summed_axes(jaxpr: Jaxpr) -> frozenset[str]:
     """Return the mesh axes over which a jaxpr sums."""
     found = (axes_of(eqn) for eqn in jaxpr.eqns if kind_of(eqn) in (Kind.SUM, Kind.SCATTER))
-    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in programs_within(jaxpr)))
+    return frozenset[str]().union(*found, *(summed_axes(inner) for inner in jaxprs_within(jaxpr)))
 
 
-def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bool:
+def has_sums(jaxpr: Jaxpr, known: dict[int, tuple[bool, Jaxpr]] | None = None) -> bool:
     """Return True if a jaxpr, or a jaxpr that it runs, sums over mesh axes.
 
     Args:
@@ -185,30 +201,30 @@ def has_sums(jaxpr: Any, known: dict[int, tuple[bool, Any]] | None = None) -> bo
     if id(jaxpr) not in known:
         facts = facts_of(jaxpr.eqns)
         found = Kind.SUM in [fact.kind for fact in facts] or any(
-            has_sums(getattr(part, "jaxpr", part), known)
+            has_sums(open_jaxpr(part), known)
             for eqn, fact in zip(jaxpr.eqns, facts, strict=True)
             if fact.kind not in LOCAL_KINDS
-            for part in programs_of(eqn)
+            for part in jaxprs_of(eqn)
         )
         known[id(jaxpr)] = found, jaxpr
     return known[id(jaxpr)][0]
 
 
-def consts_to_inputs(jaxpr: Any) -> Any:
+def consts_to_inputs(jaxpr: Jaxpr) -> Jaxpr:
     """Return a jaxpr that takes its constants as its first arguments."""
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 
 
-def _one_by_one(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def _one_by_one(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, ()))(*values))
 
 
-def as_one_call(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """Evaluate an open jaxpr without constants, as one call if it is large, so that its equations are not bound again."""
+def as_one_call(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Evaluate an open jaxpr without constants, if large as one call, without binding again."""
     return (call_whole if len(jaxpr.eqns) > _SMALL else _one_by_one)(jaxpr, values)
 
 
-def source_of(eqn: Any, within: Any = None) -> Any:
+def source_of(eqn: JaxprEqn, within: NameStack | None = None) -> AbstractContextManager[object]:
     """Return a context manager in which bound equations get the source lines and scopes of `eqn`.
 
     Args:
@@ -221,7 +237,7 @@ def source_of(eqn: Any, within: Any = None) -> Any:
 
 
 class _NoTraceback:
-    """Stand-in for the traceback that JAX gives all equations of a rule; it is empty, so JAX uses their own."""
+    """Stand-in for the traceback of a whole rule; it is empty, so JAX uses an equation's own."""
 
     def __bool__(self) -> bool:
         return False
@@ -230,14 +246,15 @@ class _NoTraceback:
         """Return None, so that JAX adds nothing to an exception."""
 
 
-def own_sources() -> Any:
-    """Return a context manager in which the equations of a derivative rule get their own lines, not those of the call."""
+def own_sources() -> AbstractContextManager[object]:
+    """Return a context in which equations of a rule keep their own lines, not the call's."""
     return user_context(cast(Any, _NoTraceback()), name_stack=current_name_stack())
 
 
 # The result of a rule for an equation: `None` if it is evaluated as written; a function that
 # evaluates it, or does the replacement work and returns `None`; or `skip`.
-Rule = Callable[[Any], "Callable[[], Iterable[Any] | None] | None"]
+Replacement = Callable[[], Iterable[jax.Array] | None] | None
+Rule = Callable[[JaxprEqn], Replacement]
 
 
 def skip() -> None:
@@ -264,21 +281,16 @@ class Evaluator:
 
     def __init__(
         self,
-        jaxpr: Any,
+        jaxpr: Jaxpr,
         values: Sequence[Any],
-        constant: Callable[[Any], Any] = lambda literal: literal.val,
+        constant: Callable[[Literal], Any] = lambda literal: literal.val,
         whole: bool = False,
-        needed: Container[Any] | None = None,
+        needed: Container[Atom] | None = None,
     ):
-        self._jaxpr, self._waiting, self._constant, self._whole = (
-            jaxpr,
-            list[Any](),
-            constant,
-            whole,
-        )
-        self._needed = needed
-        self._name_stack: Any = None
-        self.known: dict[Any, Any] = dict(
+        self._jaxpr, self._constant, self._whole, self._needed = jaxpr, constant, whole, needed
+        self._waiting: list[JaxprEqn] = []
+        self._name_stack: NameStack | None = None
+        self.known: dict[Atom, Any] = dict(
             zip([*jaxpr.constvars, *jaxpr.invars], values, strict=True)
         )
 
@@ -310,19 +322,22 @@ class Evaluator:
         self._flush()
         return [self.read(var) for var in self._jaxpr.outvars]
 
-    def read(self, var: Any) -> Any:
+    def read(self, var: Atom) -> Any:
         """Return the value of an operand."""
         return self._constant(var) if isinstance(var, Literal) else self.known[var]
 
-    def operands(self, eqn: Any) -> list[Any]:
+    def operands(self, eqn: JaxprEqn) -> list[Any]:
         """Return the values of the operands of an equation."""
         return [self.read(var) for var in eqn.invars]
 
-    def source_of(self, eqn: Any) -> Any:
-        """Return a context manager in which bound equations get the lines and scopes of an equation of the running jaxpr."""
+    def source_of(self, eqn: JaxprEqn) -> AbstractContextManager[object]:
+        """Return a context manager that gives bound equations the lines and scopes of an equation.
+
+        The equation belongs to the running jaxpr.
+        """
         return source_of(eqn, self._name_stack)
 
-    def as_it_stands(self, eqn: Any) -> None:
+    def as_it_stands(self, eqn: JaxprEqn) -> None:
         """Evaluate an equation as written."""
         self._waiting.append(eqn)
         self._flush()
@@ -332,16 +347,8 @@ class Evaluator:
         if not self._waiting:
             return
         known, needed = self.known, self._needed
-        inputs = list(
-            dict.fromkeys(
-                [
-                    v
-                    for eqn in self._waiting
-                    for v in eqn.invars
-                    if type(v) is not Literal and v in known
-                ]
-            )
-        )
+        read = [v for eqn in self._waiting for v in eqn.invars if type(v) is not Literal]
+        inputs = list(dict.fromkeys([v for v in read if v in known]))
         outputs = [
             v
             for eqn in self._waiting
@@ -358,20 +365,19 @@ class Evaluator:
         self._waiting = []
 
 
-# --- workaround for Fourier transforms in a mapped region on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11)
+# --- Fourier transforms on CPUs: XLA's backend fails for some layouts (JAX 0.10 and 0.11) ---------
 
 # The transforms fail if the operand or the result does not have the default layout. XLA chooses the
-# layout freely next to a collective, in plain JAX too. This module flattens both to one dimension
-# around the transform, so that XLA has no choice.
+# layout freely next to a collective, in plain JAX too. `with_plain_layouts` flattens both to one
+# dimension around the transform, so that XLA has no choice.
 
 
-def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> Any:
-    """Evaluate `function(*datas)` with default layouts for every Fourier transform and its gradient."""
-    places = [
-        i for i, data in enumerate(datas) if isinstance(data, jax.Array)
-    ]  # the others are axis indices and sizes
+def with_plain_layouts(function: Callable[..., PyTree], datas: Sequence[Any]) -> PyTree:
+    """Evaluate `function(*datas)` with default layouts for Fourier transforms and gradients."""
+    # The other values are axis indices and sizes.
+    places = [i for i, data in enumerate(datas) if isinstance(data, jax.Array)]
 
-    def of_arrays(*arrays: Any) -> Any:
+    def of_arrays(*arrays: jax.Array) -> PyTree:
         filled = list(datas)
         for i, array in zip(places, arrays, strict=True):
             filled[i] = array
@@ -386,17 +392,17 @@ def with_plain_layouts(function: Callable[..., Any], datas: Sequence[Any]) -> An
     return jax.tree.unflatten(jax.tree.structure(shape), flat)
 
 
-def _transforms(jaxpr: Any) -> bool:
+def _transforms(jaxpr: Jaxpr) -> bool:
     return any(kind_of(eqn) == Kind.TRANSFORM for eqn in jaxpr.eqns) or any(
-        map(_transforms, programs_within(jaxpr))
+        map(_transforms, jaxprs_within(jaxpr))
     )
 
 
-def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
+def _evaluate(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
     jaxpr = inlined(jaxpr)
     evaluator = Evaluator(jaxpr, values)
 
-    def rule(eqn: Any) -> Any:
+    def rule(eqn: JaxprEqn) -> Replacement:
         inner = called(eqn)
         if kind_of(eqn) == Kind.TRANSFORM:
             return lambda: map(
@@ -410,29 +416,31 @@ def _evaluate(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
     return evaluator.run(rule)
 
 
-def _flat_for_a_moment(data: Any) -> Any:
+def _flat_for_a_moment(data: jax.Array) -> jax.Array:
     # Without the barrier XLA would remove the two reshapes.
     return lax.optimization_barrier(data.reshape(-1)).reshape(data.shape)
 
 
-# --- jaxprs that are recomputed for the gradient (`jax.checkpoint`), and ca -----------------------
+# --- recomputation for the gradient (`jax.checkpoint`) --------------------------------------------
 
 
-def remat_again(eqn: Any, jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """Return the results of another open jaxpr, recomputed for the gradient in the same way as that of this equation."""
-    return bind(eqn, values, **_with_program(eqn, jaxpr))
+def remat_again(eqn: JaxprEqn, jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return the results of another open jaxpr, recomputed for the gradient like this equation."""
+    return bind(eqn, values, **_with_jaxpr(eqn, jaxpr))
 
 
-def with_program(eqn: Any, jaxpr: Any, operands: Sequence[Any], results: Sequence[Any]) -> Any:
-    """Return this call with another open jaxpr, which takes these operands and returns these results."""
+def with_jaxpr(
+    eqn: JaxprEqn, jaxpr: Jaxpr, operands: Sequence[Atom], results: Sequence[Var]
+) -> JaxprEqn:
+    """Return this call with another open jaxpr, of these operands and results."""
     return eqn.replace(
         invars=list(operands),
         outvars=list(results),
-        params={**eqn.params, **_with_program(eqn, jaxpr)},
+        params={**eqn.params, **_with_jaxpr(eqn, jaxpr)},
     )
 
 
-def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
+def _with_jaxpr(eqn: JaxprEqn, jaxpr: Jaxpr) -> dict[str, Any]:
     if eqn.primitive.name == HIGH:
         prim = eqn.params["_prim"]
         return {
@@ -444,20 +452,52 @@ def _with_program(eqn: Any, jaxpr: Any) -> dict[str, Any]:
     return {name: ClosedJaxpr(jaxpr, ()) if isinstance(eqn.params[name], ClosedJaxpr) else jaxpr}
 
 
-def remat_like(eqn: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, recomputed for the gradient in the same way as the jaxpr of this equation."""
+def remat_like(eqn: JaxprEqn, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function`, recomputed for the gradient like the jaxpr of this equation."""
     again: Callable[..., Any] = jax.checkpoint(
         function, prevent_cse=_prevents_cse(eqn), policy=parameters_of(eqn)["policy"]
     )
     return again
 
 
-def _prevents_cse(eqn: Any) -> bool:
+def _prevents_cse(eqn: JaxprEqn) -> bool:
     # JAX also takes one boolean for each operand; the other jaxpr may have more operands.
     prevent = parameters_of(eqn)["prevent_cse"]
     return prevent if isinstance(prevent, bool) else any(prevent)
 
 
-def is_remat_of_gradient(eqn: Any) -> bool:
-    """Return True if this is the recomputation, which must stay separate from the first computation."""
+def is_remat_of_gradient(eqn: JaxprEqn) -> bool:
+    """Return True if this recomputation must stay separate from the first computation."""
     return bool(eqn.params.get("differentiated") and eqn.params.get("prevent_cse", True))
+
+
+# --- the names by which `xmap` enables passes -----------------------------------------------------
+
+
+Pass = typing.Literal["late_sums", "loop_casts", "serial_steps"]
+PASSES: tuple[Pass, ...] = typing.get_args(Pass)
+LATE_SUMS, LOOP_CASTS, SERIAL_STEPS = PASSES
+
+
+def skipped_passes(passes: object) -> frozenset[str]:
+    """Return the passes that are missing from the `passes` argument of `xmap`.
+
+    Raises:
+      ArgumentError: an element is not a pass.
+    """
+    if isinstance(passes, str) or not isinstance(passes, Iterable):
+        raise ArgumentError(
+            f"xmap: passes={passes!r} must be a tuple of pass names. Choose from {_listed()}."
+        )
+    for name in (passes := tuple(passes)):
+        if name not in PASSES:
+            hint = did_you_mean(name, PASSES) if isinstance(name, str) else ""
+            raise ArgumentError(
+                f"xmap: passes={passes!r} contains {name!r}, which is not a pass. Choose from"
+                f" {_listed()}.{hint}"
+            )
+    return frozenset(PASSES).difference(passes)
+
+
+def _listed() -> str:
+    return ", ".join(map(repr, PASSES))

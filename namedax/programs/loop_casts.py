@@ -12,29 +12,30 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal, Var, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import Mesh
 from namedax.core.variance import cast_data, varying
 from namedax.programs.evaluator import (
+    LOOP_CASTS,
     Evaluator,
+    Replacement,
     consts_to_inputs,
-    is_inexact,
     remat_like,
     skip,
     source_of,
-    with_program,
+    with_jaxpr,
 )
-from namedax.programs.passes import LOOP_CASTS
 from namedax.programs.primitives import (
+    Atom,
     Kind,
-    MeshAxes,
+    aval_of,
     axes_of,
     bind,
     called,
@@ -43,6 +44,7 @@ from namedax.programs.primitives import (
     dimension_of,
     facts_of,
     is_in_groups,
+    is_inexact,
     is_tiled,
     kind_of,
 )
@@ -62,19 +64,19 @@ __all__ = [
 
 
 # The forms of a value that vary over more mesh axes than it does, by these axes.
-Forms = dict[MeshAxes, Any]
+Forms = dict[frozenset[str], jax.Array]
 # The origin of a value: the indices of the loop operands that it is computed from, and the mesh
 # axes over which each has been cast on the way. A value that depends on any other differentiable
 # value has no origin.
-Origin = frozenset[tuple[int, MeshAxes]]
+Origin = frozenset[tuple[int, frozenset[str]]]
 
 
-def _elements(aval: Any) -> int:
-    return math.prod(aval.shape)
+def _elements(var: Atom) -> int:
+    return math.prod(aval_of(var).shape)
 
 
 class CastFinder(Record, frozen=False):
-    """Finder of casts, in a loop's body, of values that are computed from operands of the loop alone.
+    """Finder of casts in a loop's body, of values computed from operands of the loop alone.
 
     Attributes:
       sizes: the number of elements of every operand.
@@ -85,13 +87,13 @@ class CastFinder(Record, frozen=False):
 
     sizes: Sequence[int]
     steps: int
-    found: dict[tuple[int, MeshAxes], Any] = dataclasses.field(default_factory=dict)
+    found: dict[tuple[int, frozenset[str]], JaxprEqn] = dataclasses.field(default_factory=dict)
 
-    def visit(self, jaxpr: Any, origins: Mapping[Any, Origin]) -> list[Origin | None]:
-        """Record the casts in an open jaxpr with inputs of these origins, and return the origins of its results."""
-        known: dict[Any, Origin] = dict(origins)
+    def visit(self, jaxpr: Jaxpr, origins: Mapping[Atom, Origin]) -> list[Origin | None]:
+        """Record the casts in an open jaxpr with these origins, and return the results' origins."""
+        known: dict[Atom, Origin] = dict(origins)
 
-        def origin(var: Any) -> Origin | None:
+        def origin(var: Atom) -> Origin | None:
             if isinstance(var, Literal):
                 return frozenset()
             return known.get(var, None if is_inexact(var.aval) else frozenset())
@@ -99,9 +101,8 @@ class CastFinder(Record, frozen=False):
         for eqn in jaxpr.eqns:
             sources = [origin(var) for var in eqn.invars]
             if not any(sources):
-                if (
-                    None not in sources and not eqn.effects
-                ):  # a constant, whose cast has no gradient
+                # A constant, whose cast has no gradient.
+                if None not in sources and not eqn.effects:
                     known.update(dict.fromkeys(eqn.outvars, frozenset()))
                 continue
             axes, inner = cast_axes(eqn), called(eqn)
@@ -125,7 +126,7 @@ class CastFinder(Record, frozen=False):
                 # The gradient is reduced once, with the size of the operands, instead of in every
                 # step with the size of the value.
                 if sum(self.sizes[number] for number, _ in union) <= self.steps * _elements(
-                    eqn.invars[0].aval
+                    eqn.invars[0]
                 ):
                     self.found = {**dict.fromkeys(union, eqn), **self.found}
                 known[eqn.outvars[0]] = union
@@ -135,7 +136,7 @@ class CastFinder(Record, frozen=False):
 
 
 class WithForms:
-    """Evaluator of an open jaxpr that replaces a cast of a value by the form that the value already has.
+    """Evaluator of an open jaxpr that replaces casts by forms that the values already have.
 
     Args:
       jaxpr: the jaxpr.
@@ -146,10 +147,14 @@ class WithForms:
     """
 
     def __init__(
-        self, jaxpr: Any, values: Sequence[Any], forms: Sequence[Forms], constant: Sequence[bool]
+        self,
+        jaxpr: Jaxpr,
+        values: Sequence[jax.Array],
+        forms: Sequence[Forms],
+        constant: Sequence[bool],
     ):
         self.jaxpr, self.evaluator = jaxpr, Evaluator(jaxpr, values)
-        self.forms: dict[Any, Forms] = {
+        self.forms: dict[Atom, Forms] = {
             var: f for var, f in zip(jaxpr.invars, forms, strict=True) if f
         }
         # Differentiable values without forms. Constants are not included: they are cast where they
@@ -159,11 +164,11 @@ class WithForms:
             var for var in candidates if var not in self.forms and is_inexact(var.aval)
         }
 
-    def run(self) -> tuple[list[Any], list[Forms]]:
+    def run(self) -> tuple[list[jax.Array], list[Forms]]:
         """Return the results, and their forms."""
         return self.evaluator.run(self._rule), [self._forms_of(var) for var in self.jaxpr.outvars]
 
-    def _rule(self, eqn: Any) -> Any:
+    def _rule(self, eqn: JaxprEqn) -> Replacement:
         of, inner = [self._forms_of(var) for var in eqn.invars], called(eqn)
         if not any(of):
             self._note_formless(eqn)
@@ -173,7 +178,7 @@ class WithForms:
             self._cast(eqn, of)
             self._note_formless(eqn)
             return skip
-        take = self._operation if inner is None else self._call
+        take = self._operation if inner is None else functools.partial(self._call, inner)
 
         def evaluate() -> None:
             take(eqn, of)
@@ -181,13 +186,13 @@ class WithForms:
 
         return evaluate
 
-    def _cast(self, eqn: Any, of: Sequence[Forms]) -> None:
+    def _cast(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         axes, (out,) = cast_axes(eqn), eqn.outvars
         self.evaluator.known[out] = of[0][axes]
         self.forms[out] = {more - axes: value for more, value in of[0].items() if axes < more}
 
-    def _call(self, eqn: Any, of: Sequence[Forms]) -> None:
-        inner, operands = called(eqn), self.evaluator.operands(eqn)
+    def _call(self, inner: Jaxpr, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
+        operands = self.evaluator.operands(eqn)
         fixed = [isinstance(var, Literal) or var not in self.formless for var in eqn.invars]
         if kind_of(eqn) == Kind.REMAT:
             listed = functools.partial(_evaluate_listed, inner, [list(f) for f in of], fixed)
@@ -197,36 +202,37 @@ class WithForms:
             self.forms.update((var, f) for var, f in zip(eqn.outvars, forms, strict=True) if f)
         self.evaluator.known.update(zip(eqn.outvars, results, strict=True))
 
-    def _operation(self, eqn: Any, of: Sequence[Forms]) -> None:
+    def _operation(self, eqn: JaxprEqn, of: Sequence[Forms]) -> None:
         """Evaluate an operation on operands with forms.
 
         It is evaluated in its plain form and, if it commutes with casts, in every form that all its
         operands have.
         """
         self.evaluator.as_it_stands(eqn)
-        used = [f for var, f in zip(eqn.invars, of, strict=True) if f or self._is_formless(var)]
+        used = [
+            f
+            for var, f in zip(eqn.invars, of, strict=True)
+            if f or (not isinstance(var, Literal) and var in self.formless)
+        ]
         for axes in set(used[0]).intersection(*used) if commutes(eqn) else ():
             results = bind(eqn, [self._form(var, axes) for var in eqn.invars])
             for var, value in zip(eqn.outvars, results, strict=True):
                 self.forms.setdefault(var, {})[axes] = value
 
-    def _form(self, var: Any, axes: MeshAxes) -> Any:
+    def _form(self, var: Atom, axes: frozenset[str]) -> jax.Array:
         forms = self._forms_of(var)
         if axes in forms:
             return forms[axes]
         value = self.evaluator.read(var)
         return cast_data(
-            value if hasattr(value, "aval") else jnp.asarray(value, var.aval.dtype), axes
+            value if hasattr(value, "aval") else jnp.asarray(value, aval_of(var).dtype), axes
         )
 
-    def _forms_of(self, var: Any) -> Forms:
+    def _forms_of(self, var: Atom) -> Forms:
         return {} if isinstance(var, Literal) else self.forms.get(var, {})
 
-    def _is_formless(self, var: Any) -> bool:
-        return not isinstance(var, Literal) and var in self.formless
-
-    def _note_formless(self, eqn: Any) -> None:
-        """Record differentiable results that have no forms because they depend on formless values or have side effects."""
+    def _note_formless(self, eqn: JaxprEqn) -> None:
+        """Record differentiable results of formless values or effects, which have no forms."""
         differentiable = [
             var for var in eqn.invars if not isinstance(var, Literal) and is_inexact(var.aval)
         ]
@@ -238,8 +244,10 @@ class WithForms:
             )
 
 
-def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, list[Any]] | None:
-    """Return an open jaxpr with casts of inputs as extra inputs, and the inputs that these belong to, in order.
+def _with_inputs_cast(
+    jaxpr: Jaxpr, forms: Mapping[Atom, frozenset[str]]
+) -> tuple[Jaxpr, list[Atom]] | None:
+    """Return an open jaxpr with casts of inputs as extra inputs, and these inputs in order.
 
     This works if the forms are used only by casts and by jaxprs that are recomputed for the
     gradient. Then no equation is bound again. Otherwise the result is `None`.
@@ -248,9 +256,9 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
       jaxpr: the jaxpr.
       forms: inputs, and the mesh axes over which each has been cast.
     """
-    taken: dict[Any, Any] = {}  # the casts that are now inputs
-    stands_for: dict[Any, Any] = {}
-    eqns: list[Any] = []
+    taken: dict[Atom, Var] = {}  # the casts that are now inputs
+    stands_for: dict[Atom, Var] = {}
+    eqns: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
         operands = [
             var if isinstance(var, Literal) else stands_for.get(var, var) for var in eqn.invars
@@ -262,17 +270,19 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
         elif cast_axes(eqn) == held[0]:
             stands_for[eqn.outvars[0]] = taken.setdefault(operands[0], eqn.outvars[0])
         elif kind_of(eqn) == Kind.REMAT and (inner := called(eqn)) is not None:
-            given = {var: axes for var, axes in zip(inner.invars, held, strict=True) if axes}
+            given: dict[Atom, frozenset[str]] = {
+                var: axes for var, axes in zip(inner.invars, held, strict=True) if axes
+            }
             found = _with_inputs_cast(inner, given)
             if found is None:
                 return None
             within, wanted = found
-            outside = dict(zip(inner.invars, operands, strict=True))
+            outside: dict[Atom, Atom] = dict(zip(inner.invars, operands, strict=True))
             aliases = dict(zip(wanted, within.invars[len(inner.invars) :], strict=True))
             more = [
                 taken.setdefault(outside[var], Var(alias.aval)) for var, alias in aliases.items()
             ]
-            eqns.append(with_program(eqn, within, [*operands, *more], eqn.outvars))
+            eqns.append(with_jaxpr(eqn, within, [*operands, *more], eqn.outvars))
         else:
             return None
     outvars = [
@@ -283,12 +293,12 @@ def _with_inputs_cast(jaxpr: Any, forms: Mapping[Any, MeshAxes]) -> tuple[Any, l
 
 
 def _evaluate_listed(
-    jaxpr: Any,
-    axes: Sequence[Sequence[MeshAxes]],
+    jaxpr: Jaxpr,
+    axes: Sequence[Sequence[frozenset[str]]],
     constant: Sequence[bool],
-    values: Sequence[Any],
-    forms: Sequence[Sequence[Any]],
-) -> list[Any]:
+    values: Sequence[jax.Array],
+    forms: Sequence[Sequence[jax.Array]],
+) -> list[jax.Array]:
     return WithForms(
         jaxpr,
         values,
@@ -298,9 +308,9 @@ def _evaluate_listed(
 
 
 def apart_from_constants(
-    closed: ClosedJaxpr, change: Callable[[Any], Any], axes: MeshAxes
-) -> tuple[Callable[..., list[Any]], list[Any]]:
-    """Convert the constants of a traced function to operands, and change those that vary over mesh axes.
+    closed: ClosedJaxpr, change: Callable[[jax.Array], jax.Array], axes: frozenset[str]
+) -> tuple[Callable[..., list[jax.Array]], list[jax.Array]]:
+    """Convert constants of a traced function to operands, and change those that vary.
 
     A constant that does not vary over these axes is changed in the casts that the function makes of
     it.
@@ -332,7 +342,7 @@ def apart_from_constants(
     operands = [change(value) if axes <= varying(value) else value for value in varied]
     open_jaxpr = consts_to_inputs(jaxpr)
 
-    def run(operands: Sequence[Any], *datas: Any) -> list[Any]:
+    def run(operands: Sequence[jax.Array], *datas: jax.Array) -> list[jax.Array]:
         if not casts:
             return list(jaxpr_as_fun(ClosedJaxpr(open_jaxpr, ()))(*operands, *datas))
         forms: list[Forms] = [{} for _ in (*consts, *datas)]
@@ -346,9 +356,11 @@ def apart_from_constants(
 
 
 class Hoist(Exception):
-    """Request to hoist casts or closed-over values out of a body; see `Body`, which raises it while the body is traced."""
+    """Request of `Body`, while it is traced, to hoist casts or closed-over values out of it."""
 
-    def __init__(self, closed: ClosedJaxpr, casts: Mapping[tuple[int, MeshAxes], Any], mesh: Any):
+    def __init__(
+        self, closed: ClosedJaxpr, casts: Mapping[tuple[int, frozenset[str]], JaxprEqn], mesh: Mesh
+    ):
         super().__init__("casts are to be taken out of a loop")
         self.closed, self.casts, self.mesh = closed, casts, mesh
 
@@ -366,12 +378,12 @@ class Body:
     """
 
     def __init__(
-        self, flat: Callable[..., list[Any]], carried: int, steps: int, sliced: bool = True
+        self, flat: Callable[..., list[jax.Array]], carried: int, steps: int, sliced: bool = True
     ):
         self.flat, self.carried, self.steps, self.sliced = flat, carried, steps, sliced
         self.region = ambient()
 
-    def __call__(self, *datas: Any) -> list[Any]:
+    def __call__(self, *datas: jax.Array) -> list[jax.Array]:
         """Run one step.
 
         Raises:
@@ -392,12 +404,12 @@ class Body:
                 raise Hoist(closed, casts, mesh)
         return list(jaxpr_as_fun(closed)(*datas))
 
-    def _casts(self, jaxpr: Any) -> dict[tuple[int, MeshAxes], Any]:
-        """Return the casts of operands of the loop: the operand's index and the mesh axes, mapped to the first such cast."""
+    def _casts(self, jaxpr: Jaxpr) -> dict[tuple[int, frozenset[str]], JaxprEqn]:
+        """Return the casts by operand of the loop and mesh axes, each with its first equation."""
         slices = jaxpr.invars[self.carried :] if self.sliced else []
         operands = [*jaxpr.constvars, *slices]
-        sizes = [_elements(var.aval) for var in jaxpr.constvars] + [
-            self.steps * _elements(var.aval) for var in slices
+        sizes = [_elements(var) for var in jaxpr.constvars] + [
+            self.steps * _elements(var) for var in slices
         ]
         finder = CastFinder(sizes, self.steps)
         # An operand that cannot be differentiated is a constant: its cast has no gradient.
@@ -447,12 +459,15 @@ class Hoisted:
         self._sources = [hoist.casts[i, axes] for i, axes in self.casts if i >= count]
         self.direct = self._direct()
 
-    def _direct(self) -> tuple[Any, list[int]] | None:
-        """Return the body with casts as inputs, and the indices of these casts; `None` if that requires another trace of the body."""
+    def _direct(self) -> tuple[Jaxpr, list[int]] | None:
+        """Return the body with casts as inputs, and the indices of these casts.
+
+        The result is `None` if that requires another trace of the body.
+        """
         # The operands that can be cast are the constants and the slices; the carry lies between
         # them.
         places = [i if i < len(self.consts) else i + self.carried for i, _ in self.casts]
-        inputs = [self.jaxpr.invars[place] for place in places]
+        inputs: list[Atom] = [self.jaxpr.invars[place] for place in places]
         if len(set(places)) < len(places):
             return None
         found = _with_inputs_cast(
@@ -463,7 +478,7 @@ class Hoisted:
         body, taken = found
         return body, [inputs.index(var) for var in taken]
 
-    def start(self, datas: Sequence[Any]) -> list[Any]:
+    def start(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         """Return the initial carry, with the dtypes that the body was traced with."""
         return [
             (
@@ -475,8 +490,10 @@ class Hoisted:
         ]
 
     def slices(
-        self, datas: Sequence[Any], cast_of: Callable[[int, MeshAxes], Any] | None = None
-    ) -> list[Any]:
+        self,
+        datas: Sequence[jax.Array],
+        cast_of: Callable[[int, frozenset[str]], jax.Array] | None = None,
+    ) -> list[jax.Array]:
         """Return the sliced operands, and the forms of them that the body uses.
 
         Args:
@@ -490,7 +507,7 @@ class Hoisted:
                 cast.append(cast_data(datas[i], axes) if cast_of is None else cast_of(i, axes))
         return [*datas, *cast]
 
-    def __call__(self, carry: Sequence[Any], slices: Sequence[Any]) -> list[Any]:
+    def __call__(self, carry: Sequence[jax.Array], slices: Sequence[jax.Array]) -> list[jax.Array]:
         """Run one step.
 
         Args:
@@ -515,8 +532,7 @@ class Hoisted:
         ).run()[0]
 
 
-# --- gathers whose results are cast to varying later, taken in the varying form from the start
-
+# --- gathers whose results are cast to varying later ----------------------------------------------
 # A gathered value counts as invariant, and is cast to varying when it is combined with values that
 # have a sharded name. The transposes of the gather and the cast are an all-reduce and a slice. The
 # transpose of a gather that is varying from the start is a reduce-scatter, which sends half as many
@@ -533,14 +549,16 @@ class Hoisted:
 _ALL_REDUCE = 2
 
 
-def with_varying_gathers(jaxpr: Any, values: Sequence[Any]) -> ClosedJaxpr | None:
-    """Return a jaxpr without constants that gathers in the form in which results are used; `None` if nothing is saved.
+def with_varying_gathers(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> ClosedJaxpr | None:
+    """Return a jaxpr that gathers in the form in which results are used.
+
+    It has no constants. The result is `None` if nothing is saved.
 
     Args:
       jaxpr: an open jaxpr.
       values: its constants and inputs, or values of the same types.
     """
-    gathers = {
+    gathers: dict[Atom, JaxprEqn] = {
         eqn.outvars[0]: eqn
         for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True)
         if fact.kind is Kind.GATHER and fact.is_invariant and _is_whole(eqn)
@@ -553,11 +571,11 @@ def with_varying_gathers(jaxpr: Any, values: Sequence[Any]) -> ClosedJaxpr | Non
     )(*values)
 
 
-def _is_whole(gather: Any) -> bool:
+def _is_whole(gather: JaxprEqn) -> bool:
     return is_tiled(gather) and not is_in_groups(gather) and is_inexact(gather.outvars[0].aval)
 
 
-def _has_gradient(jaxpr: Any) -> bool:
+def _has_gradient(jaxpr: Jaxpr) -> bool:
     """Return True if a jaxpr computes a gradient itself.
 
     Then the casts have been transposed, and the remaining ones are not differentiated.
@@ -565,15 +583,15 @@ def _has_gradient(jaxpr: Any) -> bool:
     return any("transpose(" in str(eqn.source_info.name_stack) for eqn in reversed(jaxpr.eqns))
 
 
-def _wanted(jaxpr: Any, gathers: Mapping[Any, Any]) -> dict[Any, set[MeshAxes]]:
+def _wanted(jaxpr: Jaxpr, gathers: Mapping[Atom, JaxprEqn]) -> dict[Atom, set[frozenset[str]]]:
     """Return the mesh axes over which results of gathers are cast later, if the cast is not cheap.
 
     This includes values that are computed from these results alone.
     """
     results = list(gathers)
-    finder = CastFinder([math.prod(var.aval.shape) for var in results], _ALL_REDUCE)
+    finder = CastFinder([_elements(var) for var in results], _ALL_REDUCE)
     finder.visit(jaxpr, {var: frozenset({(i, frozenset())}) for i, var in enumerate(results)})
-    wanted: dict[Any, set[MeshAxes]] = {}
+    wanted: dict[Atom, set[frozenset[str]]] = {}
     # A gather along one axis may follow one along another: then the first gather must vary too.
     waiting = [
         (results[i], over)
@@ -601,18 +619,18 @@ class _Varying(WithForms):
 
     def __init__(
         self,
-        jaxpr: Any,
-        values: Sequence[Any],
-        gathers: Mapping[Any, Any],
-        wanted: Mapping[Any, set[MeshAxes]],
+        jaxpr: Jaxpr,
+        values: Sequence[jax.Array],
+        gathers: Mapping[Atom, JaxprEqn],
+        wanted: Mapping[Atom, set[frozenset[str]]],
     ) -> None:
         super().__init__(jaxpr, values, [{} for _ in values], [False] * len(values))
         self._gathers, self._wanted = gathers, wanted
 
-    def _rule(self, eqn: Any) -> Any:
-        result = eqn.outvars[0] if eqn.outvars else None
-        if result not in self._wanted:
+    def _rule(self, eqn: JaxprEqn) -> Replacement:
+        if not eqn.outvars or eqn.outvars[0] not in self._wanted:
             return super()._rule(eqn)
+        result = eqn.outvars[0]
 
         def evaluate() -> None:
             self.evaluator.as_it_stands(eqn)

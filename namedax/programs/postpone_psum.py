@@ -23,20 +23,23 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Literal
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.closure_capture import Traces, traced
 from namedax.core.functions import Source, set_display_source
 from namedax.core.records import Record
-from namedax.core.types import MeshAxes
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.variance import cast_alike, cast_data, varying_of
 from namedax.programs.evaluator import (
     Evaluator,
+    Replacement,
     as_one_call,
     consts_to_inputs,
     has_sums,
@@ -45,8 +48,10 @@ from namedax.programs.evaluator import (
 from namedax.programs.loop_casts import with_varying_gathers
 from namedax.programs.primitives import (
     Algebra,
+    Atom,
     Kind,
     Scan,
+    aval_of,
     axes_of,
     bind,
     cast_axes,
@@ -75,27 +80,33 @@ _ARGUMENTS = inspect.Signature(
 
 
 class ClosesOver(Exception):
-    """Signal that a body closes over values that have to enter in another way; `postponing` stops a useless trace with it.
+    """Signal that a body closes over values that have to enter in another way.
+
+    `postponing` raises it to stop a useless trace.
 
     Args:
       values: all values that the body closes over.
       body: returns the body's results for such values and blocks.
     """
 
-    def __init__(self, values: list[Any], body: Callable[[Sequence[Any], Sequence[Any]], Any]):
+    def __init__(
+        self,
+        values: list[jax.Array],
+        body: Callable[[Sequence[jax.Array], Sequence[jax.Array]], PyTree],
+    ):
         super().__init__()
         self.values, self.body = values, body
 
 
 def postponing(
-    body: Callable[..., Any],
+    body: Callable[..., PyTree],
     loops: Set[str] = frozenset(),
     check: Check | None = None,
     late: bool = True,
     traces: Traces = traced,
     source: Source | None = None,
     must_enter: Callable[[Any], bool] | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., PyTree]:
     """Return `body`, a function of blocks for `jax.shard_map`, with its psums postponed.
 
     Args:
@@ -110,12 +121,12 @@ def postponing(
         function raises `ClosesOver`. Default: none.
     """
 
-    def run(*datas: Any) -> Any:
+    def run(*datas: jax.Array) -> PyTree:
         if not any(isinstance(data, jax.core.Tracer) for data in datas):
             return body(*datas)
-        structures: list[Any] = []
+        structures: list[jax.tree_util.PyTreeDef] = []
 
-        def flat(blocks: Sequence[Any]) -> list[Any]:
+        def flat(blocks: Sequence[jax.Array]) -> list[jax.Array]:
             leaves, structure = jax.tree.flatten(body(*blocks))
             structures.append(structure)
             return leaves
@@ -126,8 +137,10 @@ def postponing(
             check(closed)
 
         def results(
-            consts: Sequence[Any], datas: Sequence[Any], call: Callable[[], list[Any]] | None = None
-        ) -> Any:
+            consts: Sequence[jax.Array],
+            datas: Sequence[jax.Array],
+            call: Callable[[], list[jax.Array]] | None = None,
+        ) -> PyTree:
             return jax.tree.unflatten(
                 structures[-1], evaluate(closed.jaxpr, consts, datas, loops, late, call)
             )
@@ -140,18 +153,18 @@ def postponing(
 
 
 def evaluate(
-    jaxpr: Any,
-    consts: Sequence[Any],
-    datas: Sequence[Any],
+    jaxpr: Jaxpr,
+    consts: Sequence[jax.Array],
+    datas: Sequence[jax.Array],
     loops: Set[str],
     late: bool,
-    call: Callable[[], list[Any]] | None = None,
-) -> list[Any]:
-    """Evaluate a traced body, with its psums postponed if `late`; if nothing changes, return the results of `call`."""
+    call: Callable[[], list[jax.Array]] | None = None,
+) -> list[jax.Array]:
+    """Evaluate a traced body, if `late` with postponed psums; use `call` if nothing changes."""
     values = [*consts, *datas]
     if late and not loops and (varying := with_varying_gathers(jaxpr, values)) is not None:
         values, jaxpr, call = [*varying.consts, *values], varying.jaxpr, None
-    seen: dict[int, tuple[bool, Any]] = {}
+    seen: dict[int, tuple[bool, Jaxpr]] = {}
     plan = Plan(jaxpr, dict, loops, seen) if late and has_sums(jaxpr, seen) else None
     if plan is not None and plan.gains:
         return _evaluate(plan, values, whole=True)
@@ -162,7 +175,9 @@ def evaluate(
 
 
 class Traced:
-    """A function of blocks that is traced before it is executed, with its psums postponed; it returns a flat list.
+    """A function of blocks, traced before it is executed, with its psums postponed.
+
+    It returns a flat list.
 
     Args:
       body: the function.
@@ -175,7 +190,7 @@ class Traced:
 
     def __init__(
         self,
-        body: Callable[..., list[Any]],
+        body: Callable[..., list[jax.Array]],
         loops: Set[str] = frozenset(),
         check: Check | None = None,
         late: bool = True,
@@ -186,10 +201,10 @@ class Traced:
         self._traces, self._source = traces, source
         self._closed: ClosedJaxpr | None = None
 
-    def trace(self, *datas: Any) -> tuple[()]:
+    def trace(self, *datas: jax.Array) -> tuple[()]:
         """Trace the function, and return nothing."""
 
-        def flat(blocks: Sequence[Any]) -> list[Any]:
+        def flat(blocks: Sequence[jax.Array]) -> list[jax.Array]:
             return self._body(*blocks)
 
         set_display_source(flat, self._source, _ARGUMENTS)
@@ -198,17 +213,17 @@ class Traced:
             self._check(self._closed)
         return ()
 
-    def __call__(self, *datas: Any) -> list[Any]:
-        """Return the results for blocks of the traced types; without tracers or without a trace, run the function itself."""
+    def __call__(self, *datas: jax.Array) -> list[jax.Array]:
+        """Return the results; without tracers or without a trace, run the function itself."""
         return self.with_closure([] if self._closed is None else self._closed.consts, *datas)
 
     @property
-    def closure(self) -> list[Any]:
+    def closure(self) -> list[jax.Array]:
         """The values that the traced function closes over."""
         return [] if self._closed is None else list(self._closed.consts)
 
-    def with_closure(self, consts: Sequence[Any], *datas: Any) -> list[Any]:
-        """Return the results with `consts` in place of the values that the traced function closes over."""
+    def with_closure(self, consts: Sequence[jax.Array], *datas: jax.Array) -> list[jax.Array]:
+        """Return the results with `consts` in place of the function's closed-over values."""
         if self._closed is None or not any(
             isinstance(data, jax.core.Tracer) for data in (*consts, *datas)
         ):
@@ -216,16 +231,16 @@ class Traced:
         return evaluate(self._closed.jaxpr, consts, datas, self._loops, self._late)
 
 
-# --- evaluation with postponed psums --------------------------------------------------------------------------------
+# --- evaluation with postponed psums --------------------------------------------------------------
 
 
 class _Step(Record):
     """An equation that is applied after a psum; `None` among its operands stands for the psum."""
 
-    eqn: Any
-    operands: tuple[Any, ...]
+    eqn: JaxprEqn
+    operands: tuple[jax.Array | None, ...]
 
-    def of(self, total: Any) -> Any:
+    def of(self, total: jax.Array) -> jax.Array:
         """Return the result for a psum that has been computed."""
         (result,) = bind(
             self.eqn,
@@ -233,8 +248,11 @@ class _Step(Record):
         )
         return result
 
-    def of_selection(self, select: Callable[[Any], Any]) -> _Step:
-        """Return the same equation for a subset of the elements, which `select` takes from arrays; a scalar applies to all elements."""
+    def of_selection(self, select: Callable[[jax.Array], jax.Array]) -> _Step:
+        """Return the same equation for a subset of the elements.
+
+        `select` takes the subset from arrays. A scalar applies to all elements.
+        """
         return self.replace(
             operands=tuple(x if x is None or jnp.ndim(x) == 0 else select(x) for x in self.operands)
         )
@@ -247,13 +265,13 @@ class _Sum(Record, frozen=False):
     equation; the first one if psums are added together.
     """
 
-    part: Any
+    part: jax.Array
     axes: MeshAxes
-    source: Callable[[], Any]
-    rest: Any = None
+    source: Callable[[], AbstractContextManager[object]]
+    rest: jax.Array | None = None
     steps: tuple[_Step, ...] = ()
 
-    def take(self) -> Any:
+    def take(self) -> jax.Array:
         """Compute the value."""
         with self.source():
             total = comm.psum(self.part, self.axes)
@@ -263,21 +281,21 @@ class _Sum(Record, frozen=False):
         return total
 
 
-def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[Any]:
+def _evaluate(plan: Plan, values: Sequence[jax.Array], whole: bool = False) -> list[jax.Array]:
     places, needed = plan.places()
     evaluator = Evaluator(plan.jaxpr, values, whole=whole, needed=needed)
-    sums: dict[Any, _Sum] = {}
+    sums: dict[Atom, _Sum] = {}
 
-    def gather(eqn: Any, found: Gather) -> list[Any]:
-        lie = {axis for _, axes in found.places for axis in axes}
+    def gather(eqn: JaxprEqn, found: Gather) -> list[jax.Array]:
+        placed = {axis for _, axes in found.places for axis in axes}
         whole = comm.psum(
-            evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in lie)
+            evaluator.read(found.block), tuple(axis for axis in axes_of(eqn) if axis not in placed)
         )
         for dim, axes in reversed(found.places):
             whole = comm.all_gather(whole, dim, axes, "invarying")
         return [whole]
 
-    def wait(eqn: Any, waiting: Sequence[_Sum | None]) -> None:
+    def wait(eqn: JaxprEqn, waiting: Sequence[_Sum | None]) -> None:
         if any(waiting):
             (out,) = eqn.outvars
             sums[out] = _apply(eqn, plan.late[out], waiting, evaluator, plan.loops)
@@ -289,7 +307,7 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
             if var not in plan.kept:
                 evaluator.known[var] = cast_data(sums.pop(var).take(), varying_of(var.aval))
 
-    def rule(eqn: Any) -> Any:
+    def rule(eqn: JaxprEqn) -> Replacement:
         waiting = [None if isinstance(var, Literal) else sums.get(var) for var in eqn.invars]
         found = plan.gathers.get(eqn.outvars[0]) if eqn.outvars else None
         if found is not None:
@@ -303,14 +321,14 @@ def _evaluate(plan: Plan, values: Sequence[Any], whole: bool = False) -> list[An
 
 
 def _apply(
-    eqn: Any, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
+    eqn: JaxprEqn, late: Late, sums: Sequence[_Sum | None], evaluator: Evaluator, loops: Set[str]
 ) -> _Sum:
-    """Apply an operation to operands, of which those that are not `None` in `sums` are pending psums."""
+    """Apply an operation to operands; those that are not `None` in `sums` are pending psums."""
     operands = [
         None if s is not None else evaluator.read(v) for s, v in zip(sums, eqn.invars, strict=True)
     ]
 
-    def apply(*values: Any) -> Any:
+    def apply(*values: jax.Array) -> jax.Array:
         (result,) = bind(eqn, cast_alike(values))
         return result
 
@@ -333,10 +351,10 @@ def _apply(
         )
     (one,) = (s for s in sums if s is not None)
 
-    def on(value: Any) -> Any:
-        return apply(*(value if i == position else operand for i, operand in enumerate(operands)))
+    def on(value: jax.Array) -> jax.Array:
+        return apply(*(value if operand is None else operand for operand in operands))
 
-    rest = None if one.rest is None else on(_in_shape(one.rest, eqn.invars[position].aval))
+    rest = None if one.rest is None else on(_in_shape(one.rest, aval_of(eqn.invars[position])))
     steps = tuple(step.of_selection(on) for step in one.steps)
     if late.scatter is not None:
         dim, axes = late.scatter
@@ -352,8 +370,8 @@ def _apply(
     return _Sum(on(one.part), late.axes, one.source, rest, steps)
 
 
-def _after(eqn: Any, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
-    """Append the equation as a step to the psum at this position; another psum among the operands is computed first."""
+def _after(eqn: JaxprEqn, sums: Sequence[_Sum | None], position: int, evaluator: Evaluator) -> _Sum:
+    """Append the equation as a step to the psum at this position; take any other psum first."""
     operands = [
         None if i == position else evaluator.read(var) if s is None else s.take()
         for i, (s, var) in enumerate(zip(sums, eqn.invars, strict=True))
@@ -363,7 +381,7 @@ def _after(eqn: Any, sums: Sequence[_Sum | None], position: int, evaluator: Eval
     return one.replace(steps=(*one.steps, _Step(eqn, tuple(operands))))
 
 
-def _in_shape(value: Any, aval: Any) -> Any:
+def _in_shape(value: jax.Array, aval: ShapedArray) -> jax.Array:
     """Broadcast a value that was added to a psum of this type: JAX adds a scalar to any shape."""
     return (
         value
@@ -372,7 +390,7 @@ def _in_shape(value: Any, aval: Any) -> Any:
     )
 
 
-def _total(x: Any, y: Any, sign: int) -> Any:
+def _total(x: jax.Array | None, y: jax.Array | None, sign: int) -> jax.Array | None:
     """Return `x + sign * y`, where `None` is nothing."""
     if y is None:
         return x
@@ -380,7 +398,7 @@ def _total(x: Any, y: Any, sign: int) -> Any:
     return y if x is None else x + y
 
 
-def _call(eqn: Any, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
+def _call(eqn: JaxprEqn, plan: Plan, values: Sequence[jax.Array]) -> Sequence[jax.Array]:
     """Evaluate an equation that runs a jaxpr."""
     if kind_of(eqn) == Kind.REMAT:
         again = jax.make_jaxpr(lambda *xs: _evaluate(plan, xs))(*values)
@@ -391,7 +409,9 @@ def _call(eqn: Any, plan: Plan, values: Sequence[Any]) -> Sequence[Any]:
     scan = Scan.of(eqn)
     consts, carries = scan.consts, scan.carries
 
-    def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def iterate(
+        carry: list[jax.Array], xs: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         results = _evaluate(plan, [*values[:consts], *carry, *xs], whole=True)
         return results[:carries], results[carries:]
 

@@ -14,50 +14,161 @@ import enum
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr
-from jax.sharding import NamedSharding
+from jax.core import AbstractValue, ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
-from namedax.core.leaf_marks import LEAF
 from namedax.core.records import Record
 from namedax.core.region import without_region
-from namedax.programs.hijax import HIGH, bind_name, names_of, primitive_name, program_of
+from namedax.core.user_code import LEAF
 from namedax.resources.communication import PRIMITIVE
 from namedax.resources.padding import MASK_COTANGENT, ZERO_COTANGENT
 
+# Long: one table of all facts about primitives, and the accessors of their parameters.
+
 __all__ = [
-    *("COLLECTIVES", "LOCAL_KINDS", "TABLE"),
-    *("Algebra", "Kind", "Known", "MeshAxes", "Scan", "While"),
-    *(
-        "axes_of",
-        "barrier",
-        "bind",
-        "sliced_dimension",
-        "bodies_of",
-        "call_whole",
-        "called",
-        "called_in_steps",
-    ),
-    *(
-        "cast_axes",
-        "collective_kind",
-        "commutes",
-        "constraint",
-        "dimension_of",
-        "facts",
-        "facts_of",
-        "has_side_effects",
-    ),
-    *("is_in_groups", "is_inlined", "is_local", "is_tiled", "is_to_be_inlined"),
-    *("is_whole_sum", "kind_of", "mapped_program", "name_of", "operands_of_bodies"),
-    *("parameters_with", "programs_of", "slice_sizes", "solve", "with_bodies"),
+    "COLLECTIVES",
+    "HIGH",
+    "LOCAL_KINDS",
+    "TABLE",
+    "Algebra",
+    "AnyJaxpr",
+    "Atom",
+    "Kind",
+    "Known",
+    "Scan",
+    "While",
+    "aval_of",
+    "axes_of",
+    "barrier",
+    "bind",
+    "bodies_of",
+    "call_whole",
+    "called",
+    "called_in_steps",
+    "cast_axes",
+    "collective_kind",
+    "commutes",
+    "constraint",
+    "dimension_of",
+    "facts",
+    "facts_of",
+    "has_side_effects",
+    "is_in_groups",
+    "is_inexact",
+    "is_inlined",
+    "is_local",
+    "is_tiled",
+    "is_to_be_inlined",
+    "is_whole_sum",
+    "jaxpr_of",
+    "jaxprs_of",
+    "jaxprs_within",
+    "kind_of",
+    "mapped_jaxpr",
+    "name_of",
+    "names_of",
+    "open_jaxpr",
+    "operands_of_bodies",
+    "parameters_of",
+    "parameters_with",
+    "primitive_name",
+    "slice_sizes",
+    "sliced_dimension",
+    "solve",
+    "with_bodies",
 ]
 
-MeshAxes = frozenset[str]
+#: An operand of an equation.
+Atom: TypeAlias = Var | Literal
+#: A jaxpr, open or closed.
+AnyJaxpr: TypeAlias = Jaxpr | ClosedJaxpr
+
+T = TypeVar("T")
+
+
+def open_jaxpr(jaxpr: AnyJaxpr) -> Jaxpr:
+    """Return the open jaxpr of a closed one; an open one is returned unchanged."""
+    return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr
+
+
+def aval_of(var: Atom) -> ShapedArray:
+    """Return the type of a value; JAX declares it as one without a shape and a dtype."""
+    aval: Any = var.aval
+    return aval
+
+
+# --- high primitives ------------------------------------------------------------------------------
+# Equations of JAX 0.12 that hold an object with its own rules, instead of a primitive with
+# parameters. They all have one primitive, `call_hi_primitive`, whose parameter is a
+# `jax.experimental.hijax.HiPrim`. `jnp.nonzero` is one. With the flags `jax_remat3`,
+# `jax_custom_jvp3` and `jax_custom_vjp3`, so are `jax.checkpoint` and functions with custom
+# derivative rules. The functions here give these the names and the parameters of the older
+# primitives. Every other high primitive is represented by the jaxpr that its `expand` traces.
+
+HIGH = "call_hi_primitive"
+_OLDER = {
+    "RematTraced": "remat2",
+    "CustomJVPTraced": "custom_jvp_call",
+    "CustomVJPTraced": "custom_vjp_call",
+    "CheckpointName": "name",
+    "CheckpointNameFwd": "name",
+}
+
+
+def primitive_name(eqn: JaxprEqn) -> str:
+    """Return the name of the primitive of an equation.
+
+    For a high primitive, return that of the equivalent older primitive, if any.
+    """
+    name: str = eqn.primitive.name
+    return name if name != HIGH else _OLDER.get(type(eqn.params["_prim"]).__name__, HIGH)
+
+
+def names_of(eqns: Sequence[JaxprEqn]) -> list[str]:
+    """Return the names of the primitives of equations; one call, because it runs on every jaxpr."""
+    return [name if (name := eqn.primitive.name) != HIGH else primitive_name(eqn) for eqn in eqns]
+
+
+def parameters_of(eqn: JaxprEqn) -> dict[str, Any]:
+    """Return the parameters of an equation, or of its high primitive."""
+    params: dict[str, Any] = eqn.params
+    return params if eqn.primitive.name != HIGH else params["_prim"].params
+
+
+def jaxpr_of(eqn: JaxprEqn) -> AnyJaxpr:
+    """Return the jaxpr, of the equation's operands, that a high primitive calls or expands to."""
+    params = parameters_of(eqn)
+    jaxpr = params["jaxpr"] if "jaxpr" in params else getattr(params.get("traced"), "jaxpr", None)
+    if jaxpr is not None and len(jaxpr.in_avals) == len(eqn.invars):
+        return jaxpr
+    return _expanded(
+        eqn.params["_prim"], tuple(var.aval for var in eqn.invars), eqn.ctx.cur_abstract_mesh
+    )
+
+
+# One jaxpr for all passes, which identify jaxprs by `id`.
+@functools.lru_cache(maxsize=1024)
+def _expanded(prim: Any, avals: tuple[AbstractValue, ...], mesh: AbstractMesh) -> ClosedJaxpr:
+    def expanded(*values: jax.Array) -> list[jax.Array]:
+        return jax.tree.leaves(prim.expand(*jax.tree.unflatten(prim.in_tree, values)))
+
+    with jax.sharding.use_abstract_mesh(mesh):
+        return jax.make_jaxpr(expanded)(*avals)
+
+
+def jaxprs_within(jaxpr: Jaxpr) -> list[Jaxpr]:
+    """Return the open jaxprs that the equations of an open jaxpr contain."""
+    high = [jaxpr_of(eqn) for eqn in jaxpr.eqns if eqn.primitive.name == HIGH]
+    return [*subjaxprs(jaxpr), *map(open_jaxpr, high)]
+
+
+# --- the table ------------------------------------------------------------------------------------
 
 
 class Kind(enum.Enum):
@@ -72,7 +183,7 @@ class Kind(enum.Enum):
     GATHER = "gather of the blocks of devices"
     SCATTER = "sum over mesh axes, of which each device keeps its block"
     EXCHANGE = "exchange of blocks between devices"
-    PLACE = "index of the device along a mesh axis"
+    DEVICE_INDEX = "index of the device along a mesh axis"
     CALL = "call of a jaxpr"
     RULE = "call of a jaxpr with a custom rule for a transformation"
     REMAT = "call of a jaxpr that is recomputed for the gradient"
@@ -104,29 +215,31 @@ class Algebra(enum.Enum):
 Group = tuple[int | EllipsisType, ...]
 
 
-def _always(eqn: Any, operand: int) -> bool:
+def _always(eqn: JaxprEqn, operand: int) -> bool:
     return True
 
 
-def _is_inexact(aval: Any) -> bool:
+def is_inexact(value: jax.Array | AbstractValue) -> bool:
+    """Return True if a value, or values of this type, can be differentiated."""
+    aval: Any = value  # JAX declares no dtype for `AbstractValue`
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 
-def _product(eqn: Any, operand: int) -> bool:
+def _product(eqn: JaxprEqn, operand: int) -> bool:
     # For floats, `p * s` may be infinite where `(p + q) * s` is finite, NaN (0 * inf) where it is
     # infinite, or finite where `p + q` is not.
-    return not _is_inexact(eqn.outvars[0].aval)
+    return not is_inexact(eqn.outvars[0].aval)
 
 
-def _contraction(eqn: Any, operand: int) -> bool:
-    before, after = eqn.invars[operand].aval, eqn.outvars[0].aval
-    return bool(before.dtype == after.dtype) and not _is_inexact(before)
+def _contraction(eqn: JaxprEqn, operand: int) -> bool:
+    before, after = aval_of(eqn.invars[operand]), aval_of(eqn.outvars[0])
+    return bool(before.dtype == after.dtype) and not is_inexact(before)
 
 
-def _conversion(eqn: Any, operand: int) -> bool:
+def _conversion(eqn: JaxprEqn, operand: int) -> bool:
     # Conversion to integers rounds, conversion to booleans compares, integers of a narrow type have
     # wrapped around, and a narrow float overflows.
-    before, after = eqn.invars[operand].aval.dtype, eqn.outvars[0].aval.dtype
+    before, after = aval_of(eqn.invars[operand]).dtype, aval_of(eqn.outvars[0]).dtype
     if jnp.issubdtype(before, jnp.inexact) or jnp.issubdtype(after, jnp.inexact):
         both = jnp.issubdtype(before, jnp.inexact) and jnp.issubdtype(after, jnp.inexact)
         return bool(both and jnp.finfo(after).max >= jnp.finfo(before).max)
@@ -137,14 +250,12 @@ def _conversion(eqn: Any, operand: int) -> bool:
     )
 
 
-def _taking(eqn: Any, operand: int) -> bool:
+def _taking(eqn: JaxprEqn, operand: int) -> bool:
     # Out of bounds a gather returns zeros, which sum to zero, or NaNs, which sum to NaN.
-    filled, fill = (
-        eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP,
-        eqn.params["fill_value"],
-    )
+    filled = eqn.params["mode"] == lax.GatherScatterMode.FILL_OR_DROP
+    fill = eqn.params["fill_value"]
     is_nan = fill is None or fill != fill
-    return not filled or fill == 0 or (is_nan and _is_inexact(eqn.outvars[0].aval))
+    return not filled or fill == 0 or (is_nan and is_inexact(eqn.outvars[0].aval))
 
 
 class Known(Record):
@@ -178,7 +289,7 @@ class Known(Record):
     kind: Kind = Kind.PLAIN
     parameters: tuple[str, ...] = ()
     linear: tuple[Group, ...] = ()
-    when: Callable[[Any, int], bool] = _always
+    when: Callable[[JaxprEqn, int], bool] = _always
     is_exact: bool = True
     algebra: Algebra | None = None
     moves: bool = False
@@ -261,7 +372,7 @@ TABLE: Mapping[str, Known] = {
     ),
     "all_to_all": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
     "ppermute": Known(Kind.EXCHANGE, ("axis_name",), _ONE),
-    "axis_index": Known(Kind.PLACE, ("axis_name",)),
+    "axis_index": Known(Kind.DEVICE_INDEX, ("axis_name",)),
     **dict.fromkeys((MASK_COTANGENT.name, ZERO_COTANGENT.name, LEAF.name), Known(linear=_ONE)),
     PRIMITIVE.name: Known(Kind.OWN_BLOCK, ("axes", "dim"), _ONE, selects=True),
     # Primitives that run jaxprs.
@@ -304,7 +415,7 @@ _NAMING = (
     Kind.GATHER,
     Kind.SCATTER,
     Kind.EXCHANGE,
-    Kind.PLACE,
+    Kind.DEVICE_INDEX,
 )
 _WITHOUT_PROGRAMS = _LOCAL | {name for name, known in TABLE.items() if known.kind in _NAMING}
 
@@ -317,60 +428,63 @@ COLLECTIVES = frozenset(
     " axis_index".split()
 )
 
-# --- equations ------------------------------------------------------------------------------------------------------
+# --- equations ------------------------------------------------------------------------------------
 
 
-def facts(eqn: Any) -> Known:
+def facts(eqn: JaxprEqn) -> Known:
     """Return the facts about the primitive of an equation."""
     return TABLE.get(primitive_name(eqn), _NOTHING)
 
 
-def facts_of(eqns: Sequence[Any]) -> list[Known]:
+def facts_of(eqns: Sequence[JaxprEqn]) -> list[Known]:
     """Return the facts about the primitives of many equations, for a pass over a whole jaxpr."""
     return [TABLE[name] if name in TABLE else _NOTHING for name in names_of(eqns)]
 
 
-def kind_of(eqn: Any) -> Kind:
+def kind_of(eqn: JaxprEqn) -> Kind:
     """Return the kind of an equation."""
     known = TABLE.get(name, _NOTHING) if (name := eqn.primitive.name) != HIGH else facts(eqn)
     return known.kind  # runs for every equation of every jaxpr
 
 
-def collective_kind(eqn: Any) -> Kind:
-    """Return the kind of an equation; if it starts an asynchronous collective, which another equation ends, the kind of the collective."""
+def collective_kind(eqn: JaxprEqn) -> Kind:
+    """Return the kind of an equation, or of the asynchronous collective that it starts."""
     return TABLE.get(primitive_name(eqn).removesuffix("_start"), _NOTHING).kind
 
 
-def is_local(eqn: Any) -> bool:
+def is_local(eqn: JaxprEqn) -> bool:
     """Return True if an equation is known to name no mesh axes and run no jaxprs."""
     return eqn.primitive.name in _LOCAL
 
 
-def name_of(eqn: Any) -> str:
+def name_of(eqn: JaxprEqn) -> str:
     """Return the name of the JAX function that an equation runs, as users call it, for messages."""
     return facts(eqn).called or primitive_name(eqn)
 
 
-def bind(eqn: Any, values: Sequence[Any], **changes: Any) -> list[Any]:
+def bind(eqn: JaxprEqn, values: Sequence[jax.Array], **changes: object) -> list[jax.Array]:
     """Return the results of an equation for these operands, with some parameters changed."""
     if eqn.primitive.name == HIGH and kind_of(eqn) is Kind.NAME:
-        return bind_name(eqn, *values)
+        prim = eqn.params["_prim"]  # it stores the type of its operand
+        return [type(prim)(prim.params["name"], jax.typeof(values[0]))(values[0])]
     result = eqn.primitive.bind(*values, **{**eqn.params, **changes})
     return list(result) if eqn.primitive.multiple_results else [result]
 
 
-def parameters_with(eqn: Any, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return the parameters of an equation, with `change` applied to each one that is a jaxpr or a sharding."""
+def parameters_with(eqn: JaxprEqn, change: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return the parameters of an equation, with jaxprs and shardings changed by `change`."""
     params: dict[str, Any] = eqn.params
     changes = {name: change(value) for name, value in params.items() if type(value) in _OF_MESH}
     return {**params, **changes} if changes else params
 
 
-# --- mesh axes ------------------------------------------------------------------------------------------------------
+# --- mesh axes ------------------------------------------------------------------------------------
 
 
-def axes_of(eqn: Any) -> tuple[str, ...]:
-    """Return the mesh axes that an equation names (a cast, a collective, a device index), in its order.
+def axes_of(eqn: JaxprEqn) -> tuple[str, ...]:
+    """Return the mesh axes that an equation names, in its order.
+
+    The equation may be a cast, a collective or a device index.
 
     For an unknown equation, return all mesh axes that any of its parameters names.
     """
@@ -380,12 +494,11 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
     if axes is None:
         return _axes_named(eqn) if kind_of(eqn) == Kind.UNKNOWN else ()
     axes = axes if isinstance(axes, (tuple, list, frozenset, set)) else (axes,)
-    return tuple(
-        axis for axis in axes if isinstance(axis, str)
-    )  # the axes of a reduction are integers
+    # The axes of a reduction are integers.
+    return tuple(axis for axis in axes if isinstance(axis, str))
 
 
-def _axes_named(eqn: Any) -> tuple[str, ...]:
+def _axes_named(eqn: JaxprEqn) -> tuple[str, ...]:
     strings = [
         part
         for key, value in eqn.params.items()
@@ -400,101 +513,104 @@ def _axes_named(eqn: Any) -> tuple[str, ...]:
     )
 
 
-def cast_axes(eqn: Any) -> MeshAxes:
-    """Return the mesh axes over which an equation casts its operand to varying; empty if it is not a cast."""
+def cast_axes(eqn: JaxprEqn) -> frozenset[str]:
+    """Return the mesh axes over which an equation casts to varying; empty if it is no cast."""
     return frozenset(axes_of(eqn)) if kind_of(eqn) == Kind.CAST else frozenset()
 
 
-def is_whole_sum(eqn: Any) -> bool:
+def is_whole_sum(eqn: JaxprEqn) -> bool:
     """Return True if an equation sums each of its operands over all devices along its axes."""
     return (
         kind_of(eqn) == Kind.SUM and not is_in_groups(eqn) and len(eqn.invars) == len(eqn.outvars)
     )
 
 
-def is_in_groups(eqn: Any) -> bool:
+def is_in_groups(eqn: JaxprEqn) -> bool:
     """Return True if a collective runs separately in groups of the devices along its axes."""
     return eqn.params.get("axis_index_groups") is not None
 
 
-def is_whole_exchange(eqn: Any) -> bool:
-    """Return True if an exchange is an all-to-all: each device sends to all others, and not to one."""
+def is_whole_exchange(eqn: JaxprEqn) -> bool:
+    """Return True if an exchange is an all-to-all: each device sends to all others."""
     return "perm" not in eqn.params
 
 
-def dimension_of(eqn: Any) -> int:
+def dimension_of(eqn: JaxprEqn) -> int:
     """Return the dimension along which a gather or a scatter has the blocks of devices."""
     name = "all_gather_dimension" if kind_of(eqn) == Kind.GATHER else "scatter_dimension"
     return int(eqn.params[name])
 
 
-def is_tiled(eqn: Any) -> bool:
-    """Return True if a gather or a scatter has blocks in an existing dimension, not one element for each device in a new one."""
+def is_tiled(eqn: JaxprEqn) -> bool:
+    """Return True if a gather or a scatter has blocks in an existing dimension.
+
+    Otherwise a new dimension has one element for each device.
+    """
     return bool(eqn.params["tiled"])
 
 
-def sliced_dimension(eqn: Any) -> tuple[int, tuple[str, ...]]:
-    """Return the dimension that an equation slices to its device's block, and the mesh axes that shard it, major first."""
+def sliced_dimension(eqn: JaxprEqn) -> tuple[int, tuple[str, ...]]:
+    """Return the dimension that an equation slices, and its mesh axes, major first."""
     return int(eqn.params["dim"]), axes_of(eqn)
 
 
-def slice_sizes(eqn: Any) -> Sequence[int]:
+def slice_sizes(eqn: JaxprEqn) -> Sequence[int]:
     """Return the shape of the result of a dynamic slice."""
     sizes: Sequence[int] = eqn.params["slice_sizes"]
     return sizes
 
 
-def constraint(eqn: Any) -> Any:
+def constraint(eqn: JaxprEqn) -> NamedSharding:
     """Return the sharding of a sharding constraint."""
     return eqn.params["sharding"]
 
 
-# --- jaxprs ---------------------------------------------------------------------------------------------------------
+# --- jaxprs ---------------------------------------------------------------------------------------
 
 
-def programs_of(eqn: Any) -> list[Any]:
+def jaxprs_of(eqn: JaxprEqn) -> list[AnyJaxpr]:
     """Return the jaxprs among the parameters of an equation, open or closed."""
     if eqn.primitive.name in _WITHOUT_PROGRAMS:
         return []
     if eqn.primitive.name == HIGH:
-        return [] if kind_of(eqn) is Kind.NAME else [program_of(eqn)]
+        return [] if kind_of(eqn) is Kind.NAME else [jaxpr_of(eqn)]
     return [part for part in _parts_of(eqn) if hasattr(part, "eqns") or hasattr(part, "jaxpr")]
 
 
-def _parts_of(eqn: Any) -> list[Any]:
+def _parts_of(eqn: JaxprEqn) -> list[Any]:
     return [part for value in eqn.params.values() for part in _parts(value)]
 
 
-def _parts(value: Any) -> Iterable[Any]:
+def _parts(value: object) -> Iterable[Any]:
     return value if isinstance(value, (tuple, list, frozenset, set)) else (value,)
 
 
-def called(eqn: Any) -> Any:
-    """Return the open jaxpr that an equation calls once, with its operands, and without custom derivative rules; or `None`."""
+def called(eqn: JaxprEqn) -> Jaxpr | None:
+    """Return the open jaxpr of a call without custom rules, which runs once; or `None`."""
     if eqn.primitive.name in _LOCAL:
         return None
     return _opened(called_in_steps(eqn)) if kind_of(eqn) in (Kind.CALL, Kind.REMAT) else None
 
 
-def called_in_steps(eqn: Any) -> Any:
-    """Return the jaxpr, open or closed, that an equation calls once, with its operands, after differentiation; or `None`."""
+def called_in_steps(eqn: JaxprEqn) -> AnyJaxpr | None:
+    """Return the jaxpr that a differentiated equation calls once, open or closed; or `None`."""
     if kind_of(eqn) not in (Kind.CALL, Kind.RULE, Kind.REMAT):
         return None
     if eqn.primitive.name == HIGH:
-        return program_of(eqn)
+        return jaxpr_of(eqn)
     return next(
         (eqn.params[name] for name in ("jaxpr", "call_jaxpr", "call") if name in eqn.params), None
     )
 
 
-def _opened(jaxpr: Any) -> Any:
+def _opened(jaxpr: AnyJaxpr | None) -> Jaxpr | None:
     if isinstance(jaxpr, ClosedJaxpr):
         return None if jaxpr.consts else jaxpr.jaxpr
     return jaxpr
 
 
-def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
-    """Evaluate an open jaxpr without constants; under a trace, as one call, so that none of its equations is bound again."""
+def call_whole(jaxpr: Jaxpr, values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Evaluate an open jaxpr without constants; under a trace, as one call, not bound again."""
     with jax.disable_jit(
         False
     ):  # two operands and three results, to count per-operand and per-result values
@@ -512,13 +628,13 @@ def call_whole(jaxpr: Any, values: Sequence[Any]) -> list[Any]:
 def _some_call() -> Callable[
     ..., Any
 ]:  # one function for all regions, because JAX caches the functions that it calls
-    def part_of_body(x: Any, y: Any) -> tuple[Any, Any, Any]:
+    def part_of_body(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         return x, y, x
 
     return jax.make_jaxpr(jax.jit(part_of_body))
 
 
-def is_inlined(eqn: Any, small: int) -> bool:
+def is_inlined(eqn: JaxprEqn, small: int) -> bool:
     """Return True if a call can be replaced by the jaxpr that it calls.
 
     This holds if the call is marked to be inlined, was made by `call_whole`, or calls at most
@@ -534,7 +650,7 @@ def is_inlined(eqn: Any, small: int) -> bool:
     )
 
 
-def is_to_be_inlined(eqn: Any) -> bool:
+def is_to_be_inlined(eqn: JaxprEqn) -> bool:
     """Return True if a call was made to be inlined.
 
     JAX caches the called jaxpr, with the source lines of its first caller.
@@ -547,11 +663,11 @@ def is_to_be_inlined(eqn: Any) -> bool:
     )
 
 
-def solve(eqn: Any, operands: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """Return the jaxpr that computes the solution of a linear system, and the operands that it takes."""
-    lengths, programs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+def solve(eqn: JaxprEqn, operands: Sequence[T]) -> tuple[ClosedJaxpr, list[T]]:
+    """Return the jaxpr that solves a linear system, and the operands that it takes."""
+    lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
     first = lengths.matvec + lengths.vecmat
-    return programs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
+    return jaxprs.solve, [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
 class Scan(Record):
@@ -571,13 +687,13 @@ class Scan(Record):
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, eqn: Any) -> Scan:
-        """Return the scan that an equation runs; the parameters that describe the carry depend on the version of JAX."""
+    def of(cls, eqn: JaxprEqn) -> Scan:
+        """Return the scan that an equation runs; its parameters depend on the version of JAX."""
         body: ClosedJaxpr = eqn.params["jaxpr"]
 
-        def unscanned(operands: Sequence[Any], avals: Sequence[Any]) -> int:
+        def unscanned(operands: Sequence[Atom], avals: Sequence[ShapedArray]) -> int:
             return sum(
-                operand.aval.ndim == aval.ndim
+                aval_of(operand).ndim == aval.ndim
                 for operand, aval in zip(operands, avals, strict=True)
             )
 
@@ -586,13 +702,13 @@ class Scan(Record):
         return cls(body, unscanned(eqn.invars, body.in_avals) - carries, carries, options)
 
     @property
-    def open_body(self) -> Any:
+    def open_body(self) -> Jaxpr | None:
         """The body as an open jaxpr; `None` if it has constants."""
         return _opened(self.body)
 
 
 class While(Record):
-    """A while loop: its closed jaxprs, and the number of constants of each; the other operands are the carry."""
+    """A while loop: its closed jaxprs, and their numbers of constants; the others are the carry."""
 
     condition: ClosedJaxpr
     body: ClosedJaxpr
@@ -600,18 +716,21 @@ class While(Record):
     body_consts: int
 
     @classmethod
-    def of(cls, eqn: Any) -> While:
+    def of(cls, eqn: JaxprEqn) -> While:
         """Return the loop that an equation runs."""
         p = eqn.params
         return cls(p["cond_jaxpr"], p["body_jaxpr"], p["cond_nconsts"], p["body_nconsts"])
 
     @property
     def ndim(self) -> int:
-        """The number of dimensions of the condition: nonzero if `jax.vmap` made the loop, in which each element continues separately."""
+        """The number of dimensions of the condition.
+
+        It is nonzero if `jax.vmap` made the loop; each element then continues separately.
+        """
         return int(self.condition.out_avals[0].ndim)
 
 
-def bodies_of(eqn: Any) -> list[Any]:
+def bodies_of(eqn: JaxprEqn) -> list[ClosedJaxpr]:
     """Return the closed jaxprs that control flow runs."""
     kind = kind_of(eqn)
     if kind == Kind.SCAN:
@@ -622,7 +741,7 @@ def bodies_of(eqn: Any) -> list[Any]:
     return list(eqn.params["branches"]) if kind == Kind.BRANCH else []
 
 
-def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
+def operands_of_bodies(eqn: JaxprEqn) -> list[Sequence[int]]:
     """Return, for each body of control flow, the indices of the operands that it takes."""
     count = len(eqn.invars)
     if kind_of(eqn) != Kind.WHILE:
@@ -631,14 +750,12 @@ def operands_of_bodies(eqn: Any) -> list[Sequence[int]]:
             if kind_of(eqn) == Kind.SCAN
             else [range(1, count)] * len(eqn.params["branches"])
         )
-    first, start = (
-        While.of(eqn).condition_consts,
-        While.of(eqn).condition_consts + While.of(eqn).body_consts,
-    )
+    first = While.of(eqn).condition_consts
+    start = While.of(eqn).condition_consts + While.of(eqn).body_consts
     return [[*range(first), *range(start, count)], range(first, count)]
 
 
-def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
+def with_bodies(eqn: JaxprEqn, bodies: Sequence[ClosedJaxpr]) -> dict[str, Any]:
     """Return the parameters of control flow with other closed jaxprs in place of its bodies."""
     names = {Kind.SCAN: ("jaxpr",), Kind.WHILE: ("cond_jaxpr", "body_jaxpr")}.get(kind_of(eqn))
     return {
@@ -647,40 +764,42 @@ def with_bodies(eqn: Any, bodies: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def mapped_program(eqn: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """Return the open jaxpr that is mapped over mesh axes, and the partition specs of its operands and results."""
+def mapped_jaxpr(
+    eqn: JaxprEqn,
+) -> tuple[Jaxpr, tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
+    """Return the open jaxpr that is mapped over mesh axes, and its in_specs and out_specs."""
     return eqn.params["jaxpr"], tuple(eqn.params["in_specs"]), tuple(eqn.params["out_specs"])
 
 
-def mesh_sizes(eqn: Any) -> dict[str, int]:
+def mesh_sizes(eqn: JaxprEqn) -> dict[str, int]:
     """Return the size of each axis of the mesh over which a jaxpr is mapped."""
     return dict(eqn.params["mesh"].shape)
 
 
-def mapped_axes(eqn: Any) -> MeshAxes:
-    """Return the mesh axes over which a jaxpr is mapped; the other mesh axes are left to the partitioner."""
+def mapped_axes(eqn: JaxprEqn) -> frozenset[str]:
+    """Return the mesh axes over which a jaxpr is mapped; the partitioner handles the others."""
     return frozenset(eqn.params["newly_manual_axes"])
 
 
-# --- properties of any equation -------------------------------------------------------------------------------------
+# --- properties of any equation -------------------------------------------------------------------
 
 
-def has_side_effects(eqn: Any) -> bool:
-    """Return True if an equation has an effect apart from its results; the axis name of a collective, a JAX effect, does not count."""
+def has_side_effects(eqn: JaxprEqn) -> bool:
+    """Return True if an equation has effects other than the axis names of a collective."""
     return bool(eqn.effects) and any(
         type(effect).__name__ != "NamedAxisEffect" for effect in eqn.effects
     )
 
 
-def commutes(eqn: Any) -> bool:
-    """Return True if an operation commutes with casts: applied to cast values it returns the result, cast."""
+def commutes(eqn: JaxprEqn) -> bool:
+    """Return True if an operation on cast values returns the result, cast."""
     if eqn.effects or kind_of(eqn) == Kind.CAST or axes_of(eqn):
         return False
-    return not programs_of(eqn) and not any(map(callable, _parts_of(eqn)))
+    return not jaxprs_of(eqn) and not any(map(callable, _parts_of(eqn)))
 
 
-def barrier(values: Sequence[Any]) -> list[Any]:
-    """Return `jax.lax.optimization_barrier` of values; each keeps the mesh axes over which it varies."""
+def barrier(values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return `jax.lax.optimization_barrier` of values, each with its own variance."""
     if len({jax.typeof(value).manual_axis_type for value in values}) > 1:
         # JAX 0.10 gives all results the variance of all operands, except in a recomputation for a
         # gradient.

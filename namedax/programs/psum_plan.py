@@ -4,7 +4,7 @@ A psum is postponed only as long as nothing else uses it, and only to a place wh
 bytes. Two kinds of operations may stand between the psum and that place. Both are exact in IEEE
 arithmetic, up to the order of additions:
 
-- *Linear operations* (`sum_commutation.linear_groups`) are applied to the summands, and the psum is
+- *Linear operations* (`linear_groups`) are applied to the summands, and the psum is
   taken after them.
 - *Scalings*, products and quotients of floats, are not: `p * s` may overflow where `(p + q) * s`
   does not. They are applied after the psum, to the elements that are left of it. `cut(psum(p) * s)`
@@ -19,18 +19,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from types import EllipsisType
 from typing import Any
 
-from jax.extend.core import DropVar, Literal, Var
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import DropVar, Jaxpr, JaxprEqn, Literal, Var
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
 from namedax.core.variance import varying_of
-from namedax.programs.evaluator import has_sums, inlined, with_program
-from namedax.programs.indices import Index, Indices
+from namedax.programs.evaluator import has_sums, inlined, number_of, with_jaxpr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
     Algebra,
+    Atom,
     Kind,
+    Known,
     Scan,
+    aval_of,
     axes_of,
     called,
     cast_axes,
@@ -45,6 +49,8 @@ from namedax.programs.primitives import (
 
 __all__ = [
     "Gather",
+    "Index",
+    "Indices",
     "Late",
     "Plan",
     "Wait",
@@ -53,20 +59,18 @@ __all__ = [
     "linear_groups",
     "may_wait",
     "selects",
-    "with_sums_after_calls",
 ]
 
 
-# --- the rule for postponing psums: may an operation be applied to the summands, with the psum taken after it?
-
+# --- the rule for postponing psums: an operation may run on the summands, before the psum ---------
 # Both `postpone_psum` and the steps of a serial loop use pending psums. An operation that is linear
 # in a pending operand may run first, if its other operands do not vary along the axes of the psum.
 # A value that it adds to the psum (a residual, the padding) counts once, and not once for each
 # summand; the caller handles that.
 
 
-def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
-    """Yield sets of operands: the equation is linear in the operands of one set together, for any values of the others."""
+def linear_groups(eqn: JaxprEqn) -> Iterator[frozenset[int]]:
+    """Yield sets of operands in which, taken together, the equation is linear."""
     entry, count = facts(eqn), len(eqn.invars)
     for group in entry.linear:
         operands = set[int]()
@@ -78,13 +82,13 @@ def linear_groups(eqn: Any) -> Iterator[frozenset[int]]:
             yield frozenset(operands)
 
 
-def selects(eqn: Any) -> bool:
-    """Return True if each element of the result is an element of the first operand, at an index that does not depend on values."""
+def selects(eqn: JaxprEqn) -> bool:
+    """Return True if the result selects elements of the first operand at fixed indices."""
     known = facts(eqn)
     return (
         known.selects
         or known.repeats
-        or (known.moves and eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+        or (known.moves and aval_of(eqn.invars[0]).dtype == aval_of(eqn.outvars[0]).dtype)
     )
 
 
@@ -101,12 +105,14 @@ class Wait(Record):
 
 
 def may_wait(
-    eqn: Any,
+    eqn: JaxprEqn,
     waiting: Mapping[int, MeshAxes],
     is_zero: Callable[[int], bool] = lambda i: False,
     exactly: bool = False,
 ) -> Wait | None:
-    """Return a `Wait` if the result of an equation with these pending operands is a pending psum; else `None`.
+    """Return a `Wait` if the result of an equation is a pending psum, else `None`.
+
+    Its operands in `waiting` are pending psums.
 
     With `None`, the psums must be taken before the equation.
 
@@ -136,47 +142,48 @@ def may_wait(
     return None
 
 
-# --- psums that a jaxpr returns as its results, taken after the call of the jaxpr -----------------
-
+# --- psums that a jaxpr returns, taken after the call of the jaxpr --------------------------------
 # The gradient of a function that is recomputed, or compiled on its own, ends with the psums that
 # are the transposes of its casts. Their later use is visible only outside of it.
 
 
-def with_sums_after_calls(jaxpr: Any) -> Any:
+def _with_sums_after_calls(jaxpr: Jaxpr) -> Jaxpr:
     """Move psums out of calls.
 
     Return an equivalent open jaxpr. No call in it has a psum as a result that is used exactly once
     by another equation.
     """
-    eqns: list[Any] = []
+    eqns: list[JaxprEqn] = []
     changed = False
-    uses: Counter[Any] | None = None
+    uses: Counter[Atom] | None = None
     for eqn, fact in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
         inner = called(eqn) if fact.kind in (Kind.CALL, Kind.REMAT) else None
         if inner is None:
             eqns.append(eqn)
             continue
         uses = _uses(jaxpr) if uses is None else uses
-        parts = _apart(eqn, with_sums_after_calls(inner), uses)
+        parts = _apart(eqn, _with_sums_after_calls(inner), uses)
         changed = changed or parts is not None
         eqns += [eqn] if parts is None else parts
     return jaxpr.replace(eqns=eqns) if changed else jaxpr
 
 
-def _uses(jaxpr: Any) -> Counter[Any]:
-    """Count the uses of each variable as an operand; results count twice, since a returned value is used as it is."""
+def _uses(jaxpr: Jaxpr) -> Counter[Atom]:
+    """Count the uses of each variable; a result counts twice, since it is used as it is."""
     variables = [var for eqn in jaxpr.eqns for var in eqn.invars] + 2 * list(jaxpr.outvars)
     return Counter(var for var in variables if not isinstance(var, Literal))
 
 
-def _apart(eqn: Any, inner: Any, uses: Counter[Any]) -> list[Any] | None:
-    """Split a call of `inner` into the call and the psums that it returned; `None` if it returns none."""
+def _apart(eqn: JaxprEqn, inner: Jaxpr, uses: Counter[Atom]) -> list[JaxprEqn] | None:
+    """Split a call of `inner` into the call and the psums that it returned, if any."""
     sums = {var: part for part in inner.eqns if is_whole_sum(part) for var in part.outvars}
-    within = _uses(inner) if sums else Counter[Any]()
-    results, made, after = list(inner.outvars), list(eqn.outvars), list[Any]()
+    within = _uses(inner) if sums else Counter[Atom]()
+    results, made, after = list(inner.outvars), list(eqn.outvars), list[JaxprEqn]()
     for i, (var, out) in enumerate(zip(inner.outvars, eqn.outvars, strict=True)):
-        part = None if isinstance(var, Literal) or isinstance(out, DropVar) else sums.get(var)
-        if part is None or within[var] != 2 or uses[out] != 1:
+        if isinstance(var, Literal) or isinstance(out, DropVar) or var not in sums:
+            continue
+        part = sums[var]
+        if within[var] != 2 or uses[out] != 1:
             continue
         operand = part.invars[part.outvars.index(var)]
         if isinstance(operand, Literal):
@@ -184,7 +191,7 @@ def _apart(eqn: Any, inner: Any, uses: Counter[Any]) -> list[Any] | None:
         results[i], made[i] = operand, Var(operand.aval)
         after.append(part.replace(invars=[made[i]], outvars=[out]))
     return (
-        [with_program(eqn, inner.replace(outvars=results), eqn.invars, made), *after]
+        [with_jaxpr(eqn, inner.replace(outvars=results), eqn.invars, made), *after]
         if after
         else None
     )
@@ -209,15 +216,18 @@ class Late(Record):
 
     axes: MeshAxes
     least: int
-    source: tuple[Any, ...] = ()
+    source: tuple[Atom, ...] = ()
     gain: bool = False
     cast: frozenset[str] = frozenset()
     mixed: bool = False
     scaled: bool = False
     scatter: tuple[int, MeshAxes] | None = None
 
-    def then(self, operand: Any, out: Any, gain: bool = False, **changes: Any) -> Late:
-        """Return the facts after an operation on this operand with result `out`; a result smaller than all before is a gain."""
+    def then(self, operand: Atom, out: Var, gain: bool = False, **changes: Any) -> Late:
+        """Return the facts after an operation on this operand with result `out`.
+
+        A result smaller than all before is a gain.
+        """
         size = _size(out)
         gain, least = gain or size < self.least, min(size, self.least)
         return self.replace(
@@ -233,7 +243,7 @@ class Gather(Record):
       places: the dimensions, each with the mesh axes of its blocks, outermost first.
     """
 
-    block: Any
+    block: Atom
     places: tuple[tuple[int, MeshAxes], ...]
 
 
@@ -256,26 +266,26 @@ class Plan:
 
     def __init__(
         self,
-        jaxpr: Any,
-        known: Callable[[], Mapping[Any, Index]],
+        jaxpr: Jaxpr,
+        known: Callable[[], Mapping[Atom, Index]],
         loops: Set[str],
-        seen: dict[int, tuple[bool, Any]],
+        seen: dict[int, tuple[bool, Jaxpr]],
     ):
         self.loops, self._seen = loops, seen
-        self.gathers: dict[Any, Gather] = {}
-        self.late: dict[Any, Late] = {}
-        self.kept: set[Any] = set()
+        self.gathers: dict[Atom, Gather] = {}
+        self.late: dict[Atom, Late] = {}
+        self.kept: set[Atom] = set()
         self.inner: dict[int, Plan] = {}
-        self._look_at(inlined(jaxpr) if loops else with_sums_after_calls(inlined(jaxpr)), known)
+        self._look_at(inlined(jaxpr) if loops else _with_sums_after_calls(inlined(jaxpr)), known)
 
-    def _look_at(self, jaxpr: Any, known: Callable[[], Mapping[Any, Index]]) -> None:
+    def _look_at(self, jaxpr: Jaxpr, known: Callable[[], Mapping[Atom, Index]]) -> None:
         # This visits every equation of every body, so it calls functions only for the few that
         # matter.
         facts = facts_of(jaxpr.eqns)
         self.indices = Indices(known, jaxpr, facts)
         pairs = list(zip(jaxpr.eqns, facts, strict=True))
         sums = [eqn for eqn, fact in pairs if fact.kind is Kind.SUM]
-        updates = (
+        updates: dict[Atom, JaxprEqn] = (
             {eqn.outvars[0]: eqn for eqn, fact in pairs if fact.kind is Kind.UPDATE} if sums else {}
         )
         for eqn in sums if updates else ():
@@ -303,16 +313,16 @@ class Plan:
 
     @property
     def gains(self) -> bool:
-        """True if the jaxpr, or an inner jaxpr that can be changed, sends fewer bytes under this plan."""
+        """True if the jaxpr, or an inner one, sends fewer bytes under this plan."""
         return bool(self.kept or self.gathers or self.inner)
 
-    def _operands(self, eqn: Any) -> Sequence[Any]:
+    def _operands(self, eqn: JaxprEqn) -> Sequence[Atom]:
         gather = self.gathers.get(eqn.outvars[0]) if self.gathers and eqn.outvars else None
         return eqn.invars if gather is None else [gather.block]
 
-    def _uses(self, jaxpr: Any) -> tuple[set[int], dict[Any, int]]:
+    def _uses(self, jaxpr: Jaxpr) -> tuple[set[int], dict[Atom, int]]:
         """Return the dead equations, and the number of uses of each variable by the others."""
-        uses: dict[Any, int] = {}
+        uses: dict[Atom, int] = {}
         for var in jaxpr.outvars:
             if type(var) is not Literal:
                 uses[var] = uses[var] + 1 if var in uses else 1
@@ -330,14 +340,11 @@ class Plan:
                     uses[var] = uses[var] + 1 if var in uses else 1
         return dead, uses
 
-    def places(self) -> tuple[list[int], set[Any]]:
-        """Return the indices of replaced equations, and the variables that are read in a group other than the one that made them."""
+    def places(self) -> tuple[list[int], set[Atom]]:
+        """Return the indices of replaced equations, and variables read in later groups."""
         places: list[int] = []
-        group, made, needed = (
-            0,
-            dict[Any, int](),
-            {var for var in self.jaxpr.outvars if type(var) is not Literal},
-        )
+        group, made = 0, dict[Atom, int]()
+        needed: set[Atom] = {var for var in self.jaxpr.outvars if type(var) is not Literal}
         for number, eqn in enumerate(self.jaxpr.eqns):
             operands = self._operands(eqn) if self.gathers else eqn.invars
             is_changed = id(eqn) in self.inner or not (
@@ -356,13 +363,14 @@ class Plan:
             group += is_changed
         return places, needed
 
-    def _find_gather(self, eqn: Any, updates: Mapping[Any, Any]) -> None:
+    def _find_gather(self, eqn: JaxprEqn, updates: Mapping[Atom, JaxprEqn]) -> None:
         if not is_whole_sum(eqn) or len(eqn.invars) != 1 or isinstance(eqn.invars[0], Literal):
             return
-        block, left, places = eqn.invars[0], set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
+        block: Atom = eqn.invars[0]
+        left, places = set(axes_of(eqn)), list[tuple[int, MeshAxes]]()
         while (placed := None if isinstance(block, Literal) else updates.get(block)) is not None:
             base, update, *starts = placed.invars
-            found = self.indices.block(base.aval.shape, update.aval.shape, starts)
+            found = self.indices.block(aval_of(base).shape, aval_of(update).shape, starts)
             if (
                 found is None
                 or not self.indices.is_zero(base)
@@ -374,7 +382,7 @@ class Plan:
         if places:
             self.gathers[eqn.outvars[0]] = Gather(block, tuple(places))
 
-    def _look_inside(self, eqn: Any, kind: Kind) -> None:
+    def _look_inside(self, eqn: JaxprEqn, kind: Kind) -> None:
         """Plan the jaxpr that an equation runs, if it can be changed."""
         inner, operands = called(eqn), eqn.invars
         if kind is Kind.SCAN:
@@ -383,7 +391,7 @@ class Plan:
         if inner is None or not has_sums(inner, self._seen):
             return
 
-        def known() -> dict[Any, Index]:
+        def known() -> dict[Atom, Index]:
             facts = (
                 (var, self.indices.of(operand))
                 for var, operand in zip(inner.invars, operands, strict=False)
@@ -394,12 +402,12 @@ class Plan:
         if plan.gains:
             self.inner[id(eqn)] = plan
 
-    def _of(self, var: Any) -> Late | None:
+    def _of(self, var: Atom) -> Late | None:
         """Return the facts about an operand, if it is a pending psum and used only once."""
         late = None if isinstance(var, Literal) or self.uses[var] != 1 else self.late.get(var)
         return late if late is not None and late.axes else None
 
-    def _visit(self, eqn: Any) -> None:
+    def _visit(self, eqn: JaxprEqn) -> None:
         if eqn.outvars and eqn.outvars[0] in self.gathers:
             return
         if is_whole_sum(eqn):
@@ -423,7 +431,7 @@ class Plan:
         if found is not None:
             self.late[eqn.outvars[0]] = found
 
-    def _linear(self, eqn: Any, lates: Sequence[Late | None]) -> Late | None:
+    def _linear(self, eqn: JaxprEqn, lates: Sequence[Late | None]) -> Late | None:
         operands, (out,) = eqn.invars, eqn.outvars
         if is_addition(eqn):
             return self._added(operands, lates, out)
@@ -461,7 +469,7 @@ class Plan:
         return late.then(operands[here], out) if wait is not None and not wait.once else None
 
     def _added(
-        self, operands: Sequence[Any], lates: Sequence[Late | None], out: Any
+        self, operands: Sequence[Atom], lates: Sequence[Late | None], out: Var
     ) -> Late | None:
         if any(late is not None and late.cast for late in lates):
             return None
@@ -478,16 +486,16 @@ class Plan:
         late, operand = (x, operands[0]) if x is not None else (y, operands[1])
         return None if late is None else late.then(operand, out, mixed=True)
 
-    def _block(self, eqn: Any, late: Late) -> Late | None:
+    def _block(self, eqn: JaxprEqn, late: Late) -> Late | None:
         """Return the facts after a psum that was cast is sliced into blocks along its axes."""
         operand, *starts = eqn.invars
-        found = self.indices.block(operand.aval.shape, slice_sizes(eqn), starts)
+        found = self.indices.block(aval_of(operand).shape, slice_sizes(eqn), starts)
         if found is None or not late.cast.issuperset(found[1]):
             return None
         return self._scattered(eqn, late, found)
 
-    def _scattered(self, eqn: Any, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
-        """Return the facts for a psum of which each device keeps its block; `found` is the sliced dimension and the axes."""
+    def _scattered(self, eqn: JaxprEqn, late: Late, found: tuple[int, MeshAxes]) -> Late | None:
+        """Return the facts for a psum scattered over `found`, the sliced dimension and the axes."""
         left = tuple(axis for axis in late.axes if axis not in found[1] and axis not in self.loops)
         cast = late.cast.difference(found[1])
         # An all-reduce sends twice as many bytes as a reduce-scatter. If the psum was smaller than
@@ -499,25 +507,147 @@ class Plan:
         )
 
 
-def is_addition(eqn: Any) -> bool:
+def is_addition(eqn: JaxprEqn) -> bool:
     """Return True if an equation adds its operands, or subtracts the second one."""
     return facts(eqn).algebra in (Algebra.SUM, Algebra.DIFFERENCE)
 
 
-def is_scaling(eqn: Any, operand: int) -> bool:
-    """Return True if an equation scales the floats of this operand by those of the other one, and is not linear.
+def is_scaling(eqn: JaxprEqn, operand: int) -> bool:
+    """Return True if an equation scales floats of this operand by the other one.
 
-    Scaling is a multiplication or a division.
+    Scaling is a multiplication or a division, and is not linear for floats.
     """
     if (
         operand not in facts(eqn).scales
-        or eqn.invars[operand].aval.shape != eqn.outvars[0].aval.shape
+        or aval_of(eqn.invars[operand]).shape != aval_of(eqn.outvars[0]).shape
     ):
         return False
     return not any(operand in group for group in linear_groups(eqn))
 
 
-def _size(var: Any) -> int:
+def _size(var: Atom) -> int:
     """Return the size in bytes."""
-    size: int = math.prod(var.aval.shape) * var.aval.dtype.itemsize
+    size: int = math.prod(aval_of(var).shape) * aval_of(var).dtype.itemsize
     return size
+
+
+# --- integers that are computed from device indices -----------------------------------------------
+# Passes use them to decide whether each device slices its own block of a value, or writes it into
+# zeros.
+
+
+# A sum of multiples of device indices along mesh axes, with the constant under `None`.
+Index = dict[str | None, int]
+
+
+class Indices:
+    """Integers of a jaxpr that are sums of multiples of device indices.
+
+    Arrays of zeros count as the integer 0.
+
+    Args:
+      known: returns the indices of the inputs.
+      jaxpr: the jaxpr, which is inspected when the first index is looked up.
+      facts: the facts about its equations.
+    """
+
+    def __init__(
+        self, known: Callable[[], Mapping[Atom, Index]], jaxpr: Jaxpr, facts: Sequence[Known]
+    ):
+        self._given, self._pairs = known, zip(jaxpr.eqns, facts, strict=True)
+        self._known: dict[Atom, Index] | None = None
+
+    def of(self, var: Atom) -> Index | None:
+        """Return a sum `{axis: factor}`, with the constant under `None`; `None` if unknown."""
+        if not isinstance(var, Literal):
+            if self._known is None:
+                self._known = dict(self._given())
+                for eqn, known in self._pairs:
+                    if (
+                        known.algebra is not None
+                        or known.repeats
+                        or known.kind is Kind.DEVICE_INDEX
+                    ):
+                        self._visit(eqn, known, self._known)
+            return self._known.get(var)
+        value = number_of(var)
+        if value is not None and _is_index(var):
+            return {None: int(value)}
+        return {None: 0} if value is not None and value == 0 else None
+
+    def is_zero(self, var: Atom) -> bool:
+        """Return True if a value is zero everywhere."""
+        return self.of(var) == {None: 0}
+
+    def _visit(self, eqn: JaxprEqn, known: Known, indices: dict[Atom, Index]) -> None:
+        """Record the index that an equation computes."""
+        found = None
+        if known.kind is Kind.DEVICE_INDEX:
+            axes = axes_of(eqn)
+            found = {axes[0]: 1, None: 0} if len(axes) == 1 else None
+        elif known.repeats or known.kind is Kind.CAST:
+            found = self.of(eqn.invars[0])
+        elif (
+            len(eqn.outvars) == 1
+            and eqn.invars
+            and all(_is_index(v) for v in (*eqn.outvars, *eqn.invars))
+        ):
+            terms = [self.of(var) for var in eqn.invars]
+            if all(term is not None for term in terms):
+                found = self._combine(eqn, [term for term in terms if term is not None])
+        if found is not None:
+            indices[eqn.outvars[0]] = found
+
+    @staticmethod
+    def _combine(eqn: JaxprEqn, terms: list[Index]) -> Index | None:
+        algebra, (first, *rest) = facts(eqn).algebra, terms
+        if algebra == Algebra.SAME:
+            return first
+        if algebra == Algebra.SUM:
+            return {axis: first.get(axis, 0) + rest[0].get(axis, 0) for axis in {*first, *rest[0]}}
+        if algebra == Algebra.PRODUCT:
+            scalar, other = (first, rest[0]) if set(first) == {None} else (rest[0], first)
+            return (
+                {axis: n * scalar[None] for axis, n in other.items()}
+                if set(scalar) == {None}
+                else None
+            )
+        # Wrap-around of a negative index, which a device index never is.
+        if algebra == Algebra.LESS and rest[0] == {None: 0} and all(n >= 0 for n in first.values()):
+            return {None: 0}
+        if algebra == Algebra.CHOICE and first == {None: 0}:
+            return rest[0]
+        return None
+
+    def block(
+        self, shape: Sequence[int], part: Sequence[int], starts: Sequence[Atom]
+    ) -> tuple[int, MeshAxes] | None:
+        """Return the dimension and the mesh axes of blocks of this size at these starts.
+
+        Each device has its block. The mesh axes are major first.
+        """
+        cut = [dim for dim, (n, size) in enumerate(zip(shape, part, strict=True)) if n != size]
+        if len(cut) != 1 or any(
+            not self.is_zero(start) for dim, start in enumerate(starts) if dim not in cut
+        ):
+            return None
+        (dim,) = cut
+        found = self.of(starts[dim])
+        if found is None or found.get(None, 0) != 0:
+            return None
+        axes = sorted(
+            (axis for axis, n in found.items() if axis is not None and n),
+            key=lambda axis: -found[axis],
+        )
+        stride = part[dim]
+        for axis in reversed(axes):
+            if found[axis] != stride:
+                return None
+            stride *= lax.axis_size(axis)
+        return (dim, tuple(axes)) if stride == shape[dim] else None
+
+
+def _is_index(var: Atom) -> bool:
+    return getattr(var.aval, "shape", None) == () and (
+        aval_of(var).dtype == jnp.bool_ or jnp.issubdtype(aval_of(var).dtype, jnp.integer)
+    )

@@ -1,4 +1,4 @@
-"""Check that a traced body does not apply raw collectives or raw reductions to the blocks of devices.
+"""Check that a traced body applies no raw collectives or reductions to blocks of devices.
 
 A named array in a body holds the block of one device. `jax.lax.psum` and similar functions would
 operate on it by mesh axis. A reduction of all its elements (`jnp.max(leaf)` in `jax.tree.map`, the
@@ -23,10 +23,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from namedax.core.array import is_named
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
+from namedax.core.types import PyTree
 from namedax.core.user_code import (
     Boundary,
     boundary_of,
@@ -36,18 +37,20 @@ from namedax.core.user_code import (
 )
 from namedax.core.variance import varying_of
 from namedax.errors import NamedaxError, RawBlockError, hints, show_names
-from namedax.programs.block_dimensions import Dimensions, Finding, findings, is_used
+from namedax.programs.block_dimensions import Dimensions, Finding, Path, findings, is_used
 from namedax.programs.primitives import (
     COLLECTIVES,
     LOCAL_KINDS,
     Kind,
     Known,
+    aval_of,
     axes_of,
     facts,
     facts_of,
+    jaxprs_of,
     kind_of,
     name_of,
-    programs_of,
+    open_jaxpr,
 )
 
 __all__ = [
@@ -97,9 +100,11 @@ def refuse_raw(
             and _is_raw_collective(eqn, path, names)
         ):
             _raise_for_collective(eqn, names, function)
-        if reductions and known.takes is not None and not eqn.outvars[0].aval.shape:
+        if reductions and known.takes is not None and not aval_of(eqn.outvars[0]).shape:
             reduced = (
-                frozenset[str]().union(*(varying_of(v.aval) for v in eqn.invars if v.aval.shape))
+                frozenset[str]().union(
+                    *(varying_of(v.aval) for v in eqn.invars if aval_of(v).shape)
+                )
                 & names.keys()
             )
             if reduced and _is_raw_reduction((*path, eqn)):
@@ -118,7 +123,7 @@ def _refuse_mixing(
     function: str,
     dimensions: Dimensions | None,
 ) -> None:
-    """Raise an error if user code combines elements along some dimensions of a block, or draws numbers in its shape."""
+    """Raise an error if user code mixes elements of a block, or draws numbers in its shape."""
     for finding in findings(closed, dimensions):
         axes = finding.axes & names.keys()
         is_of_user = axes and any(map(_is_of_user, filter(None, (finding.path, finding.drawn))))
@@ -131,23 +136,23 @@ def _refuse_mixing(
             )
 
 
-def _is_of_user(path: tuple[Any, ...]) -> bool:
-    """Return True if the last equation of a path comes from user code, not from an operation of namedax or a transpose of JAX."""
+def _is_of_user(path: Path) -> bool:
+    """Return True if user code, not namedax or a transpose of JAX, made the last equation."""
     if _is_of_operation(path) or DELIBERATE in _scope(path):
         return False
     return _boundary(path) is not None and not _is_transpose(path)
 
 
 def looked_through(
-    function: Callable[..., Any], resources: Mapping[Hashable, tuple[str, ...]], name: str
-) -> Callable[..., Any]:
+    function: Callable[..., PyTree], resources: Mapping[Hashable, tuple[str, ...]], name: str
+) -> Callable[..., PyTree]:
     """Wrap `function` of pytrees so that it is traced and checked like a body before it runs.
 
     Only tracers are arguments of that trace. Other arguments may be anything, such as those that a
     rule does not differentiate.
     """
 
-    def run(*args: Any) -> Any:
+    def run(*args: PyTree) -> PyTree:
         given, tree = jax.tree.flatten(args)
         arrays = jax.tree.leaves(args, is_leaf=is_named)
         dims = (
@@ -158,7 +163,7 @@ def looked_through(
         datas = [leaf for leaf in given if isinstance(leaf, jax.core.Tracer)]
         noted: list[Any] = []
 
-        def flat(*datas: Any) -> list[Any]:
+        def flat(*datas: jax.Array) -> list[jax.Array]:
             traced = iter(datas)
             inner = [next(traced) if isinstance(leaf, jax.core.Tracer) else leaf for leaf in given]
             leaves, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, inner)))
@@ -183,9 +188,11 @@ def looked_through(
 
 
 def _equations(
-    jaxpr: Any, path: tuple[Any, ...], seen: dict[int, bool]
-) -> list[tuple[Any, Known, tuple[Any, ...]]]:
-    """Return all equations that may matter, each with its facts and the enclosing equations, outermost first.
+    jaxpr: Jaxpr, path: Path, seen: dict[int, bool]
+) -> list[tuple[JaxprEqn, Known, Path]]:
+    """Return all equations that may matter, with facts and enclosing equations.
+
+    The enclosing equations are outermost first.
 
     Args:
       jaxpr: the jaxpr.
@@ -194,7 +201,7 @@ def _equations(
     """
     if not seen.get(id(jaxpr), True):
         return []
-    found: list[tuple[Any, Known, tuple[Any, ...]]] = []
+    found: list[tuple[JaxprEqn, Known, Path]] = []
     for eqn, known in zip(jaxpr.eqns, facts_of(jaxpr.eqns), strict=True):
         if known.kind in LOCAL_KINDS or known.kind is Kind.CAST:
             if known.takes is not None:
@@ -202,17 +209,17 @@ def _equations(
             continue
         if known.kind is not Kind.CALL:
             found.append((eqn, known, path))
-        for part in programs_of(eqn):
-            found += _equations(getattr(part, "jaxpr", part), (*path, eqn), seen)
+        for part in jaxprs_of(eqn):
+            found += _equations(open_jaxpr(part), (*path, eqn), seen)
     seen[id(jaxpr)] = bool(found)
     return found
 
 
-def _scope(path: tuple[Any, ...]) -> str:
+def _scope(path: Path) -> str:
     return "/".join(str(eqn.source_info.name_stack) for eqn in path)
 
 
-def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]) -> bool:
+def _is_raw_collective(eqn: JaxprEqn, path: Path, names: Mapping[str, list[Hashable]]) -> bool:
     for axis in axes_of(eqn):
         if type(axis) is str and axis in names:
             break
@@ -221,12 +228,11 @@ def _is_raw_collective(eqn: Any, path: tuple[Any, ...], names: Mapping[str, Any]
     scope = _scope((*path, eqn))
     if DELIBERATE in scope:
         return False
-    return not (
-        kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn))
-    )  # JAX itself makes it from a cast to varying
+    # JAX itself makes it from a cast to varying.
+    return not (kind_of(eqn) == Kind.SUM and _is_transpose((*path, eqn)))
 
 
-def _is_transpose(path: tuple[Any, ...]) -> bool:
+def _is_transpose(path: Path) -> bool:
     """Return True if JAX made the last equation of a path as the transpose of another one.
 
     An equation of a gradient rule counts only if it has been transposed twice: JAX has transposed
@@ -238,7 +244,7 @@ def _is_transpose(path: tuple[Any, ...]) -> bool:
     )
 
 
-def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
+def _is_raw_reduction(path: Path) -> bool:
     """Return True if the last equation of a path reduces a value of the body.
 
     Equations that JAX or an operation of namedax makes do not count. A loop of JAX slices elements
@@ -253,18 +259,20 @@ def _is_raw_reduction(path: tuple[Any, ...]) -> bool:
 
 
 def _without_start(called: str) -> str:
-    """Return the collective that a function of JAX runs, or starts: `psum_scatter` for `psum_scatter_start`."""
+    """Return the collective that `called` runs: `psum_scatter` for `psum_scatter_start`."""
     return called.removesuffix("_start")
 
 
-def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], function: str) -> None:
+def _raise_for_collective(
+    eqn: JaxprEqn, names: Mapping[str, list[Hashable]], function: str
+) -> None:
     called, where = _called(eqn)
     called = called if _without_start(called) in COLLECTIVES else name_of(eqn)
     axes = [axis for axis in axes_of(eqn) if axis in names]
-    held = dict.fromkeys(name for axis in axes for name in names[axis])
+    mapped = dict.fromkeys(name for axis in axes for name in names[axis])
     raise RawBlockError(
         f"jax.lax.{called}: in the body of {function}{where} it would operate on the blocks of"
-        f" devices along the mesh axes {show_names(axes)}, over which the axes {show_names(held)}"
+        f" devices along the mesh axes {show_names(axes)}, over which the axes {show_names(mapped)}"
         " are sharded, so its result would change with axis_resources. Use"
         f" nx.lax.{_without_start(called)} with an axis name. (To operate on blocks on purpose,"
         " lift the function and pass the data of arrays: nx.NamedArray(nx.nmap(function,"
@@ -272,12 +280,13 @@ def _raise_for_collective(eqn: Any, names: Mapping[str, list[Hashable]], functio
     )
 
 
-def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: str) -> None:
+def _raise_for_reduction(path: Path, mapped: list[Hashable], function: str) -> None:
     raise RawBlockError(
         f"{function}{_line_in_body(path)}: a function of JAX takes {facts(path[-1]).takes} of all"
         " elements of the data of a named array. In a body the data are one device's block of the"
-        f" axes {show_names(dict.fromkeys(held))}, so the result would change with axis_resources."
-        " Reduce the named array (nx.sum, nx.max, nx.dot). Use nx.interop.global_norm or"
+        f" axes {show_names(dict.fromkeys(mapped))}, so the result would change with"
+        " axis_resources. Reduce the named array (nx.sum, nx.max, nx.dot). Use"
+        " nx.interop.global_norm or"
         " nx.interop.clip_by_global_norm for trees, nx.scipy.sparse.linalg for solvers, and"
         " nx.nmap for elementwise functions. nx.testing.assert_resources_do_not_matter detects the"
         " cases that this check misses."
@@ -285,23 +294,23 @@ def _raise_for_reduction(path: tuple[Any, ...], held: list[Hashable], function: 
 
 
 def _raise_for_mixing(
-    finding: Finding, axes: list[str], held: list[Hashable], function: str
+    finding: Finding, axes: list[str], mapped: list[Hashable], function: str
 ) -> None:
     path = finding.drawn or finding.path  # a constant has no equation
     if finding.is_moved:
-        shape = path[-1].invars[0].aval.shape
+        shape = aval_of(path[-1].invars[0]).shape
         raise RawBlockError(
             f"jax.tree.unflatten: in {function}{_line_in_body(path)} a function of leaves moves a"
             f" dimension of a named array, whose block has the shape {shape}. The dimension that is"
             f" sharded over the mesh axes {show_names(axes)} gets another name, and the data no"
-            f" longer match the axes {show_names(dict.fromkeys(held))}. Stop at named arrays with"
+            f" longer match the axes {show_names(dict.fromkeys(mapped))}. Stop at named arrays with"
             " is_leaf=lambda v: isinstance(v, nx.NamedArray), and use functions of namedax there"
             " (nx.transpose, nx.stack, nx.rename)."
         )
     called = next(filter(None, map(_function_of_jax, path)), name_of(path[-1]))
     where = (
         f"sharded over the mesh axes {show_names(axes)} (the axes"
-        f" {show_names(dict.fromkeys(held))})"
+        f" {show_names(dict.fromkeys(mapped))})"
     )
     if finding.drawn is not None:
         raise RawBlockError(
@@ -326,7 +335,7 @@ def _raise_for_mixing(
 
 @contextlib.contextmanager
 def explain_unbound_axes(function: str) -> Iterator[None]:
-    """Convert JAX's error about an unbound axis name in a raw collective into one that mentions `nx.lax`.
+    """Convert JAX's error about an unbound axis name into one that mentions `nx.lax`.
 
     Raises:
       RawBlockError: in the body of `function` a collective of JAX names an axis that is not a mesh
@@ -359,9 +368,10 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
             ) from error
         if isinstance(error, ValueError):
             raise
-        said = said_of_names(error)
-        if said is not None:
-            raise RawBlockError(said.replace(": ", f": in the body of {function} ", 1)) from error
+        message = said_of_names(error)
+        if message is not None:
+            message = message.replace(": ", f": in the body of {function} ", 1)
+            raise RawBlockError(message) from error
         found = _unbound(error)
         if found is None:
             raise
@@ -374,7 +384,9 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
 
 
 def said_of_names(error: BaseException, function: str | None = None) -> str | None:
-    """Return the message for a function of JAX, such as `jnp.sum`, that got an axis name as its axis; `None` for other errors.
+    """Return the message for a function of JAX that got an axis name as its axis.
+
+    For example `jnp.sum`. The result is `None` for other errors.
 
     JAX passes the name on to a collective, which the user did not call.
 
@@ -399,7 +411,7 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
 
 @contextlib.contextmanager
 def explain_values_from_around(function: str) -> Iterator[None]:
-    """Convert JAX's error about a value of a surrounding `jax.shard_map` body into one with a remedy.
+    """Convert JAX's error about a value of a surrounding region into one with a remedy.
 
     Raises:
       RawBlockError: the body of `function`, nested in that of another mapped function, passes JAX
@@ -422,7 +434,7 @@ def explain_values_from_around(function: str) -> Iterator[None]:
 
 
 def _is_of_cast(error: BaseException) -> bool:
-    """Return True if a traceback ends in a JAX cast that the body called itself, not in a function with deliberate collectives."""
+    """Return True if a traceback ends in a cast that the body made, not deliberate collectives."""
     is_cast, traceback = False, error.__traceback__
     while traceback is not None:
         code = traceback.tb_frame.f_code
@@ -434,7 +446,9 @@ def _is_of_cast(error: BaseException) -> bool:
 
 
 def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
-    """Return the JAX collective in which a traceback ends, its axis, and the function with an axis argument that called it.
+    """Return the JAX collective in which a traceback ends, its axis, and its caller.
+
+    The caller is the function with an axis argument that called it.
 
     The result is `None` if the body did not call these itself. The last item is `None` if the body
     called the collective.
@@ -467,7 +481,7 @@ def _unbound(error: BaseException) -> tuple[str, Any, str | None] | None:
     return called
 
 
-# --- origins of equations -------------------------------------------------------------------------------------------
+# --- origins of equations -------------------------------------------------------------------------
 
 
 def _directory(file: str) -> str:
@@ -483,14 +497,13 @@ def _is_of_jax(file: str) -> bool:
     return file.startswith(_JAX) or f"{os.sep}jaxlib{os.sep}" in file
 
 
-def _frames(eqn: Any) -> list[tuple[str, str, int]]:
+def _frames(eqn: JaxprEqn) -> list[tuple[str, str, int]]:
     """Return file, function and line of each frame in which an equation was made, innermost first.
 
     Frames of modules that only assemble arrays are left out.
     """
-    frames = getattr(
-        getattr(eqn.source_info, "traceback", None), "frames", ()
-    )  # JAX stores none for some equations
+    # JAX stores none for some equations.
+    frames = getattr(getattr(eqn.source_info, "traceback", None), "frames", ())
     return [
         (f.file_name, f.function_name, f.line_num)
         for f in frames
@@ -498,13 +511,15 @@ def _frames(eqn: Any) -> list[tuple[str, str, int]]:
     ]
 
 
-def _boundaries(eqn: Any) -> list[Boundary | None]:
-    """Return the boundary of user code, or `None`, for each frame of namedax in which an equation was made, innermost first."""
+def _boundaries(eqn: JaxprEqn) -> list[Boundary | None]:
+    """Return each namedax frame of an equation, innermost first: its boundary of user code."""
     return [boundary_of(file, name) for file, name, _ in _frames(eqn) if file.startswith(_NAMEDAX)]
 
 
-def _boundary(path: tuple[Any, ...]) -> Boundary | None:
-    """Return the function of `namedax.core.user_code` that called the user code of the last equation of a path.
+def _boundary(path: Path) -> Boundary | None:
+    """Return the function that called the user code of the last equation of a path.
+
+    It is a function of `namedax.core.user_code`.
 
     Return `None` if the equation comes from an operation, or is checked on its own. For an equation
     in a jaxpr that the body calls, JAX keeps the frames from the call on.
@@ -515,8 +530,8 @@ def _boundary(path: tuple[Any, ...]) -> Boundary | None:
     return next((of_eqn[0] for of_eqn in reversed(boundaries) if of_eqn), None)
 
 
-def _is_of_rule(path: tuple[Any, ...]) -> bool:
-    """Return True if the last equation of a path comes from a user-written rule of `jax.custom_vjp`, which JAX calls."""
+def _is_of_rule(path: Path) -> bool:
+    """Return True if the last equation of a path comes from a user's rule of `jax.custom_vjp`."""
     called = ""
     for file, name, _ in _frames(path[-1]):
         if not _is_of_jax(file):
@@ -525,7 +540,7 @@ def _is_of_rule(path: tuple[Any, ...]) -> bool:
     return False
 
 
-def _is_of_operation(path: tuple[Any, ...]) -> bool:
+def _is_of_operation(path: Path) -> bool:
     """Return True if the last equation of a path comes from an operation of namedax.
 
     The scope decides this, because the frames may be those of a rule.
@@ -534,7 +549,7 @@ def _is_of_operation(path: tuple[Any, ...]) -> bool:
     return bool(scopes) and scopes[-1] not in OPERATIONS_ON_FUNCTIONS
 
 
-def _called(eqn: Any) -> tuple[str, str]:
+def _called(eqn: JaxprEqn) -> tuple[str, str]:
     """Return the function of JAX that the body calls, and its location, as text for messages."""
     called = ""
     for file, name, line in _frames(eqn):
@@ -544,8 +559,8 @@ def _called(eqn: Any) -> tuple[str, str]:
     return called, ""
 
 
-def _function_of_jax(eqn: Any) -> str:
-    """Return the outermost public function of JAX, beyond user code, that has made an equation; empty if there is none."""
+def _function_of_jax(eqn: JaxprEqn) -> str:
+    """Return the outermost public function of JAX, inside user code, that made an equation."""
     called = ""
     for file, name, _ in _frames(eqn):
         if not _is_of_jax(file):
@@ -558,8 +573,11 @@ def _function_of_jax(eqn: Any) -> str:
     return called
 
 
-def _line_in_body(path: tuple[Any, ...]) -> str:
-    """Return the line in the mapped function, or in code that it called through JAX's transformations, as text for messages."""
+def _line_in_body(path: Path) -> str:
+    """Return the line in the mapped function, as text for messages.
+
+    The line may be in code that it called through JAX's transformations.
+    """
     for eqn in path:
         found = ""
         for file, _, line in _frames(eqn):

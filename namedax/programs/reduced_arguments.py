@@ -12,30 +12,29 @@ on how the body uses the argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from namedax.core.types import Mesh, PyTree
 from namedax.core.variance import cast_data
 from namedax.programs.evaluator import consts_to_inputs
 from namedax.programs.loop_casts import CastFinder, Forms, WithForms
-from namedax.programs.primitives import MeshAxes
 from namedax.resources.mesh import entry_of, has_explicit_axes
 
 __all__ = ["take_reduced"]
 
 
 def take_reduced(
-    body: Callable[..., Any],
-    given: Sequence[Any],
-    datas: Sequence[Any],
+    body: Callable[..., PyTree],
+    given: Sequence[jax.Array],
+    datas: Sequence[jax.Array],
     specs: Sequence[PartitionSpec],
     used: Collection[str],
-    mesh: Any,
-) -> tuple[Callable[..., Any], Sequence[Any], Sequence[PartitionSpec]]:
+    mesh: Mesh,
+) -> tuple[Callable[..., PyTree], Sequence[jax.Array], Sequence[PartitionSpec]]:
     """Take arguments that are reduced over mesh axes in this form, too.
 
     Args:
@@ -75,7 +74,7 @@ def take_reduced(
     return _with_forms(body, wanted), [*datas, *placed], [*specs, *also]
 
 
-def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> MeshAxes:
+def _reduced_over(data: jax.Array, spec: PartitionSpec, used: Collection[str]) -> frozenset[str]:
     """Return the axes of the body over which an argument is reduced.
 
     The result is empty unless the argument can be differentiated and is replicated over all of
@@ -93,14 +92,16 @@ def _reduced_over(data: Any, spec: PartitionSpec, used: Collection[str]) -> Mesh
     return reduced if reduced <= set(used) - cut else frozenset()
 
 
-def _with_forms(body: Callable[..., Any], wanted: Mapping[int, MeshAxes]) -> Callable[..., Any]:
-    """Wrap `body` to take the arguments with these indices a second time, reduced over these axes, after the others."""
+def _with_forms(
+    body: Callable[..., PyTree], wanted: Mapping[int, frozenset[str]]
+) -> Callable[..., PyTree]:
+    """Wrap `body` to take the `wanted` arguments again at the end, reduced over their axes."""
 
-    def run(*values: Any) -> Any:
+    def run(*values: jax.Array) -> PyTree:
         datas, blocks = values[: -len(wanted)], values[-len(wanted) :]
-        structures: list[Any] = []
+        structures: list[jax.tree_util.PyTreeDef] = []
 
-        def flat(*datas: Any) -> list[Any]:
+        def flat(*datas: jax.Array) -> list[jax.Array]:
             leaves, structure = jax.tree.flatten(body(*datas))
             structures.append(structure)
             return leaves

@@ -8,8 +8,9 @@ from typing import Any
 
 from jax.sharding import NamedSharding, PartitionSpec
 
-from namedax.core.names import Dims, is_name
+from namedax.core.names import is_name
 from namedax.core.region import Region
+from namedax.core.types import Dims, Mesh
 from namedax.errors import AxisResourceError, MeshError, did_you_mean, format_value, show_names
 from namedax.resources.mesh import HOW_TO_GIVE_A_MESH
 from namedax.resources.serial import SerialLoop, loop_axis
@@ -81,7 +82,7 @@ def parse_resources(axis_resources: Mapping[Hashable, Any] | None, op: str = "xm
 
 
 def check_mesh_axes(
-    assignment: Assignment, mesh: Any, op: str = "xmap", names: Collection[Hashable] = ()
+    assignment: Assignment, mesh: Mesh | None, op: str = "xmap", names: Collection[Hashable] = ()
 ) -> None:
     """Check that a mesh has all mesh axes of parsed `axis_resources`.
 
@@ -89,7 +90,7 @@ def check_mesh_axes(
       assignment: the parsed `axis_resources`.
       mesh: the mesh, or `None`.
       op: the operation, for messages. Default: `"xmap"`.
-      names: the axis names of the program, for messages. Default: none.
+      names: the axis names of the body, for messages. Default: none.
 
     Raises:
       MeshError: there is no mesh, or it lacks a mesh axis.
@@ -102,16 +103,18 @@ def check_mesh_axes(
             )
         for axis in axes:
             if axis not in mesh.axis_names:
-                is_swapped = name in mesh.axis_names and axis in names
-                meant = (
-                    " The keys are axis names and the values are mesh axes. Did you mean"
-                    f" {{{axis!r}: {name!r}}}?"
-                )
+                if name in mesh.axis_names and axis in names:
+                    remedy = (
+                        " The keys are axis names and the values are mesh axes. Did you mean"
+                        f" {{{axis!r}: {name!r}}}?"
+                    )
+                else:
+                    remedy = did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])
                 raise MeshError(
                     f"{op}: axis_resources maps {name!r} to mesh axis {format_value(axis)}, which"
                     " the mesh does not have; its axes are "
                     f"{show_names(mesh.axis_names)} with sizes "
-                    f"{tuple(mesh.shape.values())}.{meant if is_swapped else did_you_mean(axis, mesh.axis_names) or _or_a_loop(op, [axis])}"
+                    f"{tuple(mesh.shape.values())}.{remedy}"
                 )
 
 
@@ -139,9 +142,11 @@ def partition_spec(
 
 
 def named_sharding(
-    dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Any, op: str
+    dims: Dims, shape: Sequence[int], assignment: Assignment, mesh: Mesh, op: str
 ) -> NamedSharding:
-    """Return the sharding of an array outside of mapped functions, by parsed `axis_resources` without loops.
+    """Return the sharding of an array outside of mapped functions.
+
+    It follows from parsed `axis_resources` without loops.
 
     An axis whose size its mesh axes do not divide is replicated, as in the arguments and results of
     mapped functions. The mesh may be abstract.
@@ -156,9 +161,9 @@ def named_sharding(
 
 
 def dividing(
-    assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Any
-) -> dict[Hashable, tuple[str, ...]]:
-    """Remove the axis names whose size is given and not divisible by the number of blocks over their mesh axes."""
+    assignment: Assignment, sizes: Mapping[Hashable, int], mesh: Mesh | None
+) -> Assignment:
+    """Remove the axis names whose given size the number of their blocks does not divide."""
     counts = {} if mesh is None else dict(mesh.shape)
     return {
         name: axes

@@ -17,10 +17,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType
 
+from namedax.core.array import NamedArray
 from namedax.core.cpu_workarounds import widened
 from namedax.core.element_types import additive_identity, to_type, weak_as
 from namedax.core.padded_sharding import Uneven, plain
@@ -62,7 +64,7 @@ __all__ = [
 ]
 
 
-def _split(data: Any, axes: MeshAxes) -> tuple[MeshAxes, int]:
+def _split(data: jax.Array, axes: MeshAxes) -> tuple[MeshAxes, int]:
     """Return the axes over which `data` varies, and the number of devices along the others."""
     refuse_microbatches(axes)
     variance = varying(data)
@@ -70,25 +72,25 @@ def _split(data: Any, axes: MeshAxes) -> tuple[MeshAxes, int]:
     return moving, math.prod(lax.axis_size(axis) for axis in axes if axis not in variance)
 
 
-def is_keys(data: Any) -> bool:
+def is_keys(data: NamedArray | jax.Array) -> bool:
     """Return True if the elements are random keys, which cannot be summed."""
     return bool(jnp.issubdtype(data.dtype, jax.dtypes.prng_key))
 
 
-def over_words(function: Callable[[Any], Any], keys: Any) -> Any:
-    """Apply `function` to the words of random keys, along an additional last dimension, and return keys."""
+def over_words(function: Callable[[jax.Array], jax.Array], keys: jax.Array) -> jax.Array:
+    """Apply `function` to the words of random keys, in an added last dimension; return keys."""
     return jax.random.wrap_key_data(
         function(jax.random.key_data(keys)), impl=jax.random.key_impl(keys)
     )
 
 
-def sum_type(dtype: Any) -> Any:
+def sum_type(dtype: Any) -> np.dtype:
     """Return the dtype in which to accumulate a sum: float32 for narrower floats, else `dtype`."""
     narrow = jnp.issubdtype(dtype, jnp.floating) and jnp.finfo(dtype).bits < 32
     return jnp.dtype(jnp.float32) if narrow else dtype
 
 
-def psum(data: Any, axes: MeshAxes) -> Any:
+def psum(data: jax.Array, axes: MeshAxes) -> jax.Array:
     """Sum over `axes`. The result is invariant over them.
 
     Communication: one all-reduce.
@@ -99,7 +101,7 @@ def psum(data: Any, axes: MeshAxes) -> Any:
     return data if copies == 1 else lax.mul(data, lax.full_like(data, copies))
 
 
-def only_where(mask: Any, data: Any) -> Any:
+def only_where(mask: jax.Array, data: jax.Array) -> jax.Array:
     """Replace `data` by the additive identity where `mask` is False.
 
     If the mask is True on one device only, the psum over the devices is `data` of that device bit
@@ -108,7 +110,7 @@ def only_where(mask: Any, data: Any) -> Any:
     return jnp.where(mask, data, weak_as(additive_identity(data.dtype), data))
 
 
-def _sum_parts(parts: Any, dim: int) -> Any:
+def _sum_parts(parts: jax.Array, dim: int) -> jax.Array:
     """Sum along one dimension pairwise.
 
     There is no initial value, so that a sum of -0.0 is -0.0.
@@ -133,7 +135,7 @@ def _explicit_axes_left() -> bool:
     return AxisType.Explicit in jax.sharding.get_abstract_mesh().axis_types
 
 
-def psum_scatter(data: Any, dim: int, axes: MeshAxes) -> Any:
+def psum_scatter(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
     """Sum over `axes` and keep this device's block along `dim`.
 
     Communication: one reduce-scatter.
@@ -155,7 +157,9 @@ def psum_scatter(data: Any, dim: int, axes: MeshAxes) -> Any:
     )
 
 
-def all_gather(data: Any, dim: int, axes: MeshAxes, to: Literal["varying", "invarying"]) -> Any:
+def all_gather(
+    data: jax.Array, dim: int, axes: MeshAxes, to: Literal["varying", "invarying"]
+) -> jax.Array:
     """Gather the blocks along `dim` of all devices along `axes`.
 
     With `to="varying"` the transpose is a reduce-scatter; use it if the result is combined with
@@ -191,8 +195,10 @@ def all_gather(data: Any, dim: int, axes: MeshAxes, to: Literal["varying", "inva
     return cast_data(data, axes) if to == "varying" else data
 
 
-def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: MeshAxes) -> Any:
-    """Split `split_dim` into a block per device along `axes`, and gather the blocks of `concat_dim`.
+def all_to_all(data: jax.Array, split_dim: int, concat_dim: int, axes: MeshAxes) -> jax.Array:
+    """Split `split_dim` into a block per device, and gather the blocks of `concat_dim`.
+
+    The devices are those along `axes`.
 
     Communication: one all-to-all.
 
@@ -203,8 +209,10 @@ def all_to_all(data: Any, split_dim: int, concat_dim: int, axes: MeshAxes) -> An
     return lax.all_to_all(cast_data(data, axes), own(axes), split_dim, concat_dim, tiled=True)
 
 
-def ppermute(data: Any, axes: MeshAxes, perm: list[tuple[int, int]]) -> Any:
-    """Permute the blocks of devices by the pairs `(source, target)` of `perm`, as row-major indices over `axes`.
+def ppermute(data: jax.Array, axes: MeshAxes, perm: list[tuple[int, int]]) -> jax.Array:
+    """Permute the blocks of devices by the pairs `(source, target)` of `perm`.
+
+    The pairs are row-major indices over `axes`.
 
     Communication: one collective-permute.
 
@@ -224,13 +232,15 @@ def ppermute(data: Any, axes: MeshAxes, perm: list[tuple[int, int]]) -> Any:
     return lax.ppermute(cast_data(data, axes), own(ordered), perm)
 
 
-def block_index(axes: MeshAxes) -> Any:
+def block_index(axes: MeshAxes) -> jax.Array:
     """Return the row-major index of this device's block along `axes`."""
     return index_along(own(axes))
 
 
-def cut(data: Any, dim: int, axes: MeshAxes) -> Any:
-    """Slice this device's block along `dim` from a value replicated over `axes`, without communication.
+def cut(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
+    """Slice this device's block along `dim` from a value replicated over `axes`.
+
+    There is no communication.
 
     The transpose is one all-gather. If the value is varying or one of the axes is the axis of a
     loop, it is the zero-padded slice.
@@ -255,7 +265,7 @@ def loops_among(axes: MeshAxes) -> tuple[MeshAxes, MeshAxes]:
     )
 
 
-def of_all_steps(data: Any, loops: MeshAxes) -> Any:
+def of_all_steps(data: jax.Array, loops: MeshAxes) -> jax.Array:
     """Stack the values that all steps of loops compute in one pass, along a new leading dimension.
 
     These values can be compared with each other.
@@ -263,12 +273,12 @@ def of_all_steps(data: Any, loops: MeshAxes) -> Any:
     return all_gather(lax.stop_gradient(data)[None], 0, loops, "invarying")
 
 
-def of_this_step(data: Any, loops: MeshAxes) -> Any:
+def of_this_step(data: jax.Array, loops: MeshAxes) -> jax.Array:
     """Return this step's row of a result of `of_all_steps`."""
     return lax.dynamic_index_in_dim(cast_data(data, loops), block_index(loops), 0, keepdims=False)
 
 
-def pmax(data: Any, axes: MeshAxes) -> Any:
+def pmax(data: jax.Array, axes: MeshAxes) -> jax.Array:
     """Compute the maximum over `axes` and propagate NaNs.
 
     Not differentiable; see `namedax.ops.reduction.reductions`.
@@ -282,7 +292,7 @@ def pmax(data: Any, axes: MeshAxes) -> Any:
     return _extremum(data, axes, lax.pmax)
 
 
-def pmin(data: Any, axes: MeshAxes) -> Any:
+def pmin(data: jax.Array, axes: MeshAxes) -> jax.Array:
     """Compute the minimum over `axes` and propagate NaNs. See `pmax`.
 
     Communication: one all-reduce.
@@ -290,7 +300,9 @@ def pmin(data: Any, axes: MeshAxes) -> Any:
     return _extremum(data, axes, lax.pmin)
 
 
-def _extremum(data: Any, axes: MeshAxes, reduce: Any) -> Any:
+def _extremum(
+    data: jax.Array, axes: MeshAxes, reduce: Callable[[jax.Array, MeshAxes], jax.Array]
+) -> jax.Array:
     moving, _ = _split(data, axes)
     if not moving:
         return data
@@ -312,8 +324,10 @@ def is_partitioned() -> bool:
     return jax.device_count() > 1 and (not kinds or any(kind != AxisType.Manual for kind in kinds))
 
 
-def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
-    """Apply `reduce`, a maximum (if `largest`) or a minimum, to `data` and propagate NaNs, which XLA may drop.
+def in_order(data: jax.Array, largest: bool, reduce: Callable[[jax.Array], jax.Array]) -> jax.Array:
+    """Apply `reduce`, a maximum (if `largest`) or a minimum, and propagate NaNs.
+
+    XLA may drop them.
 
     Floating-point values are converted to integers of the same order. NaN becomes the largest
     integer for a maximum, else the smallest.
@@ -327,7 +341,7 @@ def in_order(data: Any, largest: bool, reduce: Callable[[Any], Any]) -> Any:
     return from_ordered_bits(reduce(ordered), wide).astype(dtype)
 
 
-def to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
+def to_ordered_bits(data: jax.Array, bits: np.dtype, nan_is_last: bool) -> jax.Array:
     """Convert floats to integers of the dtype `bits`, of equal width, in the same order.
 
     -0.0 becomes -1 and 0.0 becomes 0. NaN comes after infinity (if `nan_is_last`) or before minus
@@ -340,13 +354,13 @@ def to_ordered_bits(data: Any, bits: Any, nan_is_last: bool) -> Any:
     return lax.select(lax.ne(data, data), lax.full_like(ordered, beyond), ordered)
 
 
-def from_ordered_bits(ordered: Any, dtype: Any) -> Any:
+def from_ordered_bits(ordered: jax.Array, dtype: np.dtype) -> jax.Array:
     """Convert integers from `to_ordered_bits` back to floats."""
     # The transformation is its own inverse; both extreme integers become NaNs again.
     return lax.bitcast_convert_type(_reversed_below_zero(ordered), dtype)
 
 
-def _reversed_below_zero(pattern: Any) -> Any:
+def _reversed_below_zero(pattern: jax.Array) -> jax.Array:
     # `lax` functions, because the same code in `jnp` takes ten times as long to trace.
     number = pattern.dtype.type
     return lax.select(
@@ -362,7 +376,7 @@ class OwnAxis(str):
     __slots__ = ()
 
 
-def own(axes: tuple[str, ...]) -> tuple[str, ...]:
+def own(axes: MeshAxes) -> MeshAxes:
     """Mark mesh axes as the axes of a collective of namedax."""
     return tuple(_own_axis(axis) if type(axis) is str else axis for axis in axes)
 
@@ -382,18 +396,21 @@ def _own_axis(axis: str) -> OwnAxis:
 # primitive uses only public JAX: `jax.extend.core.Primitive` and the rules of `jax.interpreters`.
 
 
-def sliced(data: Any, dim: int, axes: MeshAxes) -> Any:
-    """Slice this device's block along `dim` from a value replicated over `axes`, with JAX's own operations."""
+def sliced(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
+    """Slice this device's block along `dim` like `cut`, with JAX's own operations.
+
+    The value is replicated over `axes`.
+    """
     size, index = data.shape[dim] // count_along(axes), index_along(axes)
     return lax.dynamic_slice_in_dim(cast_data(data, varying(index)), index * size, size, dim)
 
 
-def emptied(data: Any, axes: Collection[str]) -> Any:
-    """Return an empty array with the shape and dtype of `data`, which is empty, that varies over `axes` only."""
+def emptied(data: jax.Array, axes: Collection[str]) -> jax.Array:
+    """Return an empty array like `data`, which is empty, that varies over `axes` only."""
     return cast_data(lax.empty(data.shape, data.dtype), axes)
 
 
-def own_block(data: Any, dim: int, axes: MeshAxes) -> Any:
+def own_block(data: jax.Array, dim: int, axes: MeshAxes) -> jax.Array:
     """Slice this device's block like `sliced`, but with an all-gather as the transpose.
 
     The value must not vary over `axes`, and `jax.shard_map` must map all of `axes`.
@@ -404,12 +421,14 @@ def own_block(data: Any, dim: int, axes: MeshAxes) -> Any:
 PRIMITIVE = Primitive("device_block")
 
 
-def _type(aval: Any, *, dim: int, axes: MeshAxes) -> Any:
+def _type(aval: ShapedArray, *, dim: int, axes: MeshAxes) -> ShapedArray:
     return jax.make_jaxpr(functools.partial(sliced, dim=dim, axes=axes))(aval).out_avals[0]
 
 
-def _transpose(block: Any, operand: Any, *, dim: int, axes: MeshAxes) -> list[Any]:
-    if type(block) is ad.Zero:
+def _transpose(
+    block: jax.Array | ad.Zero, operand: ad.UndefinedPrimal, *, dim: int, axes: MeshAxes
+) -> list[jax.Array | ad.Zero]:
+    if isinstance(block, ad.Zero):
         return [ad.Zero(operand.aval)]
     if varying_of(operand.aval).isdisjoint(axes):
         if block.shape[dim] == 0:

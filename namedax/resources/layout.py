@@ -24,7 +24,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax import lax
@@ -64,7 +64,7 @@ class Exchange(NamedTuple):
 
 
 class Permute(NamedTuple):
-    """A permutation of blocks by `pairs` of devices, as row-major indices over `axes`, which are in mesh order."""
+    """A permutation by `pairs` of devices, row-major over `axes`, which are in mesh order."""
 
     axes: MeshAxes
     pairs: tuple[tuple[int, int], ...]
@@ -74,11 +74,11 @@ Step = Cut | Gather | Exchange | Permute
 
 
 def relayout(
-    data: Any,
+    data: jax.Array,
     old: Sequence[MeshAxes],
     new: Sequence[MeshAxes],
     keep_varying: frozenset[str] = frozenset(),
-) -> Any:
+) -> jax.Array:
     """Reshard a block from the layout `old` to the layout `new`.
 
     The transpose of a gather is a slice without communication, or a reduce-scatter if the result
@@ -117,9 +117,11 @@ def relayout(
 
 
 def _relayout_padded(
-    data: Any, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
-) -> Any:
-    """Reshard a block with `Uneven` placements: add padding before a cut, and remove it after a gather.
+    data: jax.Array, old: Sequence[MeshAxes], new: Sequence[MeshAxes], keep_varying: frozenset[str]
+) -> jax.Array:
+    """Reshard a block with `Uneven` placements.
+
+    Padding is added before a cut, and removed after a gather.
 
     A dimension that moves between mesh axes is gathered first, because its block size changes.
     """
@@ -145,7 +147,7 @@ def _relayout_padded(
     return data
 
 
-def _gather(data: Any, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -> Any:
+def _gather(data: jax.Array, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -> jax.Array:
     # Minor axes first; adjacent axes of the same kind in one collective.
     for kept, group in itertools.groupby(reversed(axes), key=lambda axis: axis in keep_varying):
         minor = tuple(reversed(list(group)))
@@ -153,8 +155,10 @@ def _gather(data: Any, dim: int, axes: MeshAxes, keep_varying: frozenset[str]) -
     return data
 
 
-def sum_scatter(data: Any, dim: int, axes: MeshAxes, pending: frozenset[str]) -> Any:
-    """Shard dimension `dim` over `axes`, as its minor ones, and sum `data` over `pending`, a subset of `axes`.
+def sum_scatter(data: jax.Array, dim: int, axes: MeshAxes, pending: frozenset[str]) -> jax.Array:
+    """Shard dimension `dim` over `axes`, and sum `data` over `pending`, a subset of `axes`.
+
+    The axes become the minor ones of the dimension.
 
     Communication: one reduce-scatter of the block, after the dimension has been sliced over the
     other axes.
@@ -175,7 +179,7 @@ def sum_scatter(data: Any, dim: int, axes: MeshAxes, pending: frozenset[str]) ->
     return comm.psum_scatter(data, dim, summed)
 
 
-# --- the plan ---------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=4096)
@@ -186,7 +190,9 @@ def plan(
     sizes: tuple[tuple[str, int], ...],
     loops: frozenset[str] = frozenset(),
 ) -> tuple[Step, ...]:
-    """Find the steps from one layout to another that send the fewest bytes, by a shortest-path search.
+    """Find the steps from one layout to another that send the fewest bytes.
+
+    It is a shortest-path search.
 
     Args:
       shape: the shape of the local block.
@@ -218,23 +224,21 @@ def plan(
             if reached not in settled:
                 entry = (sent + cost, length + 1, next(numbers), reached, (*steps, step))
                 heapq.heappush(queue, entry)
-    raise AssertionError(f"no way from layout {old} to {new} of a block of shape {shape}")
+    raise AssertionError(f"no steps from layout {old} to {new} of a block of shape {shape}")
 
 
 def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Merge consecutive cuts of one dimension, so that the transpose is one collective."""
     joined: list[Step] = []
     for step in steps:
-        cuts = itertools.takewhile(
-            lambda i: isinstance(joined[i], Cut), range(len(joined) - 1, -1, -1)
-        )
-        same = None
-        if isinstance(step, Cut):
-            same = next((i for i in cuts if joined[i].dim == step.dim), None)  # type: ignore[union-attr]
-        if same is None:
-            joined.append(step)
+        i = len(joined)
+        while isinstance(step, Cut) and i and isinstance(cut := joined[i - 1], Cut):
+            i -= 1
+            if cut.dim == step.dim:
+                joined[i] = Cut(step.dim, cut.axes + step.axes)
+                break
         else:
-            joined[same] = Cut(step.dim, joined[same].axes + step.axes)  # type: ignore[union-attr]
+            joined.append(step)
     return tuple(joined)
 
 
@@ -264,7 +268,7 @@ class _Search:
         return math.prod(self.devices[axis] for axis in axes)
 
     def steps(self, layout: Layout) -> Iterator[tuple[Step, Layout, float]]:
-        """Yield the steps from `layout`: the step, the new layout, and the number of elements that a device sends."""
+        """Yield each step from `layout`, the new layout, and the elements that a device sends."""
         block = [n // self.blocks(axes) for n, axes in zip(self.whole, layout, strict=True)]
         elements = math.prod(block)
         used = {axis for axes in layout for axis in axes}
@@ -276,9 +280,8 @@ class _Search:
             for kept in range(len(layout[dim])):
                 major, minor = layout[dim][:kept], layout[dim][kept:]
                 n = self.blocks(minor)
-                if not self.loops.isdisjoint(
-                    minor[:-1]
-                ):  # gather the axis of a loop separately, or as the minor one
+                # Gather the axis of a loop separately, or as the minor one.
+                if not self.loops.isdisjoint(minor[:-1]):
                     continue
                 yield Gather(dim, minor), _put(layout, {dim: major}), elements * (n - 1)
                 if not self.loops.isdisjoint(minor):
@@ -307,11 +310,11 @@ class _Search:
         for order in itertools.permutations(axes):
             for reached in self._deal(order, layout):
                 if reached != layout:
-                    there = tuple(map(operator.add, reached, steps))  # loops stay where they are
+                    there = tuple(map(operator.add, reached, steps))  # loops keep their places
                     yield Permute(axes, self._pairs(axes, layout, reached)), there, elements
 
     def _deal(self, order: MeshAxes, layout: Layout) -> Iterator[Layout]:
-        """Yield all layouts with the mesh axes in the given order and with the block counts of `layout`."""
+        """Yield all layouts with this order of mesh axes and the block counts of `layout`."""
         if not layout:
             if not order:
                 yield ()

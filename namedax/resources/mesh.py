@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeGuard
 
 import jax
 from jax import lax
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
+from namedax.core.types import AxisName, PyTree
 from namedax.errors import MeshError, format_value
 
 __all__ = [
@@ -54,13 +56,13 @@ HOW_TO_GIVE_A_MESH = (
 )
 
 
-def current_mesh() -> Any:
+def current_mesh() -> AbstractMesh | None:
     """Return the mesh of the surrounding `jax.set_mesh` as an abstract mesh, or `None`."""
     mesh = jax.sharding.get_abstract_mesh()
     return None if mesh.empty else mesh
 
 
-def check_mesh(mesh: Any, op: str) -> None:
+def check_mesh(mesh: object, op: str) -> None:
     """Check that the argument `mesh` is a mesh or `None`.
 
     Raises:
@@ -73,8 +75,8 @@ def check_mesh(mesh: Any, op: str) -> None:
         )
 
 
-def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
-    """Return the mesh to use for the argument `mesh`, and True if it is the mesh of the surrounding `jax.set_mesh`.
+def resolve_mesh(mesh: Mesh | AbstractMesh | None, op: str = "xmap") -> tuple[Any, bool]:
+    """Return the mesh to use for the argument `mesh`, and True if `jax.set_mesh` set it.
 
     If both meshes have the same axes, the result is the surrounding one. JAX allows no other mesh
     there, and its axis types determine how types track shardings.
@@ -95,8 +97,10 @@ def resolve_mesh(mesh: Any, op: str = "xmap") -> tuple[Any, bool]:
     )
 
 
-def concrete_mesh(mesh: Any) -> Mesh | None:
-    """Return `mesh` or the mesh of the surrounding `jax.set_mesh`, if it has devices; else, and under `jax.jit`, `None`.
+def concrete_mesh(mesh: Mesh | AbstractMesh | None) -> Mesh | None:
+    """Return `mesh` or the mesh of `jax.set_mesh`, if it has devices; else `None`.
+
+    Under `jax.jit` the mesh of `jax.set_mesh` counts as one without devices.
 
     See `resolve_mesh`.
     """
@@ -108,7 +112,7 @@ def concrete_mesh(mesh: Any) -> Mesh | None:
     return mesh if isinstance(mesh, Mesh) and not mesh.empty else None
 
 
-def mesh_with_devices(mesh: Any, op: str) -> Mesh:
+def mesh_with_devices(mesh: Mesh | AbstractMesh | None, op: str) -> Mesh:
     """Return `concrete_mesh(mesh)`, which must exist.
 
     Raises:
@@ -126,7 +130,7 @@ def mesh_with_devices(mesh: Any, op: str) -> Mesh:
 
 
 def any_mesh(mesh: Any, op: str) -> Any:
-    """Return the mesh to use for the argument `mesh`, with devices if possible, otherwise an abstract one.
+    """Return the mesh to use for the argument `mesh`, with devices if possible.
 
     Raises:
       MeshError: there is no mesh, or its axes differ from the axes of the mesh of `jax.set_mesh`.
@@ -141,8 +145,12 @@ def _no_mesh(op: str) -> str:
     return f"{op}: there is no mesh. {HOW_TO_GIVE_A_MESH}"
 
 
-def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
-    """Return `mesh` or the current mesh, if neither it nor a value on an equal mesh determines the devices.
+def without_devices(
+    mesh: Mesh | AbstractMesh | None, datas: Iterable[object]
+) -> Mesh | AbstractMesh | None:
+    """Return `mesh` or the current mesh, if the devices are not determined.
+
+    Neither the mesh nor a value on an equal mesh determines them.
 
     Return `None` if the devices are determined, and inside a trace, where JAX does not expose the
     mesh.
@@ -168,8 +176,10 @@ def without_devices(mesh: Any, datas: Iterable[Any]) -> Any:
     return mesh
 
 
-def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
-    """Return `mesh` with axis types for the values: Explicit if one of their types mentions Explicit axes, else Auto.
+def mesh_for(mesh: Any, datas: Iterable[object]) -> Any:
+    """Return `mesh` with axis types for the values.
+
+    They are Explicit if one of their types mentions Explicit axes, else Auto.
 
     JAX tracks shardings in types under `jax.set_mesh`, or if a value has such a type. Otherwise a
     caller cannot use a result with such a type; for example, JAX rejects eager gradients of it. If
@@ -184,39 +194,43 @@ def mesh_for(mesh: Any, datas: Iterable[Any]) -> Any:
     return tracking if same and not has_explicit_axes(mesh) else mesh
 
 
-def use_mesh(mesh: Any, from_context: bool) -> Any:
-    """Return a context manager that makes `mesh` the current mesh of JAX's sharding functions while tracing."""
-    if from_context:
+def use_mesh(
+    mesh: Mesh | AbstractMesh | None, from_context: bool
+) -> AbstractContextManager[object]:
+    """Return a context in which JAX's sharding functions use `mesh` while tracing."""
+    if from_context or mesh is None:
         return contextlib.nullcontext()
     return jax.sharding.use_abstract_mesh(mesh.abstract_mesh if isinstance(mesh, Mesh) else mesh)
 
 
-def mesh_of_types(datas: Iterable[Any]) -> Any:
-    """Return a context manager that makes the Explicit mesh in the types of values the current one, if there is none.
+def mesh_of_types(datas: Iterable[object]) -> AbstractContextManager[object]:
+    """Return a context manager that makes the mesh in the types of values the current one.
+
+    It has Explicit axes. A current mesh is kept.
 
     New values, such as the initial zeros of a loop, then have types on that mesh. JAX does not
     combine values of other types with them.
     """
     tracking = _tracked_mesh(datas)
-    return use_mesh(tracking, tracking is None or current_mesh() is not None)
+    return use_mesh(tracking, current_mesh() is not None)
 
 
-def without_mesh() -> Any:
-    """Return a context manager that unsets the current mesh, to create constants and to switch from one mesh to another."""
+def without_mesh() -> AbstractContextManager[object]:
+    """Return a context without a mesh, to create constants and to change the mesh."""
     return jax.sharding.use_abstract_mesh(AbstractMesh((), ()))
 
 
-def has_explicit_axes(mesh: Any) -> bool:
+def has_explicit_axes(mesh: Mesh | AbstractMesh) -> bool:
     """Return True if an axis of the mesh is Explicit."""
     return bool(_explicit_axes(mesh))
 
 
-def _explicit_axes(mesh: Any) -> frozenset[str]:
+def _explicit_axes(mesh: Mesh | AbstractMesh) -> frozenset[str]:
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
     return frozenset(axis for axis, kind in kinds if kind == AxisType.Explicit)
 
 
-def auto_mesh(mesh: Any) -> Any:
+def auto_mesh(mesh: Mesh | AbstractMesh) -> Any:
     """Return a mesh of the same devices with every axis Auto."""
     kinds = (AxisType.Auto,) * len(mesh.axis_names)
     if isinstance(mesh, Mesh):
@@ -224,7 +238,9 @@ def auto_mesh(mesh: Any) -> Any:
     return mesh.update(axis_types=kinds)
 
 
-def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) -> list[Any]:
+def to_specs(
+    datas: Sequence[jax.Array], specs: Sequence[PartitionSpec], mesh: Mesh | AbstractMesh | None
+) -> list[jax.Array]:
     """Reshard values to partition specs over the Explicit axes of a mesh.
 
     Without Explicit axes, return them unchanged.
@@ -238,12 +254,13 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
       mesh: the mesh; `None` for the mesh of `jax.set_mesh`.
     """
     target = current_mesh() if mesh is None else mesh
+    assert target is not None
     explicit = _explicit_axes(target)
     if not explicit:
         return list(datas)
     of_types = target if mesh is None else mesh.abstract_mesh
     known: dict[tuple[int, int], PartitionSpec] = {}
-    results = []
+    results: list[jax.Array] = []
     for data, spec in zip(datas, specs, strict=True):
         key = (id(spec), data.ndim)  # adjacent arguments share a spec
         wanted = (
@@ -251,9 +268,8 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
             if key in known
             else known.setdefault(key, _explicit_spec(spec, data.ndim, explicit))
         )
-        if isinstance(
-            data, jax.core.Tracer
-        ):  # a concrete array may be on other devices, of a mesh with equal axes
+        # A concrete array may be on other devices, of a mesh with equal axes.
+        if isinstance(data, jax.core.Tracer):
             sharding = jax.typeof(data).sharding
             if sharding.spec == wanted and sharding.mesh == of_types:
                 results.append(data)
@@ -263,7 +279,7 @@ def to_specs(datas: Sequence[Any], specs: Sequence[PartitionSpec], mesh: Any) ->
 
 
 def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> PartitionSpec:
-    """Return a spec of `ndim` dimensions without the Auto mesh axes, which JAX's types do not mention."""
+    """Return a spec of `ndim` dimensions without Auto axes, which JAX's types do not mention."""
     return PartitionSpec(
         *(
             tuple(axis for axis in entry_of(spec, dim) if axis in explicit) or None
@@ -272,8 +288,11 @@ def _explicit_spec(spec: PartitionSpec, ndim: int, explicit: frozenset[str]) -> 
     )
 
 
-def put(data: Any, sharding: NamedSharding) -> Any:
-    """Reshard `data`, also under `jax.jit`, where `jax.device_put` ignores the Auto axes of a mesh."""
+def put(data: jax.typing.ArrayLike, sharding: NamedSharding) -> jax.Array:
+    """Reshard `data`, also under `jax.jit`.
+
+    There, `jax.device_put` ignores the Auto axes of a mesh.
+    """
     placed = jax.device_put(_summed(data), sharding)
     mesh = sharding.mesh
     explicit = _explicit_axes(mesh)
@@ -292,33 +311,34 @@ def put(data: Any, sharding: NamedSharding) -> Any:
     )
 
 
-def _summed(data: Any) -> Any:
+def _summed(data: jax.typing.ArrayLike) -> jax.typing.ArrayLike:
     """Sum `data` over the Explicit axes over which it is unreduced.
 
     `jax.device_put` rejects unreduced arrays.
     """
-    of_type = jax.typeof(data).sharding if isinstance(data, jax.Array) else None
-    return (
-        replicated(data) if isinstance(of_type, NamedSharding) and of_type.spec.unreduced else data
-    )
+    if not isinstance(data, jax.Array):
+        return data
+    of_type = jax.typeof(data).sharding
+    is_unreduced = isinstance(of_type, NamedSharding) and of_type.spec.unreduced
+    return replicated(data) if is_unreduced else data
 
 
 def group_specs(
-    shard_map: Callable[..., Any], specs: Sequence[PartitionSpec]
-) -> Callable[..., Any]:
+    shard_map: Callable[..., Callable[..., PyTree]], specs: Sequence[PartitionSpec]
+) -> Callable[..., Callable[..., PyTree]]:
     """Adapt `shard_map` to pass one spec for each run of adjacent arguments with equal specs.
 
     JAX processes every spec that it gets, so fewer specs trace faster.
     """
     counts = [(spec, len(list(group))) for spec, group in itertools.groupby(specs)]
 
-    def mapping(body: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        def of_groups(*groups: Sequence[Any]) -> Any:
+    def mapping(body: Callable[..., PyTree], **options: object) -> Callable[..., PyTree]:
+        def of_groups(*groups: Sequence[jax.Array]) -> PyTree:
             return body(*itertools.chain.from_iterable(groups))
 
         mapped = shard_map(of_groups, in_specs=tuple(spec for spec, _ in counts), **options)
 
-        def run(*datas: Any) -> Any:
+        def run(*datas: jax.Array) -> PyTree:
             supply = iter(datas)
             return mapped(*(list(itertools.islice(supply, count)) for _, count in counts))
 
@@ -327,16 +347,20 @@ def group_specs(
     return mapping
 
 
-def replicated(data: Any) -> Any:
+def replicated(data: jax.Array) -> jax.Array:
     """Replicate `data` over the Explicit axes that its type mentions."""
     if not is_tracked(data):
         return data
-    sharding = data.sharding if not isinstance(data, jax.core.Tracer) else jax.typeof(data).sharding
+    sharding: Any = (
+        jax.typeof(data).sharding if isinstance(data, jax.core.Tracer) else data.sharding
+    )
     return jax.reshard(data, NamedSharding(sharding.mesh, PartitionSpec(*[None] * data.ndim)))
 
 
-def without_types(results: Any, mesh: Any) -> Any:
-    """Copy scalar results of an eager call under a JAX transformation to Auto axes, so that `jax.grad` accepts them.
+def without_types(results: PyTree, mesh: Mesh | AbstractMesh | None) -> PyTree:
+    """Copy scalar results of an eager call to Auto axes, so that `jax.grad` accepts them.
+
+    The call is under a JAX transformation.
 
     If an argument is sharded over Explicit axes, the types of tracers mention the mesh. Without
     `jax.set_mesh` JAX then has no devices on which to start the gradient of a scalar. A copy on
@@ -360,7 +384,7 @@ def without_types(results: Any, mesh: Any) -> Any:
     # this one, unless the arguments selected a mesh with equal axes (`mesh_for`).
     source = {"src": NamedSharding(mesh, PartitionSpec())} if has_explicit_axes(mesh) else {}
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: jax.Array) -> jax.Array:
         return (
             jax.device_put(leaf, target, **source)
             if any(leaf is x for x in numbers) and is_tracked(leaf)
@@ -371,35 +395,40 @@ def without_types(results: Any, mesh: Any) -> Any:
 
 
 def _is_eager() -> bool:
-    """Return True if operations execute eagerly, possibly on tracers of `jax.grad` or `jax.vmap`, and not under `jax.jit`."""
+    """Return True if operations execute eagerly, and not under `jax.jit`.
+
+    They may execute on tracers of `jax.grad` or `jax.vmap`.
+    """
     return not isinstance(lax.full((), 0.0), jax.core.Tracer)
 
 
-def must_enter(data: Any, mesh: Any) -> bool:
-    """Return True if a closed-over value needs another type before the body of a `jax.shard_map` can use it (`enter_mesh`).
+def must_enter(data: object, mesh: Mesh | AbstractMesh) -> bool:
+    """Return True if a closed-over value needs another type in a body (see `enter_mesh`).
+
+    The body is that of a `jax.shard_map`.
 
     JAX casts a value automatically if all axes of the mesh in its type are Auto.
     """
     return is_foreign(data, mesh) and bool(set(_mesh_of_type(data).axis_types) - {AxisType.Auto})
 
 
-def is_foreign(data: Any, mesh: Any) -> bool:
-    """Return True if the type of `data` belongs to a surrounding region, and not to this one, which is on `mesh`."""
+def is_foreign(data: object, mesh: Mesh | AbstractMesh) -> bool:
+    """Return True if `data` has the type of a surrounding region, not of the one on `mesh`."""
     return _has_mesh(data) and bool(_mesh_of_type(data) != (current_mesh() or mesh))
 
 
-def enter_mesh(data: Any, mesh: Any) -> Any:
-    """Reshard a closed-over value to a type of this region, which mentions no mesh axes of the surrounding region."""
+def enter_mesh(data: jax.Array, mesh: Mesh | AbstractMesh) -> jax.Array:
+    """Reshard a closed-over value to a type without the mesh axes of surrounding regions."""
     return jax.reshard(
         data, NamedSharding(current_mesh() or mesh, PartitionSpec(*[None] * data.ndim))
     )
 
 
-def _mesh_of_type(data: Any) -> Any:
+def _mesh_of_type(data: object) -> AbstractMesh:
     return jax.typeof(data).sharding.mesh
 
 
-def _has_mesh(data: Any) -> bool:
+def _has_mesh(data: object) -> bool:
     """Return True if the type of `data` mentions a mesh."""
     if not isinstance(data, jax.Array):
         return False
@@ -407,7 +436,7 @@ def _has_mesh(data: Any) -> bool:
     return isinstance(sharding, NamedSharding) and not sharding.mesh.empty
 
 
-def _tracked_mesh(datas: Iterable[Any]) -> Any:
+def _tracked_mesh(datas: Iterable[object]) -> Mesh | AbstractMesh | None:
     """Return the first mesh with Explicit axes in the types of the values, or `None`."""
     last = None  # the last mesh without Explicit axes
     for data in datas:
@@ -422,18 +451,18 @@ def _tracked_mesh(datas: Iterable[Any]) -> Any:
     return None
 
 
-def is_tracked_on(data: Any, axis: Any) -> bool:
+def is_tracked_on(data: object, axis: AxisName) -> bool:
     """Return True if the type of `data` mentions a mesh in which `axis` is an Explicit axis."""
     return is_tracked(data) and axis in _explicit_axes(_mesh_of_type(data))
 
 
-def is_tracked(data: Any) -> bool:
+def is_tracked(data: object) -> TypeGuard[jax.Array]:
     """Return True if the type of `data` tracks its sharding over Explicit axes."""
     return _has_mesh(data) and has_explicit_axes(_mesh_of_type(data))
 
 
-def explicit_specs(specs: Any, mesh: Any) -> Any:
-    """Remove the Auto mesh axes, which JAX's types do not mention, from a tree of partition specs."""
+def explicit_specs(specs: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
+    """Remove the Auto axes, which JAX's types do not mention, from a tree of partition specs."""
     explicit = _explicit_axes(mesh)
 
     def one(spec: PartitionSpec) -> PartitionSpec:
@@ -448,8 +477,8 @@ def entry_of(spec: PartitionSpec | Sequence[Any], dim: int) -> tuple[str, ...]:
     return () if entry is None else entry if isinstance(entry, tuple) else (entry,)
 
 
-def is_placed(data: Any, mesh: Mesh) -> bool:
-    """Return True if a program on `mesh` can take a concrete array unchanged: it is on that mesh or uncommitted."""
+def is_placed(data: jax.Array, mesh: Mesh) -> bool:
+    """Return True if a concrete array is uncommitted or already on `mesh`."""
     if not data.committed:
         return True
     sharding = data.sharding

@@ -8,8 +8,8 @@ mask it, see `namedax.resources.padding_masks`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Primitive
@@ -36,7 +36,7 @@ def padded_size(place: Uneven) -> int:
     return block_size(place.size, blocks) * blocks
 
 
-def padded(data: Any, dim: int, size: int) -> Any:
+def padded(data: jax.Array, dim: int, size: int) -> jax.Array:
     """Pad `data`, which is unsharded along `dim`, to `size` by repeating its last element."""
     more = size - data.shape[dim]
     if not more:
@@ -45,21 +45,21 @@ def padded(data: Any, dim: int, size: int) -> Any:
     return lax.concatenate([data, *[last] * more], dim)
 
 
-def unpadded(data: Any, dim: int, size: int) -> Any:
-    """Remove the padding of `data`, which is unsharded along `dim`, and keep the first `size` elements."""
+def unpadded(data: jax.Array, dim: int, size: int) -> jax.Array:
+    """Keep the first `size` elements of `data` along `dim`, where it is unsharded."""
     return data if data.shape[dim] == size else lax.slice_in_dim(data, 0, size, axis=dim)
 
 
 # --- primitives that keep the gradient of padding zero --------------------------------------------
-# A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding. JAX
-# passes it on to the arguments unchanged. So operations wrap their results in `mask_cotangent`, which
-# zeroes the cotangent of padding. It also does so where JAX transposes the operation itself.
+# A cotangent from a user, for `jax.vjp` or in a custom rule, can have any values in the padding.
+# JAX passes it on to the arguments unchanged. So operations wrap their results in `mask_cotangent`,
+# which zeroes the cotangent of padding. It also does so where JAX transposes the operation itself.
 # Operations that insert padding wrap it in `zero_cotangent`, which has no cotangent at all. JAX's
 # `stop_gradient` cannot replace it: it has no transpose rule, and JAX transposes the tangents of a
 # custom rule.
 
 
-def mask_cotangent(data: Any, real: Any) -> Any:
+def mask_cotangent(data: jax.Array, real: jax.Array) -> jax.Array:
     """Return `data` with its cotangent masked by `real`.
 
     The mask has size 1 along the dimensions over which it broadcasts.
@@ -67,7 +67,7 @@ def mask_cotangent(data: Any, real: Any) -> Any:
     return MASK_COTANGENT.bind(*cast_alike([data, real]))
 
 
-def zero_cotangent(data: Any) -> Any:
+def zero_cotangent(data: jax.Array) -> jax.Array:
     """Return `data` with a zero cotangent."""
     return ZERO_COTANGENT.bind(data) if jnp.issubdtype(data.dtype, jnp.inexact) else data
 
@@ -75,14 +75,16 @@ def zero_cotangent(data: Any) -> Any:
 MASK_COTANGENT, ZERO_COTANGENT = Primitive("mask_cotangent"), Primitive("zero_cotangent")
 
 
-def _transpose(cotangent: Any, operand: Any, real: Any) -> list[Any]:
-    if type(cotangent) is ad.Zero:
+def _transpose(
+    cotangent: jax.Array | ad.Zero, operand: ad.UndefinedPrimal, real: jax.Array
+) -> list[jax.Array | ad.Zero | None]:
+    if isinstance(cotangent, ad.Zero):
         return [ad.Zero(operand.aval), None]
-    mask, cotangent = cast_alike([jnp.broadcast_to(real, cotangent.shape), cotangent])
-    return [lax.select(mask, cotangent, lax.full_like(cotangent, 0)), None]
+    mask, block = cast_alike([jnp.broadcast_to(real, cotangent.shape), cotangent])
+    return [lax.select(mask, block, lax.full_like(block, 0)), None]
 
 
-def _batch(operands: Sequence[Any], batched: Sequence[int | None]) -> tuple[Any, int]:
+def _batch(operands: Sequence[jax.Array], batched: Sequence[int | None]) -> tuple[jax.Array, int]:
     # Add a leading batch dimension to both; an unbatched mask gets size 1.
     in_front = [
         lax.expand_dims(operand, [0]) if at is None else jnp.moveaxis(operand, at, 0)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-def real_entries(place: Uneven, block: int, device: Any = None) -> Any:
+def real_entries(place: Uneven, block: int, device: jax.Array | int | None = None) -> jax.Array:
     """Return the number of elements before the padding in a device's block, from 0 to `block`.
 
     Default: this device.
@@ -50,7 +50,9 @@ def real_blocks(place: Uneven, block: int) -> int:
     return block_size(place.size, block)
 
 
-def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -> Any:
+def is_real(
+    shape: Sequence[int], dim: int, place: Uneven, device: jax.Array | int | None = None
+) -> jax.Array:
     """Return a mask of a device's block along `dim`, False at padding. Default: this device.
 
     The mask has size 1 along the other dimensions.
@@ -61,7 +63,7 @@ def is_real(shape: Sequence[int], dim: int, place: Uneven, device: Any = None) -
     return row < real_entries(place, shape[dim], device)
 
 
-def masked(data: Any, dim: int, place: MeshAxes, identity: Any) -> Any:
+def masked(data: jax.Array, dim: int, place: MeshAxes, identity: jax.typing.ArrayLike) -> jax.Array:
     """Replace the padding of a block along `dim` by `identity`.
 
     Return a block without padding unchanged.
@@ -71,14 +73,14 @@ def masked(data: Any, dim: int, place: MeshAxes, identity: Any) -> Any:
     return only_real(data, lax.full_like(data, identity), dim, place)
 
 
-def constant_padding(data: Any, dim: int, place: MeshAxes) -> Any:
+def constant_padding(data: jax.Array, dim: int, place: MeshAxes) -> jax.Array:
     """Stop gradients through the padding of a block along `dim`."""
     if not isinstance(place, Uneven) or not jnp.issubdtype(data.dtype, jnp.inexact):
         return data
     return only_real(data, data, dim, place)
 
 
-def without_gradient_of_padding(data: Any, dim: int, place: MeshAxes) -> Any:
+def without_gradient_of_padding(data: jax.Array, dim: int, place: MeshAxes) -> jax.Array:
     """Zero the cotangents of a block's padding along `dim`, whatever they are.
 
     Tangents pass unchanged.
@@ -88,13 +90,13 @@ def without_gradient_of_padding(data: Any, dim: int, place: MeshAxes) -> Any:
     return mask_cotangent(cast_data(data, tuple(place)), is_real(data.shape, dim, place))
 
 
-def only_real(data: Any, padding: Any, dim: int, place: Uneven) -> Any:
-    """Replace the padding of a block along `dim` by the elements of `padding`, whose cotangent is zero."""
+def only_real(data: jax.Array, padding: jax.Array, dim: int, place: Uneven) -> jax.Array:
+    """Replace the padding of a block by the elements of `padding`, without a cotangent."""
     padding = zero_cotangent(jnp.broadcast_to(padding, data.shape))
     return only_where(is_real(data.shape, dim, place), data, padding)
 
 
-def only_where(real: Any, data: Any, padding: Any) -> Any:
+def only_where(real: jax.Array, data: jax.Array, padding: jax.Array) -> jax.Array:
     """Select `data` where the mask `real` is True, and `padding` elsewhere.
 
     The mask may have dimensions of size 1.
@@ -107,7 +109,7 @@ def only_where(real: Any, data: Any, padding: Any) -> Any:
     return weak_as(chosen, data)
 
 
-def last_repeated(data: Any, dim: int, place: MeshAxes) -> Any:
+def last_repeated(data: jax.Array, dim: int, place: MeshAxes) -> jax.Array:
     """Fill the padding of a block along `dim` from the block itself, without communication.
 
     The fill value is the last element before the padding, or the first element of a block that
@@ -122,7 +124,7 @@ def last_repeated(data: Any, dim: int, place: MeshAxes) -> Any:
     )
 
 
-def refilled(data: Any, dim: int, place: MeshAxes) -> Any:
+def refilled(data: jax.Array, dim: int, place: MeshAxes) -> jax.Array:
     """Fill the padding of a block along `dim` with the last element of the axis.
 
     Communication: one all-reduce of that element. No communication if the last device has it,
@@ -136,7 +138,7 @@ def refilled(data: Any, dim: int, place: MeshAxes) -> Any:
     if real_blocks(place, block) == math.prod(map(lax.axis_size, axes)):
         return only_real(data, row, dim, place)
 
-    def of_all(row: Any) -> Any:
+    def of_all(row: jax.Array) -> jax.Array:
         has = jnp.broadcast_to(comm.block_index(axes) == at // block, row.shape)
         own = comm.only_where(cast_data(has, varying(row)), cast_data(row, varying(has)))
         return comm.pmax(own, axes) if own.dtype == jnp.bool_ else comm.psum(own, axes)

@@ -48,7 +48,7 @@ def _time_limit() -> float:
 
 
 @functools.lru_cache(maxsize=64)
-def _representatives(mesh: Mesh) -> tuple[Any, ...]:
+def _representatives(mesh: Mesh) -> tuple[jax.Device, ...]:
     """Return one device of each process in the mesh, ordered by process index."""
     first: dict[int, Any] = {}
     for device in sorted(mesh.devices.flat, key=lambda device: device.id):
@@ -57,7 +57,10 @@ def _representatives(mesh: Mesh) -> tuple[Any, ...]:
 
 
 def spans_processes(mesh: Mesh) -> bool:
-    """Return True if the mesh has devices of this process and of others, and the comparison is switched on."""
+    """Return True if the mesh has devices of this process and of others.
+
+    The result is False if the comparison is switched off.
+    """
     devices = _representatives(mesh)
     mine = jax.process_index()
     return (
@@ -72,8 +75,8 @@ def all_devices() -> Mesh:
     return Mesh(np.array(jax.devices()), ("devices",))
 
 
-def stable_text(value: Any) -> str:
-    """Return a `repr` that is equal in every process: sets are sorted, and addresses of objects are removed."""
+def stable_text(value: object) -> str:
+    """Return a `repr` that all processes share: sets are sorted, object addresses removed."""
     if isinstance(value, Mapping):
         return (
             "{"
@@ -187,7 +190,7 @@ def _processes(members: list[int]) -> str:
 
 
 def _gather(
-    row: np.ndarray, devices: tuple[Any, ...], op: str, error: type[NamedaxError]
+    row: np.ndarray, devices: tuple[jax.Device, ...], op: str, error: type[NamedaxError]
 ) -> np.ndarray:
     """Gather the rows of all processes, which wait for each other up to the time limit."""
     found: list[np.ndarray] = []
@@ -212,16 +215,16 @@ def _gather(
         if not failed
         else f"({type(failed[0]).__name__}: {str(failed[0])[:300]})"
     )
+    mine = jax.process_index()
+    others = [device.process_index for device in devices if device.process_index != mine]
     raise error(
-        f"{op}: process {jax.process_index()} cannot compare its call with that of the other"
-        " processes,"
-        f" {[device.process_index for device in devices if device.process_index != jax.process_index()]}:"
+        f"{op}: process {mine} cannot compare its call with that of the other processes, {others}:"
         f" they did not answer {reason}. Make the same call in every process, or set {_SECONDS} in"
         " every process: to more seconds, or to 0 to switch the comparison off."
     ) from (failed[0] if failed else None)
 
 
-def _all_gather(row: np.ndarray, devices: tuple[Any, ...]) -> np.ndarray:
+def _all_gather(row: np.ndarray, devices: tuple[jax.Device, ...]) -> np.ndarray:
     mesh = Mesh(np.array(devices), ("processes",))
     mine = next(device for device in devices if device.process_index == jax.process_index())
     sharding = NamedSharding(mesh, PartitionSpec("processes"))

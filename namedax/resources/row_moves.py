@@ -1,6 +1,6 @@
 """Communication of single rows of a sharded axis: `move_rows` and its planner.
 
-The rows that each device needs are static while the program is traced. Rows that stay on their
+The rows that each device needs are static while the body is traced. Rows that stay on their
 device cost nothing. Other rows are sent in as few collective-permutes as the traffic allows, or in
 one all-to-all. A roll by one sends one row, a convolution sends its halo, and a flip sends the
 blocks. A permutation sends the rows that change devices. The axis is never gathered.
@@ -12,8 +12,8 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -39,7 +39,9 @@ def rows_of_blocks(
     blocks: tuple[int, ...],
     devices: tuple[int, ...],
 ) -> np.ndarray:
-    """Return the rows that each device needs for `result[i] = x[sources[i]]`, row-major over sharded axes.
+    """Return the rows that each device needs for `result[i] = x[sources[i]]`.
+
+    The devices are row-major over sharded axes.
 
     Rows are numbered block by block and device by device, as in `move_rows` for flattened blocks.
     Padding needs no rows.
@@ -64,7 +66,9 @@ def rows_of_blocks(
     return wanted.reshape(count, -1)
 
 
-def move_rows(data: Any, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: Any = 0) -> Any:
+def move_rows(
+    data: jax.Array, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: jax.typing.ArrayLike = 0
+) -> jax.Array:
     """Gather the rows of a sharded dimension that this device needs.
 
     Args:
@@ -93,16 +97,16 @@ def move_rows(data: Any, dim: int, mesh_axes: MeshAxes, rows: np.ndarray, fill: 
     return weak_as(_read(pieces, dim, plan.read, mesh_axes, fill), data)
 
 
-def along_dim(values: Any, dim: int, ndim: int) -> Any:
+def along_dim(values: jax.Array, dim: int, ndim: int) -> jax.Array:
     """Reshape a vector to `ndim` dimensions, along dimension `dim`."""
     return values.reshape((1,) * dim + (-1,) + (1,) * (ndim - dim - 1))
 
 
-# --- the plan -------------------------------------------------------------------------------------------------------
+# --- the plan -------------------------------------------------------------------------------------
 
 
 class Message(Record):
-    """One collective: the rows of its block that each device sends, and the pairs of a permute (`None`: an all-to-all)."""
+    """One collective: the rows that each device sends, and the pairs (`None`: an all-to-all)."""
 
     rows: np.ndarray
     pairs: tuple[Pair, ...] | None
@@ -250,7 +254,7 @@ def _complete(table: np.ndarray) -> np.ndarray:
 
 
 def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]]) -> np.ndarray:
-    """Replace `FILL` by positions that contain zeros: a device that receives nothing in a permute gets zeros."""
+    """Replace `FILL` by positions that hold zeros, since a permute sends zeros to others."""
     read = read.copy()
     for j in np.flatnonzero((read < 0).any(0)):
         known = [int(value) for value in np.unique(read[:, j]) if value >= 0]
@@ -262,26 +266,32 @@ def _zeros_as_others_read(read: np.ndarray, heard: list[tuple[range, set[int]]])
     return read
 
 
-# --- its execution --------------------------------------------------------------------------------------------------
+# --- its execution --------------------------------------------------------------------------------
 
 
-def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fill: Any = 0) -> Any:
+def _read(
+    pieces: Sequence[jax.Array],
+    dim: int,
+    table: np.ndarray,
+    axes: MeshAxes,
+    fill: jax.typing.ArrayLike = 0,
+) -> jax.Array:
     """Read the rows `table[this device]` of the concatenated pieces."""
     starts = np.cumsum([0] + [piece.shape[dim] for piece in pieces])
     variance = frozenset[str]().union(*map(varying, pieces))
     shape, dtype = pieces[0].shape, pieces[0].dtype
 
-    def filled(length: int) -> Any:
+    def filled(length: int) -> jax.Array:
         return cast_data(jnp.full((*shape[:dim], length, *shape[dim + 1 :]), fill, dtype), variance)
 
-    def mine(values: np.ndarray) -> Any:
+    def mine(values: np.ndarray) -> jax.Array | np.ndarray:
         return (
             values[0]
             if (values == values[0]).all()
             else jnp.asarray(values)[comm.block_index(axes)]
         )
 
-    def one_by_one(columns: np.ndarray) -> Any:
+    def one_by_one(columns: np.ndarray) -> jax.Array:
         every = [*pieces, *([filled(1)] if (columns < 0).any() else [])]
         whole = (
             every[0]
@@ -292,7 +302,7 @@ def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fi
         whole = whole if isinstance(index, np.ndarray) else cast_data(whole, varying(index))
         return jnp.take(whole, index, axis=dim, mode="clip")
 
-    def run(begin: int, end: int) -> Any:
+    def run(begin: int, end: int) -> jax.Array:
         columns = table[:, begin:end]
         known = columns.max(0)
         if known[0] < 0:
@@ -302,11 +312,9 @@ def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fi
                 return one_by_one(columns)
             whole = lax.concatenate([cast_data(piece, variance) for piece in pieces], dim)
             return lax.dynamic_slice_in_dim(whole, mine(columns[:, 0]), end - begin, dim)
-        low, high, piece = (
-            int(known.min()),
-            int(known.max()),
-            int(np.searchsorted(starts, known[0], side="right")) - 1,
-        )
+        low = int(known.min())
+        high = int(known.max())
+        piece = int(np.searchsorted(starts, known[0], side="right")) - 1
         part = lax.slice_in_dim(
             pieces[piece], low - int(starts[piece]), high + 1 - int(starts[piece]), axis=dim
         )
@@ -335,7 +343,9 @@ def _read(pieces: Sequence[Any], dim: int, table: np.ndarray, axes: MeshAxes, fi
 
 
 def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
-    """Return ranges of columns that each device can read as one slice or as fill values; `None` if there are too many.
+    """Return ranges of columns that each device can read as one slice or as fill values.
+
+    The result is `None` if there are too many.
 
     A slice can run forward, run backward or repeat one row. Adjacent columns in which devices read
     different rows form one range.
@@ -357,9 +367,8 @@ def _runs(table: np.ndarray, starts: np.ndarray) -> list[Pair] | None:
     turns = np.flatnonzero(~hard[2:] & (step[1:] != step[:-1]) & ~differ[2:]) + 2
     if begins.sum() + len(turns) > 4 * _SLICES:
         return None
-    for i in (
-        turns
-    ):  # a new step starts a run, unless the run started at the previous column and has no step yet
+    # A new step starts a run, unless the run started at the previous column and has no step yet.
+    for i in turns:
         begins[i] = not begins[i - 1]
     edges = [*np.flatnonzero(begins).tolist(), table.shape[1]]
     return list(itertools.pairwise(edges)) if len(edges) <= _SLICES + 1 else None

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 from jax import lax
+from jax.core import ShapedArray
 
 from namedax.core.call_errors import checks_signature
 from namedax.core.name_scopes import running_operation
@@ -43,13 +44,13 @@ __all__ = [
 Keep = Literal["parts", "whole"]
 
 
-def _check_keep(what: str, keep: Any) -> Keep:
+def _check_keep(what: str, keep: object) -> Keep:
     if keep not in ("parts", "whole"):
         raise SerialLoopError(f"{what}: keep must be 'parts' or 'whole', got {format_value(keep)}.")
     return "parts" if keep == "parts" else "whole"
 
 
-def _check_steps(what: str, steps: Any) -> int:
+def _check_steps(what: str, steps: object) -> int:
     if isinstance(steps, bool) or not isinstance(steps, (int, np.integer)) or steps < 1:
         raise SerialLoopError(
             f"{what}: steps must be a positive integer, got {format_value(steps)}."
@@ -94,7 +95,8 @@ class SerialLoop:
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> def loss(w, x):
     ...     return nx.mean(nx.dot(x, w, "k") ** 2, "batch")
-    >>> f = nx.xmap(loss, in_axes=(["k"], ["batch", "k"]), out_axes=[], axis_resources={"batch": nx.SerialLoop(4)})
+    >>> f = nx.xmap(loss, in_axes=(["k"], ["batch", "k"]), out_axes=[],
+    ...             axis_resources={"batch": nx.SerialLoop(4)})
     >>> jax.grad(f)(jnp.ones(3), jnp.ones((8, 3)))
     Array([6., 6., 6.], dtype=float32)
     """
@@ -115,7 +117,10 @@ class SerialLoop:
 
 
 class LoopAxis(str):
-    """The axis of a loop in parsed `axis_resources`: its name, the number of its steps, and `keep` of `SerialLoop`."""
+    """The axis of a loop in parsed `axis_resources`, with its steps and its `keep`.
+
+    The name is the string itself; `steps` and `keep` are those of `SerialLoop`.
+    """
 
     __slots__ = ("keep", "steps")
     steps: int
@@ -127,7 +132,7 @@ class LoopAxis(str):
         axis.steps, axis.keep = steps, keep
         return axis
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (LoopAxis, (str(self), self.steps, self.keep))
 
 
@@ -160,7 +165,8 @@ def serial_loop(name: str, steps: int, keep: Keep = "parts") -> Iterator[None]:
         or a surrounding loop has the same name.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[], axis_resources={"batch": "l"})
+    >>> f = nx.xmap(lambda x: nx.sum(x, "batch"), in_axes=["batch"], out_axes=[],
+    ...             axis_resources={"batch": "l"})
     >>> with nx.serial_loop("l", 4):
     ...     f(jnp.arange(8.0))
     Array(28., dtype=float32)
@@ -184,7 +190,9 @@ Assignment = Mapping[Hashable, tuple[str, ...]]
 
 
 def with_loops(assignment: Assignment) -> dict[Hashable, tuple[str, ...]]:
-    """Replace the names of loops in parsed `axis_resources` by the loops of the surrounding `serial_loop` contexts.
+    """Replace the names of loops in parsed `axis_resources` by loops of `serial_loop`.
+
+    The loops are those of the surrounding contexts.
 
     Raises:
       SerialLoopError: a loop is not the last resource of its axis, or an axis has two loops.
@@ -222,12 +230,12 @@ def loops_of(assignment: Assignment) -> dict[str, int]:
     }
 
 
-# --- the microbatch axis of a pipeline, which a device processes one microb -----------------------
-# Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a placement.
-# It is not a mesh axis, and JAX's types do not track it. The index of the current microbatch is a
-# value in the traced program, and the offset of a block along the axis follows from it. Positions and
-# random numbers are therefore the same as for the full axis. An operation that needs other
-# microbatches raises an error.
+# --- the microbatch axis of a pipeline, of which a device has one microbatch at a time ----
+# Like the axis of a `SerialLoop` it divides the block of one device, so it comes last in a
+# placement. It is not a mesh axis, and JAX's types do not track it. The index of the current
+# microbatch is a value in the jaxpr, and the offset of a block along the axis follows from it.
+# Positions and random numbers are therefore the same as for the full axis. An operation that needs
+# other microbatches raises an error.
 
 
 _fresh = itertools.count()
@@ -245,7 +253,11 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
     stages: frozenset[str]
 
     def __new__(
-        cls, name: Hashable, count: int, number: Any = None, stages: frozenset[str] = frozenset()
+        cls,
+        name: Hashable,
+        count: int,
+        number: jax.Array | None = None,
+        stages: frozenset[str] = frozenset(),
     ) -> MicrobatchAxis:
         """Create the microbatch axis of the axis `name`.
 
@@ -262,12 +274,14 @@ class MicrobatchAxis(LoopAxis, UntrackedAxis):
         found: MicrobatchAxis = axis
         return found
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return (MicrobatchAxis, (self.name, self.steps, None, self.stages))
 
 
 def refuse_microbatches(axes: Sequence[str]) -> None:
-    """Raise an error if one of `axes` is a microbatch axis, for operations that need all elements along `axes`.
+    """Raise an error if one of `axes` is a microbatch axis.
+
+    Operations that need all elements along `axes` call this.
 
     Raises:
       PipelineError: one of `axes` is a microbatch axis.
@@ -301,7 +315,7 @@ def count_along(axes: Sequence[str]) -> int:
     return count
 
 
-def index_along(axes: Sequence[str]) -> Any:
+def index_along(axes: Sequence[str]) -> jax.Array:
     """Return the row-major index of the current block along `axes`."""
     devices = tuple(axis for axis in axes if not isinstance(axis, MicrobatchAxis))
     if len(devices) == len(axes):
@@ -316,11 +330,13 @@ def index_along(axes: Sequence[str]) -> Any:
     return lax.axis_index(devices) * axis.steps + axis.number if devices else axis.number
 
 
-# --- errors for operations that steps do not support, with the operation th -----------------------
+# --- errors for operations that steps do not support ----------------------------------------------
 
 
-def refuse_loops(axes: Sequence[str], data: Any) -> None:
-    """Raise an error if one of `axes` is the axis of a loop, for collectives that move blocks along `axes`.
+def refuse_loops(axes: Sequence[str], data: jax.Array) -> None:
+    """Raise an error if one of `axes` is the axis of a loop.
+
+    Collectives that move blocks along `axes` call this.
 
     Raises:
       PipelineError: one of `axes` is a microbatch axis.
@@ -349,8 +365,10 @@ def refuse_loops(axes: Sequence[str], data: Any) -> None:
     )
 
 
-def moves_entries(what: str, axis: str, how: str, data: Any) -> str:
-    """Return the error message for an operation that moves elements along an axis that is executed in steps.
+def moves_entries(what: str, axis: str, how: str, data: jax.Array | ShapedArray) -> str:
+    """Return the error message for an operation that moves elements along such an axis.
+
+    The axis is executed in steps.
 
     Args:
       what: the operation.

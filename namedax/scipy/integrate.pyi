@@ -1,11 +1,9 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.integrate`: `jax.scipy.integrate` for named arrays."""
 
-from typing import Any
-
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 
-def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: Any = 1.0, axis: AxisSpec = -1) -> AnyArray:
+def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax as _jax
 import jax.numpy as _jnp
 import jax.scipy as _jsp
 import numpy as _np
 
+from namedax.core.annotations import AnyArray as _AnyArray
+from namedax.core.annotations import ArrayLike as _ArrayLike
+from namedax.core.types import PyTree as _PyTree
 from namedax.errors import ArgumentTypeError as _ArgumentTypeError
 from namedax.errors import format_value as _shown
 from namedax.operands.axes import holds_names as _holds_names
@@ -17,9 +21,7 @@ __all__ = ["RegularGridInterpolator"]
 
 
 def _make(*args: Any) -> Any:
-    interpolator: Any = (
-        _jsp.interpolate.RegularGridInterpolator
-    )  # its type stub lacks some arguments
+    interpolator: Any = _jsp.interpolate.RegularGridInterpolator  # its annotations are incomplete
     return interpolator(*args)
 
 
@@ -49,10 +51,10 @@ class RegularGridInterpolator:
     def __init__(
         self,
         points: Any,
-        values: Any,
+        values: _ArrayLike,
         method: str = "linear",
         bounds_error: bool = False,
-        fill_value: Any = _jnp.nan,
+        fill_value: float | None = _jnp.nan,
     ) -> None:
         if not isinstance(points, (list, tuple)) and _np.ndim(points) == 0:
             raise _ArgumentTypeError(
@@ -64,10 +66,10 @@ class RegularGridInterpolator:
         if not _holds_names(self._arrays):
             _make(*self._arrays, *self._options)  # raises for invalid arguments
 
-    def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """Interpolate at `xi`, whose last positional axis contains one coordinate per axis of the grid."""
+    def __call__(self, xi: _ArrayLike, method: str | None = None) -> _AnyArray:
+        """Interpolate at `xi`, whose last positional axis has one coordinate per grid axis."""
 
-        def interpolate(arrays: Any, xi: Any) -> Any:
+        def interpolate(arrays: _PyTree, xi: _jax.Array) -> _jax.Array:
             return _make(*arrays, *self._options)(xi, method)
 
         return _nmap(interpolate)(self._arrays, xi)

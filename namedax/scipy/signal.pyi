@@ -50,12 +50,20 @@ def csd(
     """Estimate cross power spectral density (CSD) using Welch's method."""
 @overload
 def detrend(
-    data: NamedArray, axis: AxisSpec = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
+    data: NamedArray,
+    axis: AxisSpec = -1,
+    type: str = 'linear',
+    bp: int | Sequence[int] | ArrayLike = 0,
+    overwrite_data: None = None,
 ) -> NamedArray:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`."""
 @overload
 def detrend(
-    data: ArrayLike, axis: AxisSpec = -1, type: str = 'linear', bp: Any = 0, overwrite_data: None = None,
+    data: ArrayLike,
+    axis: AxisSpec = -1,
+    type: str = 'linear',
+    bp: int | Sequence[int] | ArrayLike = 0,
+    overwrite_data: None = None,
 ) -> AnyArray:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
 

@@ -1,7 +1,7 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """The namespace `nx.scipy.special`: `jax.scipy.special` for named arrays."""
 
-from typing import Any, overload
+from typing import overload
 
 import jax
 import jax.typing
@@ -261,7 +261,7 @@ def logsumexp(
     return_sign: bool = False,
     where: ArrayLike | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
-    """`log(sum(b * exp(x)))` over positional and named axes, without overflow.
+    """Compute `log(sum(b * exp(x)))` over positional and named axes, without overflow.
 
     See `nx.logsumexp`.
     """

@@ -34,8 +34,7 @@ from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, 
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.ops.shape.conversion import detach_names, map_with_mappings
-from namedax.programs.evaluator import consts_to_inputs
-from namedax.programs.passes import LATE_SUMS
+from namedax.programs.evaluator import LATE_SUMS, consts_to_inputs
 from namedax.programs.postpone_psum import ClosesOver, Traced, postponing
 from namedax.programs.primitives import call_whole
 from namedax.programs.raw_collective_check import (
@@ -124,8 +123,9 @@ def _check_arguments(arguments: Iterable[Argument], region: Region) -> None:
             region.check_placement(f"xmap, {argument.what}", names, remedy)
 
 
-def run_manual(call: Call, mesh: Mesh | None, from_context: bool) -> PyTree:
+def run_manual(call: Call, mesh: Any, from_context: bool) -> PyTree:
     """Run the body under one `jax.shard_map`."""
+    assert mesh is not None
     call.whole = call.region.uneven
     specs = call.specs(call.region.resources)
     datas, shard_map = _on_devices(call, mesh, from_context, call.region.resources)

@@ -33,7 +33,7 @@ from namedax.operands.argument_placement import Arrivals, check_values
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import belongs_to_jax, nmap
 from namedax.ops.shape.conversion import attach_names, leaves_with_mappings
-from namedax.programs.passes import PASSES, SERIAL_STEPS, Pass
+from namedax.programs.evaluator import PASSES, SERIAL_STEPS, Pass
 from namedax.programs.serial.stepping import virtual_mesh
 from namedax.resources.assignment import Assignment, check_mesh_axes, dividing, partition_spec
 from namedax.resources.mesh import (

@@ -22,7 +22,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
-from namedax.programs.passes import PASSES, Pass, skipped_passes
+from namedax.programs.evaluator import PASSES, Pass, skipped_passes
 from namedax.resources.assignment import parse_resources
 from namedax.resources.mesh import check_mesh
 from namedax.xmap.mapped_function import Shared, Xmapped, compile_mapped

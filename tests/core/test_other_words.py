@@ -69,7 +69,7 @@ def test_what_is_to_be_written(word, written):
 
 
 def test_the_table_has_words_that_arrays_lack_and_functions_that_there_are():
-    for word in migration._WORDS:
+    for word in migration._ATTRIBUTES:
         assert not hasattr(nx.NamedArray, word), word
         text = migration.what_to_write(nx, word, ("q", "k"))
         for path in re.findall(r"\bnx((?:\.\w+)+)", text):

@@ -74,8 +74,8 @@ def devices(label):
     return {number for first, *last in ends for number in range(first, (last or [first])[0] + 1)}
 
 
-def labelled(figure):
-    """Every labelled rectangle, line by line: (its upper left corner, the devices that it names, its colour)."""
+def labeled(figure):
+    """Every labeled rectangle, line by line: (its upper left corner, the devices that it names, its color)."""
     found = []
     for text in texts(figure):
         at = [r for r in shapes(figure) if r.axes is text.axes and centre(r) == pytest.approx(text.get_position())]
@@ -146,7 +146,7 @@ def test_blocks_are_where_jax_says(mesh, spec, shape):
     x = jax.device_put(make.ones(shape), NamedSharding(mesh, spec))
     for drawn in (x, nx.NamedArray(x, ("a", "b")[: len(shape)]), jax.ShapeDtypeStruct(shape, "float32", sharding=x.sharding)):
         figure = nx.draw(drawn)
-        found = labelled(figure)
+        found = labeled(figure)
         want = holders(x.sharding, shape)
         assert [each[1] for each in found] == want
         assert len(shapes(figure)) == sum(map(len, want))  # a rectangle for each device: copies are stacked
@@ -154,21 +154,21 @@ def test_blocks_are_where_jax_says(mesh, spec, shape):
     assert_readable(figure)
 
 
-def test_a_device_has_one_colour_everywhere():
+def test_a_device_has_one_color_everywhere():
     tree = {"a": jax.device_put(make.ones((8, 4)), NamedSharding(MESH, P("x", "y")))}
     tree["b"] = jax.device_put(make.ones((8, 4)), NamedSharding(MESH, P(("y", "x"))))
     figure = nx.draw(tree)
-    colours = {}
-    for _, ids, colour in labelled(figure):
-        colours.setdefault(ids.pop(), set()).add(colour)
-    assert [len(colours[device]) for device in range(8)] == [1] * 8
-    assert len(set().union(*colours.values())) == 8
-    assert {to_rgb(place.get_facecolor()) for place in shapes(figure, Ellipse)} == set().union(*colours.values())
+    colors = {}
+    for _, ids, color in labeled(figure):
+        colors.setdefault(ids.pop(), set()).add(color)
+    assert [len(colors[device]) for device in range(8)] == [1] * 8
+    assert len(set().union(*colors.values())) == 8
+    assert {to_rgb(place.get_facecolor()) for place in shapes(figure, Ellipse)} == set().union(*colors.values())
 
 
 def test_other_shardings_than_by_name():
     figure = nx.draw(make.ones((3, 4)))
-    assert [each[1] for each in labelled(figure)] == [{0}]
+    assert [each[1] for each in labeled(figure)] == [{0}]
     assert {"1 array on 1 device", "f32[3,4]", "48 B", "↓ position 0: 3", "→ position 1: 4"} <= set(said(figure))
     sharding = NamedSharding(MESH, P("x", "y"))
 
@@ -182,7 +182,7 @@ def test_other_shardings_than_by_name():
             return sharding.devices_indices_map(shape)
 
     figure = nx.draw(jax.ShapeDtypeStruct((8, 4), "float32", sharding=ByIndices()))
-    assert [each[1] for each in labelled(figure)] == holders(sharding, (8, 4))
+    assert [each[1] for each in labeled(figure)] == holders(sharding, (8, 4))
     assert {"1 array on 8 devices", "↓ position 0: 8 in 4 parts", "→ position 1: 4 in 2 parts"} <= set(said(figure))
     assert not shapes(figure, Ellipse)
 
@@ -240,9 +240,9 @@ def test_characters_have_no_special_meaning():
 def test_an_assignment_is_drawn_as_shard_places(mesh, resources):
     x = nx.named(make.ones((8, 8)), ["a", "b"])
     real = MESH if mesh is MESH.abstract_mesh else mesh
-    want = [each[1:] for each in labelled(nx.draw(nx.shard(x, resources, real)))]
-    assert [each[1:] for each in labelled(nx.draw(x, resources, mesh))] == want
-    assert [each[1:] for each in labelled(nx.draw(struct(["a", "b"], 8, 8), resources, mesh))] == want
+    want = [each[1:] for each in labeled(nx.draw(nx.shard(x, resources, real)))]
+    assert [each[1:] for each in labeled(nx.draw(x, resources, mesh))] == want
+    assert [each[1:] for each in labeled(nx.draw(struct(["a", "b"], 8, 8), resources, mesh))] == want
 
 
 def test_the_mesh_of_the_context():
@@ -260,13 +260,13 @@ def test_three_sharded_dimensions_are_several_sheets():
     assert [text for text in said(figure) if re.match("[abcd] ", text)] == ["d 0", "d 1"]
     assert {"↓ a: 8 over x=2", "→ b: 6 over y=2", "   c: 4", "▤ d: 2 over z=2"} <= set(said(figure))
     left, right = {0, 2, 4, 6}, {1, 3, 5, 7}
-    blocks = sorted(labelled(figure), key=lambda each: each[0][1])
+    blocks = sorted(labeled(figure), key=lambda each: each[0][1])
     assert [set().union(*(each[1] for each in half)) for half in (blocks[:4], blocks[4:])] == [left, right]
 
 
 def test_loops_and_other_names_do_not_matter():
     figure = nx.draw(struct(["a"], 8), {"a": ("x", nx.SerialLoop(2)), "bacth": "y"}, MESH)
-    assert [each[1] for each in labelled(figure)] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    assert [each[1] for each in labeled(figure)] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
     assert below_the_title(figure).endswith(" No array here has the axis 'bacth'.")
 
 
@@ -333,10 +333,10 @@ def test_everything_can_be_read(size):
     assert (summary in below_the_title(figure)) == (count > 64)
     assert max(figure.get_size_inches()) < 24
     if count <= 64:
-        everywhere = {device for _, ids, _ in labelled(figure) for device in ids}
+        everywhere = {device for _, ids, _ in labeled(figure) for device in ids}
         assert everywhere == set(range(count))
         for name, x in ARRAYS.items():
-            alone = labelled(nx.draw(x, places, AbstractMesh(shape, axes)))
+            alone = labeled(nx.draw(x, places, AbstractMesh(shape, axes)))
             parts = [np.prod([shape[i] for i in np.atleast_1d(resources.get(dim, ())).astype(int)]) for dim in x.dims]
             assert len(alone) == np.prod(parts), name
             assert sum(len(ids) for _, ids, _ in alone) == count
@@ -347,7 +347,7 @@ def test_up_to_64_devices_are_listed(axis):
     """Also where they make no range."""
     figure = nx.draw(struct(["i"], 8), {"i": axis}, AbstractMesh((2,) * 6, tuple("abcdef")))
     bit = 5 - "abcdef".index(axis)
-    assert [ids for _, ids, _ in labelled(figure)] == [{n for n in range(64) if n >> bit & 1 == part} for part in (0, 1)]
+    assert [ids for _, ids, _ in labeled(figure)] == [{n for n in range(64) if n >> bit & 1 == part} for part in (0, 1)]
     assert_readable(figure)
 
 
@@ -365,7 +365,7 @@ def test_on_axes_of_ones_own():
     left, right = figure.subplots(1, 2)
     x = nx.shard(nx.named(make.ones((8, 4)), ["a", "b"]), {"a": "x"}, MESH)
     assert nx.draw(x, ax=left) is figure
-    assert [each[1] for each in labelled(figure)] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
+    assert [each[1] for each in labeled(figure)] == [{0, 1}, {2, 3}, {4, 5}, {6, 7}]
     assert right.axison
     assert not right.texts
     assert_readable(figure)
@@ -531,7 +531,7 @@ def test_no_time():
 
 
 def dots(figure):
-    """The points of the plot, by their colour, and the line that joins those on the front."""
+    """The points of the plot, by their color, and the line that joins those on the front."""
     (axes,) = (axes for axes in figure.axes if axes.axison)
     line, *both = axes.lines[:3]
     return [sorted(zip(one.get_xdata(), one.get_ydata(), strict=True)) for one in (line, *both)]

@@ -1,14 +1,13 @@
-"""The functions that stand in `jax.nn`."""
+"""The functions of `jax.nn` that have a named version."""
 
 from __future__ import annotations
 
-from namedax.namespaces import other_spellings
-from namedax.namespaces.reduction_forms import LOGSUMEXP
-from namedax.namespaces.registry.tables import Functions
+from namedax.namespaces.registry import Functions
 from namedax.ops.experts import mixture, routing
-from namedax.ops.nn import attention, binary_cross_entropy, losses, masks, normalisation
+from namedax.ops.nn import attention, losses, masks, normalization
 from namedax.ops.nn.activations import ACTIVATIONS, log_softmax, softmax
 from namedax.ops.ragged import grouped
+from namedax.ops.reduction.reductions import logmeanexp, logsumexp
 from namedax.ops.shape import creation
 from namedax.ops.window import pooling
 
@@ -17,17 +16,16 @@ __all__ = ["NN"]
 NN: Functions = {
     **ACTIVATIONS,
     **attention.FUNCTIONS,
-    **binary_cross_entropy.FUNCTIONS,
     **grouped.FUNCTIONS,
     **mixture.FUNCTIONS,
     **losses.FUNCTIONS,
     **masks.FUNCTIONS,
-    **normalisation.FUNCTIONS,
+    **normalization.FUNCTIONS,
     **pooling.FUNCTIONS,
     **routing.FUNCTIONS,
-    **LOGSUMEXP,
-    **other_spellings.NN,
     "log_softmax": log_softmax,
+    "logmeanexp": logmeanexp,
+    "logsumexp": logsumexp,
     "one_hot": creation.one_hot,
     "softmax": softmax,
 }

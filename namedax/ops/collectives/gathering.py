@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import beyond
@@ -19,23 +20,25 @@ from namedax.core.region import ambient
 from namedax.core.types import MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
+from namedax.operands.along_axes import entries_of
 from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "gather_entries", "pgather"]
+__all__ = ["gather_entries", "pgather"]
 
 
-@operation(explicit=Explicit.AS_JAX, scope=True)
-def pgather(x: Any, idx: Any, axes: Any) -> Any:
+@operation(explicit=Explicit.KEPT, scope=True)
+def pgather(x: ArrayLike, idx: ArrayLike, axes: AxisSpec) -> AnyArray:
     """Gather elements of `x` along one or several axes, at row-major indices over these axes.
 
     Args:
       x: an array, named or not.
-      idx: integers, named or not: row-major indices over `axes`. MeshAxes that `idx` shares with `x`
-        are batch axes, except the gathered axes, which become axes of the result. Negative indices
-        count from the end.
+      idx: integers, named or not: row-major indices over `axes`. Axes that `idx` shares
+        with `x` are batch axes, except the gathered axes, which become axes of the result. Negative
+        indices count from the end.
       axes: a positional axis, an axis name, or a tuple of them.
 
     Returns:
@@ -70,21 +73,26 @@ def pgather(x: Any, idx: Any, axes: Any) -> Any:
     return gather_entries("pgather", x, idx, axes)
 
 
-def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) -> Any:
-    """Apply `pgather` to blocks; `whole` marks an `idx` that is complete along gathered axes and equal on all devices."""
+def gather_entries(
+    op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: bool = False
+) -> AnyArray:
+    """Apply `pgather` to blocks.
+
+    `whole` marks an `idx` that is complete along gathered axes and equal on all devices.
+    """
     if comm.is_keys(x):
         return _gather_keys(op, x, idx, axes, whole)
     region = ambient()
     dims, own = dims_of(x), dims_of(idx)
-    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    read = resolve_axis(op, x, entries_of(axes))
     names = [dims[i] for i in read]
     shared = [dim for dim in own if dim is not None and dim in dims and dim not in names]
     alone = [dim for dim in own if dim is not None and dim not in shared]
     if region is not None and region.resources:
         region.check_placement(op, dict.fromkeys(dim for dim in (*dims, *own) if dim is not None))
         region.seen.update(dim for dim in (*dims, *own) if dim is not None)
-    data = x._data if isinstance(x, NamedArray) else x
-    index = idx._data if isinstance(idx, NamedArray) else idx
+    data = data_of(x)
+    index = data_of(idx)
     for name in shared:
         if data.shape[dims.index(name)] != index.shape[own.index(name)]:
             raise AxisSizeError(
@@ -138,9 +146,12 @@ def gather_entries(op: str, x: Any, idx: Any, axes: Any, whole: bool = False) ->
 
 
 def _locate(
-    index: Any, blocks: Sequence[int], places: Sequence[MeshAxes], variance: frozenset[str]
-) -> tuple[Any, Any, Any]:
-    """Convert row-major global indices to local ones, with masks for "in this block" and "in the array"."""
+    index: jax.Array, blocks: Sequence[int], places: Sequence[MeshAxes], variance: frozenset[str]
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Convert row-major global indices to local ones.
+
+    Return masks of the indices in this block and in the array, too.
+    """
     sizes = [
         place.size if isinstance(place, Uneven) else n * math.prod(map(lax.axis_size, place))
         for n, place in zip(blocks, places, strict=True)
@@ -166,13 +177,16 @@ def _locate(
 
 
 def _put_together(
-    values: Any,
-    here: Any,
-    valid: Any,
+    values: jax.Array,
+    here: jax.Array,
+    valid: jax.Array,
     places: Sequence[MeshAxes],
     scattered: Mapping[int, MeshAxes],
-) -> tuple[Any, Any]:
-    """Sum the partial reads: one reduce-scatter for gathered axes that the result keeps, one all-reduce for the others."""
+) -> tuple[jax.Array, jax.Array]:
+    """Sum the partial reads.
+
+    One reduce-scatter serves gathered axes that the result keeps, one all-reduce the others.
+    """
     dtype = values.dtype
     values = comm.only_where(_over(here, values), values)
     values = values.astype(jnp.int32) if dtype == jnp.bool_ else values
@@ -183,23 +197,21 @@ def _put_together(
     return comm.psum(values, summed).astype(dtype), valid
 
 
-def _over(mask: Any, values: Any) -> Any:
+def _over(mask: jax.Array, values: jax.Array) -> jax.Array:
     return mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
 
 
-def _gather_keys(op: str, x: Any, idx: Any, axes: Any, whole: bool) -> Any:
-    """Run `gather_entries` on the words of random keys, which compare and add; words form one more positional axis."""
+def _gather_keys(op: str, x: AnyArray, idx: AnyArray, axes: AxisSpec, whole: bool) -> AnyArray:
+    """Run `gather_entries` on the words of random keys, which compare and add.
+
+    The words form one more positional axis.
+    """
     dims = dims_of(x)
-    keys = x._data if isinstance(x, NamedArray) else x
-    read = resolve_axis(op, x, tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+    keys = data_of(x)
+    read = resolve_axis(op, x, entries_of(axes))
     axes = tuple(dims[:i].count(None) if dims[i] is None else dims[i] for i in read)
     words = gather_entries(
         op, make_result(jax.random.key_data(keys), (*dims, None)), idx, axes, whole
     )
-    data = words._data if isinstance(words, NamedArray) else words
-    return make_result(
-        jax.random.wrap_key_data(data, impl=jax.random.key_impl(keys)), dims_of(words)[:-1]
-    )
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"pgather": pgather}
+    own = jax.random.wrap_key_data(data_of(words), impl=jax.random.key_impl(keys))
+    return make_result(own, dims_of(words)[:-1])

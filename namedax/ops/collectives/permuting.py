@@ -14,17 +14,19 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import to_type
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import AxisName, MeshAxes, PyTree
 from namedax.core.variance import cast, cast_alike, cast_data, varying
 from namedax.errors import (
     ArgumentTypeError,
@@ -35,8 +37,19 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
-from namedax.ops.collectives.reducing import _map, _names, _size_where_lacking
+from namedax.ops.collectives.reducing import (
+    Groups,
+    all_gather,
+    check_names,
+    equal_groups,
+    map_leaves,
+    one_name,
+    reduce_groups,
+    size_of_absent,
+    width_in_group,
+)
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, unpadded
 from namedax.resources.padding_masks import masked, refilled
@@ -44,13 +57,8 @@ from namedax.resources.row_moves import move_rows, rows_of_blocks
 
 __all__ = ["FUNCTIONS", "all_to_all", "pbroadcast", "ppermute", "pshuffle", "psum_scatter"]
 
-AxisName = Any
 
-
-# --- how the axes of a collective are sharded -----------------------------------------------------------------------
-
-
-class _Site(Record):
+class _CollectivePlan(Record):
     """A value with the axes of a collective in front.
 
     Attributes:
@@ -66,7 +74,7 @@ class _Site(Record):
       rank: the number of positional axes.
     """
 
-    data: Any
+    data: jax.Array
     names: tuple[Hashable, ...]
     sizes: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -108,7 +116,7 @@ class _Site(Record):
         return int(axis) % rank
 
 
-def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
+def _plan(op: str, x: ArrayLike, names: tuple[Hashable, ...]) -> _CollectivePlan:
     region = ambient()
     x = to_local(x, op, region)
     dims = dims_of(x)
@@ -119,7 +127,7 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
             n = data.shape[dims.index(name)]
             size = n if region is None else region.global_size(name, n)
         else:
-            size = _size_where_lacking(op, name)
+            size = size_of_absent(op, name)
         sizes.append(size)
         blocks.append(
             size if region is None else region.block_size(name, size, op, supports_padding=True)
@@ -139,7 +147,7 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     present = tuple(name in dims for name in names)
     data = lax.expand_dims(data, [i for i, there in enumerate(present) if not there])
     counts = tuple(1 if region is None else region.mesh_axis_size(place) for place in places)
-    return _Site(
+    return _CollectivePlan(
         data,
         names,
         tuple(sizes),
@@ -152,63 +160,72 @@ def _site(op: str, x: Any, names: tuple[Hashable, ...]) -> _Site:
     )
 
 
-def _move_dims(data: Any, front: Sequence[int]) -> Any:
+def _move_dims(data: jax.Array, front: Sequence[int]) -> jax.Array:
     """Transpose `data` so that the dimensions `front` precede the others."""
     order = [*front, *(i for i in range(data.ndim) if i not in front)]
     return data if order == sorted(order) else lax.transpose(data, order)
 
 
-def _devices_to_front(data: Any, site: _Site) -> Any:
-    """Split complete axes of `data` by device, move the device dimensions to the front, and merge them into one."""
-    for i, _ in site.uneven:
-        if site.present[i]:
-            data = padded(data, i, site.blocks[i] * site.counts[i])
+def _devices_to_front(data: jax.Array, plan: _CollectivePlan) -> jax.Array:
+    """Split complete axes of `data` by device, with one first dimension for all devices."""
+    for i, _ in plan.uneven:
+        if plan.present[i]:
+            data = padded(data, i, plan.blocks[i] * plan.counts[i])
     shape: list[int] = []
     front = []
     for i, n in enumerate(data.shape):
-        if i in site.sharded:
+        if i in plan.sharded:
             front.append(len(shape))
-            shape.append(site.counts[i])
-            n = site.blocks[i]
+            shape.append(plan.counts[i])
+            n = plan.blocks[i]
         shape.append(n)
     data = _move_dims(data.reshape(shape), front)
     return data.reshape(
-        (math.prod(site.counts[i] for i in site.sharded), *data.shape[len(front) :])
+        (math.prod(plan.counts[i] for i in plan.sharded), *data.shape[len(front) :])
     )
 
 
-def _split_off(op: str, site: _Site, data: Any, place: int, tiled: bool, what: str) -> Any:
-    """Split dimension `place` of `data` into one block per instance, and move the instances to the front, one dimension per axis."""
-    size, total = data.shape[place], site.total
+def _split_off(
+    op: str, plan: _CollectivePlan, data: jax.Array, place: int, tiled: bool, what: str
+) -> jax.Array:
+    """Split dimension `place` of `data` into one block per instance.
+
+    The instances become the first dimensions, one per axis.
+    """
+    size, total = data.shape[place], plan.total
     if size % total if tiled else size != total:
         rule = "a multiple of" if tiled else "equal to"
         raise PositionalAxisError(
             f"{op}: the positional axis {what} has size {size}; with tiled={tiled} it must be"
-            f" {rule} the size of the axis {show_names(site.names)}, {total}, because every"
+            f" {rule} the size of the axis {show_names(plan.names)}, {total}, because every"
             " instance receives one block of it."
         )
     part = (size // total,) if tiled else ()
-    data = data.reshape((*data.shape[:place], *site.sizes, *part, *data.shape[place + 1 :]))
-    data = _move_dims(data, range(place, place + len(site.sizes)))
-    for i, axes in enumerate(site.places):
-        if axes and not site.present[i]:  # replicated on all devices
+    data = data.reshape((*data.shape[:place], *plan.sizes, *part, *data.shape[place + 1 :]))
+    data = _move_dims(data, range(place, place + len(plan.sizes)))
+    for i, axes in enumerate(plan.places):
+        if axes and not plan.present[i]:  # replicated on all devices
             data = comm.cut(data, i, axes)
     return data
 
 
-# --- psum_scatter and all_to_all ------------------------------------------------------------------------------------
-
-
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def psum_scatter(
-    x: Any, axis_name: AxisName, *, scatter_dimension: int = 0, tiled: bool = False
-) -> Any:
+    x: PyTree,
+    axis_name: AxisName,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Groups | None = None,
+    tiled: bool = False,
+) -> PyTree:
     """Sum over a named axis and scatter the sum: instance `i` keeps block `i` of a positional axis.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       scatter_dimension: the positional axis that is split, one block per instance; by default 0.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; sum within each group, and scatter over its instances.
       tiled: if `False` (default), the positional axis has the size of the named axis and is
         removed. If `True`, its size is a multiple, and each instance keeps a slice.
 
@@ -216,7 +233,7 @@ def psum_scatter(
       An array that still has the named axis. A value without the axis counts once per instance.
 
     Communication: one reduce-scatter after the local sum, also over several axes, with one element
-    per device or in blocks.
+    per device or in blocks. Within groups: one all-reduce of one value per group.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -227,43 +244,55 @@ def psum_scatter(
     >>> f(jnp.arange(4.0).reshape(2, 2))
     Array([2., 4.], dtype=float32)
     """
-    names = _names("psum_scatter", axis_name)
+    if axis_index_groups is not None:
+        return _scatter_groups(x, axis_name, axis_index_groups, scatter_dimension, tiled)
+    names = check_names("psum_scatter", axis_name)
 
-    def one(leaf: Any) -> Any:
-        site = _site("psum_scatter", leaf, names)
+    def one(leaf: ArrayLike) -> AnyArray:
+        plan = _plan("psum_scatter", leaf, names)
         k = len(names)
-        axis = site.position("psum_scatter", scatter_dimension, "scatter_dimension", site.rank)
-        data = site.data.astype(jnp.int32) if site.data.dtype == jnp.bool_ else site.data
-        for i, place in site.uneven:
-            if site.present[i]:
+        axis = plan.position("psum_scatter", scatter_dimension, "scatter_dimension", plan.rank)
+        data = plan.data.astype(jnp.int32) if plan.data.dtype == jnp.bool_ else plan.data
+        for i, place in plan.uneven:
+            if plan.present[i]:
                 data = masked(data, i, place, 0)
         data = jnp.sum(data, tuple(range(k)), dtype=data.dtype)
         data = _split_off(
-            "psum_scatter", site, data, len(site.kept) + axis, tiled, f"scatter_dimension={axis}"
+            "psum_scatter", plan, data, len(plan.kept) + axis, tiled, f"scatter_dimension={axis}"
         )
-        if site.sharded:
-            data = comm.psum_scatter(_devices_to_front(data, site), 0, site.mesh_axes)
+        if plan.sharded:
+            data = comm.psum_scatter(_devices_to_front(data, plan), 0, plan.mesh_axes)
             data = lax.squeeze(data, (0,))
         copies = math.prod(
-            n for n, there in zip(site.sizes, site.present, strict=True) if not there
+            n for n, there in zip(plan.sizes, plan.present, strict=True) if not there
         )
         data = data if copies == 1 else data * jnp.asarray(copies, data.dtype)
-        return make_result(data, (*names, *site.kept, *(None,) * (site.rank - (not tiled))))
+        return make_result(data, (*names, *plan.kept, *(None,) * (plan.rank - (not tiled))))
 
-    return _map(one, x)
+    return map_leaves(one, x)
 
 
-@operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
 def all_to_all(
-    x: Any, axis_name: AxisName, split_axis: int, concat_axis: int, *, tiled: bool = False
-) -> Any:
-    """Exchange a named and a positional axis: instance `i` receives block `i` of `split_axis` from every instance.
+    x: PyTree,
+    axis_name: AxisName,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Groups | None = None,
+    tiled: bool = False,
+) -> PyTree:
+    """Exchange a named and a positional axis.
+
+    Instance `i` receives block `i` of `split_axis` from every instance.
 
     Args:
       x: a named array, or a pytree of them.
       axis_name: the axis name; a tuple of names counts instances in row-major order.
       split_axis: the positional axis that is split, one block per instance.
       concat_axis: the positional axis of the result that enumerates the blocks of all instances.
+      axis_index_groups: lists of equal size that together contain every index of the axis once, by
+        default `None`; exchange within each group.
       tiled: if `False` (default), `split_axis` has the size of the named axis and is removed, and
         the result has a new axis at `concat_axis`. If `True`, `split_axis` becomes shorter, and the
         blocks are concatenated along `concat_axis`.
@@ -273,7 +302,7 @@ def all_to_all(
       instance, and needs no communication.
 
     Communication: one all-to-all and local transposes, also over several axes, with one element per
-    device or in blocks.
+    device or in blocks. Within groups: one all-gather of the complete axis.
 
     Raises:
       AxisNotFoundError: neither the value nor the mapped function has the axis.
@@ -285,20 +314,22 @@ def all_to_all(
     Array([[0, 2],
            [1, 3]], dtype=int32)
     """
-    names = _names("all_to_all", axis_name)
+    if axis_index_groups is not None:
+        return _exchange_groups(x, axis_name, axis_index_groups, split_axis, concat_axis, tiled)
+    names = check_names("all_to_all", axis_name)
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: ArrayLike) -> AnyArray:
         op, k = "all_to_all", len(names)
-        site = _site(op, leaf, names)
-        split = site.position(op, split_axis, "split_axis", site.rank)
-        concat = site.position(op, concat_axis, "concat_axis", site.rank)
+        plan = _plan(op, leaf, names)
+        split = plan.position(op, split_axis, "split_axis", plan.rank)
+        concat = plan.position(op, concat_axis, "concat_axis", plan.rank)
         # One dimension per name for the blocks, one per name for their sources, and the rest.
         data = _split_off(
-            op, site, site.data, k + len(site.kept) + split, tiled, f"split_axis={split}"
+            op, plan, plan.data, k + len(plan.kept) + split, tiled, f"split_axis={split}"
         )
-        if site.sharded:
-            data = comm.all_to_all(_devices_to_front(data, site), 0, 0, site.mesh_axes)
-            devices = [site.counts[i] for i in site.sharded]
+        if plan.sharded:
+            data = comm.all_to_all(_devices_to_front(data, plan), 0, 0, plan.mesh_axes)
+            devices = [plan.counts[i] for i in plan.sharded]
             data = data.reshape((*devices, *data.shape[1:]))
             # The sending devices are the major factor of the source index.
             order, shape = (
@@ -307,20 +338,20 @@ def all_to_all(
             )
             for i in range(k):
                 at = len(devices) + k + i
-                order += [site.sharded.index(i), at] if i in site.sharded else [at]
-                shape.append(data.shape[at] * (site.counts[i] if i in site.sharded else 1))
+                order += [plan.sharded.index(i), at] if i in plan.sharded else [at]
+                shape.append(data.shape[at] * (plan.counts[i] if i in plan.sharded else 1))
             rest = range(len(devices) + 2 * k, data.ndim)
             data = lax.transpose(data, [*order, *rest]).reshape(
                 (*shape, *(data.shape[i] for i in rest))
             )
-        for i, _ in site.uneven:
-            if site.present[i]:
-                data = unpadded(data, k + i, site.sizes[i])
-        sources = site.sizes
+        for i, _ in plan.uneven:
+            if plan.present[i]:
+                data = unpadded(data, k + i, plan.sizes[i])
+        sources = plan.sizes
         if data.shape[k : 2 * k] != sources:
             data = jnp.broadcast_to(data, (*data.shape[:k], *sources, *data.shape[2 * k :]))
-        data = data.reshape((*data.shape[:k], site.total, *data.shape[2 * k :]))
-        target = k + len(site.kept) + concat
+        data = data.reshape((*data.shape[:k], plan.total, *data.shape[2 * k :]))
+        target = k + len(plan.kept) + concat
         data = jnp.moveaxis(data, k, target)
         if tiled:
             data = data.reshape(
@@ -330,34 +361,34 @@ def all_to_all(
                     *data.shape[target + 2 :],
                 )
             )
-        return make_result(data, (*names, *site.kept, *(None,) * site.rank))
+        return make_result(data, (*names, *plan.kept, *(None,) * plan.rank))
 
-    return _map(one, x)
+    return map_leaves(one, x)
 
 
 def _permute(
-    op: str, x: Any, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
-) -> Any:
-    site = _site(op, x, names)
-    sources = source_of(site.total)
-    data, k = site.data, len(names)
-    out = (*names, *site.kept, *(None,) * site.rank)
-    if any(site.present):
-        shape = (*site.blocks, *data.shape[k:])
+    op: str, x: ArrayLike, names: tuple[Hashable, ...], source_of: Callable[[int], tuple[int, ...]]
+) -> AnyArray:
+    plan = _plan(op, x, names)
+    sources = source_of(plan.total)
+    data, k = plan.data, len(names)
+    out = (*names, *plan.kept, *(None,) * plan.rank)
+    if any(plan.present):
+        shape = (*plan.blocks, *data.shape[k:])
         if data.shape != shape:
             data = jnp.broadcast_to(data, shape)
-        axes = tuple(axis for place in site.places for axis in place)
+        axes = tuple(axis for place in plan.places for axis in place)
         data = cast_data(data, axes) if axes else data
-        data = data.reshape((math.prod(site.blocks), *data.shape[k:]))
+        data = data.reshape((math.prod(plan.blocks), *data.shape[k:]))
         data = move_rows(
-            data, 0, axes, rows_of_blocks(sources, site.sizes, site.blocks, site.counts)
+            data, 0, axes, rows_of_blocks(sources, plan.sizes, plan.blocks, plan.counts)
         ).reshape(shape)
-        for i, place in site.uneven:
+        for i, place in plan.uneven:
             data = refilled(data, i, place)
         return make_result(data, out)
     # The same value everywhere: repeat it, or use zero for instances that receive nothing.
-    there = jnp.asarray(np.asarray(sources).reshape(site.sizes) >= 0)
-    for i, place in enumerate(site.places):
+    there = jnp.asarray(np.asarray(sources).reshape(plan.sizes) >= 0)
+    for i, place in enumerate(plan.places):
         if place:
             there = comm.cut(there, i, place)
     data, there = cast_alike([data, there])
@@ -366,8 +397,8 @@ def _permute(
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> Any:
-    """Send the element of instance `source` to instance `target`, for all pairs `(source, target)` of `perm`.
+def ppermute(x: PyTree, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> PyTree:
+    """Send the element of instance `source` to `target`, for all pairs of `perm`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -394,7 +425,7 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
     >>> f(jnp.array([5, 6, 7]))
     Array([0, 5, 6], dtype=int32)
     """
-    names = _names("ppermute", axis_name)
+    names = check_names("ppermute", axis_name)
     perm = list(perm)
     if perm and all(isinstance(entry, (int, np.integer)) for entry in perm):
         raise ArgumentTypeError(
@@ -430,11 +461,11 @@ def ppermute(x: Any, axis_name: AxisName, perm: Iterable[tuple[int, int]]) -> An
             result[target] = source
         return tuple(result)
 
-    return _map(lambda leaf: _permute("ppermute", leaf, names, source_of), x)
+    return map_leaves(lambda leaf: _permute("ppermute", leaf, names, source_of), x)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+def pshuffle(x: PyTree, axis_name: AxisName, perm: Sequence[int]) -> PyTree:
     """Permute a named axis: instance `i` receives the element of instance `perm[i]`.
 
     Args:
@@ -453,7 +484,7 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
     >>> nx.positional(pshuffle(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", [2, 0, 1]), ["i"])
     Array([7, 5, 6], dtype=int32)
     """
-    names = _names("pshuffle", axis_name)
+    names = check_names("pshuffle", axis_name)
     perm = tuple(as_integer("pshuffle", "an element of perm", i) for i in perm)
 
     def source_of(size: int) -> tuple[int, ...]:
@@ -466,11 +497,11 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
             )
         return perm
 
-    return _map(lambda leaf: _permute("pshuffle", leaf, names, source_of), x)
+    return map_leaves(lambda leaf: _permute("pshuffle", leaf, names, source_of), x)
 
 
 @operation("axis_name", explicit=Explicit.AS_JAX, scope=True)
-def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+def pbroadcast(x: PyTree, axis_name: AxisName, source: int) -> PyTree:
     """Broadcast the element of instance `source` to every instance.
 
     Args:
@@ -492,48 +523,107 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     >>> nx.positional(pbroadcast(nx.named(jnp.array([5, 6, 7]), ["i"]), "i", 1), ["i"])
     Array([6, 6, 6], dtype=int32)
     """
-    names = _names("pbroadcast", axis_name)
+    names = check_names("pbroadcast", axis_name)
 
-    def one(leaf: Any) -> Any:
-        site = _site("pbroadcast", leaf, names)
-        if not 0 <= source < site.total:
+    def one(leaf: ArrayLike) -> AnyArray:
+        plan = _plan("pbroadcast", leaf, names)
+        if not 0 <= source < plan.total:
             raise AxisSizeError(
                 f"pbroadcast: source {source} is out of range: the axis {show_names(names)} has"
-                f" size {site.total}, and indices go from 0 to {site.total - 1}."
+                f" size {plan.total}, and indices go from 0 to {plan.total - 1}."
             )
-        data, mine = site.data, None
-        for i, index in enumerate(int(g) for g in np.unravel_index(source, site.sizes)):
-            block, offset = divmod(index, site.blocks[i])
+        data, mine = plan.data, None
+        for i, index in enumerate(int(g) for g in np.unravel_index(source, plan.sizes)):
+            block, offset = divmod(index, plan.blocks[i])
             data = lax.slice_in_dim(
                 data,
-                offset if site.present[i] else 0,
-                (offset if site.present[i] else 0) + 1,
+                offset if plan.present[i] else 0,
+                (offset if plan.present[i] else 0) + 1,
                 axis=i,
             )
-            if i in site.sharded:
-                here = comm.block_index(site.places[i]) == block
+            if i in plan.sharded:
+                here = comm.block_index(plan.places[i]) == block
                 mine = here if mine is None else mine & here
         if mine is not None:
 
-            def of_one(data: Any) -> Any:
+            def of_one(data: jax.Array) -> jax.Array:
                 data = comm.only_where(mine, data)
                 return to_type(
                     comm.psum(
-                        data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, site.mesh_axes
+                        data.astype(jnp.int32) if data.dtype == jnp.bool_ else data, plan.mesh_axes
                     ),
                     data.dtype,
                 )
 
             data = comm.over_words(of_one, data) if comm.is_keys(data) else of_one(data)
         data = cast_data(
-            data, (axis for place in site.places for axis in place)
+            data, (axis for place in plan.places for axis in place)
         )  # before it becomes large
-        data = jnp.broadcast_to(data, (*site.blocks, *data.shape[len(names) :]))
-        return make_result(data, (*names, *site.kept, *(None,) * site.rank))
+        data = jnp.broadcast_to(data, (*plan.blocks, *data.shape[len(names) :]))
+        return make_result(data, (*names, *plan.kept, *(None,) * plan.rank))
 
-    return _map(one, x)
+    return map_leaves(one, x)
+
+
+def _scatter_groups(
+    x: PyTree, axis_name: AxisName, groups: Groups, scatter_dimension: int, tiled: bool
+) -> PyTree:
+    op = "psum_scatter"
+    name, at = one_name(op, axis_name), as_integer(op, "scatter_dimension", scatter_dimension)
+    _, ranks, count = equal_groups(op, name, groups)
+
+    def part(total: jax.Array, rank: jax.Array) -> jax.Array:
+        width = width_in_group(op, "scatter_dimension", total.shape, at, count, tiled)
+        kept = lax.dynamic_slice_in_dim(total, rank * width, width, at)
+        return kept if tiled else lax.squeeze(kept, (at,))
+
+    return map_leaves(
+        lambda total: nmap(part)(total, ranks), reduce_groups(op, "sum", x, name, groups)
+    )
+
+
+def _exchange_groups(
+    x: PyTree, axis_name: AxisName, groups: Groups, split_axis: int, concat_axis: int, tiled: bool
+) -> PyTree:
+    op = "all_to_all"
+    name = one_name(op, axis_name)
+    split = as_integer(op, "split_axis", split_axis)
+    concat = as_integer(op, "concat_axis", concat_axis)
+    members, ranks, count = equal_groups(op, name, groups)
+
+    def pick(whole: jax.Array, index: jax.Array, rank: jax.Array) -> jax.Array:
+        width = width_in_group(op, "split_axis", whole.shape[1:], split, count, tiled)
+        at = split % (whole.ndim - 1) + 1
+        parts = lax.dynamic_slice_in_dim(whole[index], rank * width, width, at)
+        if tiled:
+            return jnp.concatenate(list(parts), concat)
+        return jnp.moveaxis(lax.squeeze(parts, (at,)), 0, concat)
+
+    return map_leaves(lambda leaf: nmap(pick)(all_gather(leaf, name), members, ranks), x)
+
+
+@operation("axis_name", explicit=Explicit.KEPT, scope=True)
+def pswapaxes(
+    x: PyTree, axis_name: AxisName, axis: int, *, axis_index_groups: Groups | None = None
+) -> PyTree:
+    """Swap a named axis with a positional one of the same size: `all_to_all(x, name, axis, axis)`.
+
+    Args:
+      x: a named array, or a pytree of them.
+      axis_name: the axis name; a tuple of names counts instances in row-major order.
+      axis: the positional axis.
+      axis_index_groups: groups, as for `all_to_all`; by default `None`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> swap = lambda x: nx.lax.pswapaxes(x, "i", 0)
+    >>> f = nx.xmap(swap, in_axes=["i", None], out_axes=["i", None])
+    >>> f(jnp.arange(4).reshape(2, 2))
+    Array([[0, 2],
+           [1, 3]], dtype=int32)
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, psum_scatter)
+    f.__name__: f for f in (all_to_all, pbroadcast, ppermute, pshuffle, pswapaxes, psum_scatter)
 }

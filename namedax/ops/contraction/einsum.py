@@ -1,4 +1,7 @@
-"""`einsum` with axis names in braces, and `dot`; `engine` has their semantics and communication."""
+"""`einsum` with axis names in braces, `dot`, `vecdot` and `tensordot`.
+
+`engine` has their semantics and communication.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,17 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from namedax.core.annotations import AnyArray
-from namedax.core.array import NamedArray, dims_of
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.name_scopes import in_scope, scope_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName, DType
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
@@ -29,22 +37,24 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands import kernels
+from namedax.operands.along_axes import along_axes, checks_axes, entries_of, names_in
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree import as_block
+from namedax.operands.pytree import as_block, data_of
 from namedax.ops.contraction.engine import Contraction, Label, Labels
 from namedax.ops.contraction.rings import OVERLAPS, Overlap
 from namedax.ops.contraction.spec import ELLIPSIS, EinsumSpec, parse_einsum
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 
-__all__ = ["dot", "einsum"]
+__all__ = ["dot", "einsum", "tensordot", "vecdot"]
 
 
 @operation(cached=True)
 def einsum(
     spec: str,
     *operands: Any,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     overlap: Overlap | None = None,
 ) -> AnyArray:
     """Contract arrays over positional and named axes.
@@ -101,13 +111,16 @@ def einsum(
             # The mapped function records names that are in no operand and no result; a cached
             # kernel could not record them.
             return in_scope(
-                scope_text("einsum", parsed.said), _einsum, "einsum", parsed, *given, *operands
+                scope_text("einsum", parsed.mentioned), _einsum, "einsum", parsed, *given, *operands
             )
         return kernels.run("einsum", _einsum, parsed, given, *operands)
 
 
-def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
-    """Parse the specification; if that fails because axis names lack braces, raise an error that suggests the braces."""
+def _parsed(spec: str, operands: Sequence[ArrayLike]) -> EinsumSpec:
+    """Parse the specification.
+
+    If that fails because axis names lack braces, the error suggests the braces.
+    """
     try:
         return parse_einsum(spec)
     except EinsumError:
@@ -129,11 +142,11 @@ def _parsed(spec: str, operands: Sequence[Any]) -> EinsumSpec:
 def _einsum(
     op: str,
     spec: EinsumSpec,
-    precision: Any,
-    preferred_element_type: Any,
-    overlap: Any,
-    *arrays: Any,
-) -> Any:
+    precision: jax.lax.PrecisionLike,
+    preferred_element_type: DType | None,
+    overlap: Overlap | None,
+    *arrays: ArrayLike,
+) -> AnyArray:
     blocks = [as_block(array, op) for array in arrays]
     labels, letters, keep, writes = _label(spec, blocks)
     op = f"{op} {spec.text!r}"
@@ -142,8 +155,8 @@ def _einsum(
     ).run(blocks)
 
 
-def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
-    """Convert NumPy's other form, `einsum(x, [0, 1], y, [1, 2], [0, 2])`, to a specification and its operands.
+def _from_lists(first: object, rest: Sequence[object]) -> tuple[str, tuple[Any, ...]]:
+    """Convert NumPy's form `einsum(x, [0, 1], y, [1, 2], [0, 2])` to a specification and operands.
 
     Raises:
       EinsumError: the arguments are neither a specification nor operands that are followed by lists
@@ -162,7 +175,7 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
             " the list of the result.)"
         )
 
-    def term(numbers: Sequence[Any]) -> str:
+    def term(numbers: Any) -> str:
         return "".join(
             ELLIPSIS if number is Ellipsis else _LETTERS[operator.index(number)]
             for number in numbers
@@ -176,7 +189,7 @@ def _from_lists(first: Any, rest: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
-def _check_overlap(op: str, overlap: Any) -> None:
+def _check_overlap(op: str, overlap: object) -> None:
     if overlap is not None and overlap not in OVERLAPS:
         raise ArgumentError(
             f"{op}: overlap must be True, False or 'bidirectional', got {format_value(overlap)}."
@@ -188,14 +201,13 @@ def _count(n: int, what: str) -> str:
 
 
 def _label(
-    spec: EinsumSpec, operands: Sequence[Any]
+    spec: EinsumSpec, operands: Sequence[AnyArray]
 ) -> tuple[list[Labels], tuple[int, ...], frozenset[Label], dict[Label, Label]]:
     """Assign labels to the dimensions of the operands, according to the specification.
 
     Returns:
       A tuple: the labels of every operand's dimensions, the positional labels of the result, the
-      kept names, and the new
-        names of renamed axes.
+      kept names, and the new names of renamed axes.
     """
     terms = (*spec.operands, *([spec.result] if spec.result else []))
     mentioned = {name for term in terms for pair in term.names for name in pair}
@@ -242,7 +254,7 @@ def _label(
     return labels, tuple(out), keep, writes
 
 
-def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
+def _ellipsis_rank(spec: EinsumSpec, i: int, operand: AnyArray) -> int:
     """Count the positional axes that `...` denotes in operand `i`."""
     term = spec.operands[i]
     dims = dims_of(operand)
@@ -264,7 +276,7 @@ def _ellipsis_rank(spec: EinsumSpec, i: int, operand: Any) -> int:
 
 
 def _label_operand(
-    spec: EinsumSpec, i: int, operand: Any, extra: int, mentioned: set[str]
+    spec: EinsumSpec, i: int, operand: AnyArray, extra: int, mentioned: set[str]
 ) -> Labels:
     term = spec.operands[i]
     dims = dims_of(operand)
@@ -300,12 +312,12 @@ def _label_operand(
 
 @operation(cached=True)
 def dot(
-    x: Any,
-    y: Any,
-    axis: Any,
+    x: ArrayLike,
+    y: ArrayLike,
+    axis: AxisSpec,
     *,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: jax.lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
     overlap: Overlap | None = None,
 ) -> AnyArray:
     """Contract two arrays over the given named axes, and broadcast the other axes.
@@ -343,7 +355,7 @@ def dot(
     >>> nx.dot(x, w, "inputs").dims
     ('batch', 'hidden')
     """
-    names = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    names = entries_of(axis)
     for i, name in enumerate(names):
         if name in names[:i]:
             raise AxisNameError(
@@ -355,8 +367,11 @@ def dot(
         return kernels.run("dot", _dot, names, (precision, preferred_element_type, overlap), x, y)
 
 
-def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
-    """Explain how to name the axis of an unnamed operand, if one axis has the size of `name` in the other operand."""
+def _naming(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
+    """Explain how to name the axis of an unnamed operand.
+
+    This applies if one axis has the size of `name` in the other operand.
+    """
     if any(dim is not None for dim in dims_of(block)) or not block.ndim or not is_name(name):
         return ""
     return naming(
@@ -366,8 +381,11 @@ def _naming(name: Any, argument: str, block: Any, other: Any) -> str:
     )
 
 
-def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
-    """Return code that renames a similarly named axis, if it has the size of `name` in the other operand."""
+def _rename_code(name: AxisName, argument: str, block: AnyArray, other: AnyArray) -> str:
+    """Return code that renames a similarly named axis.
+
+    This applies if it has the size of `name` in the other operand.
+    """
     sizes, wanted = (
         dict(x.named_shape) if isinstance(x, NamedArray) else {} for x in (block, other)
     )
@@ -378,13 +396,13 @@ def _reading(name: Any, argument: str, block: Any, other: Any) -> str:
 
 def _dot(
     op: str,
-    names: tuple[Any, ...],
-    precision: Any,
-    preferred_element_type: Any,
-    overlap: Any,
-    x: Any,
-    y: Any,
-) -> Any:
+    names: tuple[AxisName, ...],
+    precision: jax.lax.PrecisionLike,
+    preferred_element_type: DType | None,
+    overlap: Overlap | None,
+    x: ArrayLike,
+    y: ArrayLike,
+) -> AnyArray:
     blocks = [as_block(operand, op) for operand in (x, y)]
     labels: list[Labels] = []
     for i, block in enumerate(blocks):
@@ -401,7 +419,7 @@ def _dot(
                     type_text(block),
                     own,
                     hint,
-                    read_as=_reading(name, "xy"[i], block, blocks[1 - i]),
+                    read_as=_rename_code(name, "xy"[i], block, blocks[1 - i]),
                 )
         numbers = iter(range(-dims.count(None), 0))
         labels.append(tuple(next(numbers) if dim is None else dim for dim in dims))
@@ -419,3 +437,70 @@ def _dot(
     return Contraction(
         op, labels, kept, letters, {}, precision, preferred_element_type, overlap
     ).run(blocks)
+
+
+_positional_vecdot = along_axes(jnp.vecdot, "vecdot", ("axis",))
+_positional_tensordot = along_axes(jnp.tensordot, "tensordot", ("axes",))
+
+
+@checks_axes
+def vecdot(
+    x1: ArrayLike,
+    x2: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = -1,
+    precision: lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> AnyArray:
+    """Multiply vectors along one axis, the first one conjugated, as `jnp.vecdot`.
+
+    Along a named axis it is `nx.dot`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.vecdot(x, x, axis="k")
+    Array(5., dtype=float32)
+    """
+    options: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    if not names_in(axis):
+        return _positional_vecdot(x1, x2, axis=axis, **options)
+    conjugated = _ELEMENTWISE["conj"](x1) if jnp.iscomplexobj(data_of(as_array(x1))) else x1
+    return dot(conjugated, x2, axis, **options)
+
+
+@checks_axes
+def tensordot(
+    a: ArrayLike,
+    b: ArrayLike,
+    axes: AxisSpec = 2,
+    *,
+    precision: lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
+) -> AnyArray:
+    """Multiply two arrays and sum over axes, as `jnp.tensordot`.
+
+    Over one or several named axes it is `nx.dot`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: an array lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.arange(3.0), ["k"])
+    >>> nx.numpy.tensordot(x, x, "k")
+    Array(5., dtype=float32)
+    """
+    options: dict[str, Any] = {
+        "precision": precision,
+        "preferred_element_type": preferred_element_type,
+    }
+    names = names_in(axes)
+    if not names or len(names) < len(entries_of(axes)):
+        return _positional_tensordot(a, b, axes, **options)
+    return dot(a, b, tuple(names), **options)

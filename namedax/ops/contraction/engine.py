@@ -2,7 +2,8 @@
 
 Every dimension of every operand has a label: an axis name, or an integer for a positional axis.
 Labels that are not in the result are summed over. Two operands contract in one `dot_general`, or in
-one multiplication if nothing is summed. Three or more contract in pairs (`order`).
+one multiplication if nothing is summed. Three or more contract in pairs, in
+the cheapest order in which no two names of one mesh axis occur in the same pair.
 
 Communication follows from the labels. Reading an axis under a name with a different sharding
 reshards it (`namedax.resources.layout`). A summed label that is sharded costs one all-reduce of the
@@ -16,14 +17,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import opt_einsum
 from jax import lax
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
@@ -32,11 +36,10 @@ from namedax.core.name_scopes import scope_text
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient, check_region_lives
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import AxisSizeError, PositionalAxisError
 from namedax.operands.pytree import data_of
-from namedax.ops.contraction.order import best_order
 from namedax.ops.contraction.rings import Overlap, Ring, ring_gather, ring_reduce, ring_scatter
 from namedax.ops.shape.rename import check_new_name, move, read
 from namedax.resources import communication as comm
@@ -44,7 +47,8 @@ from namedax.resources.layout import Layout, sum_scatter
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
-__all__ = ["Contraction", "Label", "Labels"]
+__all__ = ["Contraction", "Label", "Labels", "best_order"]
+
 
 Label = Hashable
 Labels = tuple[Label, ...]
@@ -61,15 +65,15 @@ class _Term(Record, frozen=False):
         of its label.
     """
 
-    source: Any
+    source: AnyArray
     labels: Labels
     places: Layout
 
     @property
-    def data(self) -> Any:
+    def data(self) -> jax.Array:
         return self.source._data if isinstance(self.source, NamedArray) else self.source
 
-    def without(self, dims: Iterable[int], data: Any) -> _Term:
+    def without(self, dims: Iterable[int], data: jax.Array) -> _Term:
         """Replace the data by `data`, which lacks the dimensions `dims`."""
         kept = [i for i in range(len(self.labels)) if i not in set(dims)]
         return _Term(data, tuple(self.labels[i] for i in kept), tuple(self.places[i] for i in kept))
@@ -98,7 +102,7 @@ class _Term(Record, frozen=False):
         return term
 
     def without_broadcast(self) -> _Term:
-        """Remove the axes of `...` that have size 1; they broadcast against an operand with larger ones."""
+        """Remove the axes of `...` that have size 1, which broadcast against a larger operand."""
         ones = [
             i
             for i, label in enumerate(self.labels)
@@ -107,11 +111,12 @@ class _Term(Record, frozen=False):
         return self.without(ones, lax.squeeze(self.data, ones)) if ones else self
 
 
-def _no_ring(why: str, names: Iterable[Label]) -> str:
-    return f"no_ring_{why}{scope_text('', tuple(names)).removeprefix('nx.')}"
+def _no_ring(why: str, labels: Iterable[Label]) -> str:
+    names = tuple(label for label in labels if not isinstance(label, int))
+    return f"no_ring_{why}{scope_text('', names).removeprefix('nx.')}"
 
 
-def _saying(scope: str) -> contextlib.AbstractContextManager[Any]:
+def _named_scope(scope: str) -> contextlib.AbstractContextManager[object]:
     return jax.named_scope(scope) if scope else contextlib.nullcontext()
 
 
@@ -137,8 +142,8 @@ class Contraction:
         keep: frozenset[Label],
         letters: tuple[int, ...],
         writes: Mapping[Label, Label],
-        precision: Any,
-        dtype: Any,
+        precision: jax.lax.PrecisionLike,
+        dtype: DType | None,
         overlap: Overlap | None = None,
     ):
         self.op, self.labels, self.letters, self.writes = op, labels, letters, writes
@@ -158,7 +163,7 @@ class Contraction:
         self.late: frozenset[str] = frozenset()
         self.pending: list[str] = []
         # the reason why a requested ring is not used; it appears in programs, and so in reports
-        self.plain = ""
+        self.no_ring = ""
 
     def place(self, label: Label) -> MeshAxes:
         """Return the sharding of a label, which is empty for a positional label."""
@@ -166,7 +171,7 @@ class Contraction:
             return ()
         return self.region.place(label)
 
-    def run(self, blocks: Sequence[Any]) -> Any:
+    def run(self, blocks: Sequence[AnyArray]) -> AnyArray:
         """Contract the blocks of this device, communicate, and name the result."""
         self._check(blocks)
         # As in `jnp.einsum`, all operands are converted to the dtype of the result before the first
@@ -177,7 +182,7 @@ class Contraction:
             wide = common_type(self.common, self.preferred)
             self.accumulate = wide if wide == self.preferred else self.common
         terms = [
-            _Term(block, ls, tuple(self.place(dim) for dim in _dims_as_labels(block)))
+            _Term(block, ls, tuple(self.place(0 if dim is None else dim) for dim in dims_of(block)))
             for block, ls in zip(blocks, self.labels, strict=True)
         ]
         self.late = self._late(terms)
@@ -188,12 +193,10 @@ class Contraction:
         for i, j in self._path(terms):
             x, y = terms[i], terms[j]
             terms = [term for k, term in enumerate(terms) if k not in (i, j)]
-            terms.append(self._meet(x, y, self.kept.union(*(term.labels for term in terms))))
+            terms.append(self._contract(x, y, self.kept.union(*(term.labels for term in terms))))
         return self._write(terms[0])
 
-    # --- checks ---
-
-    def _check(self, blocks: Sequence[Any]) -> None:
+    def _check(self, blocks: Sequence[AnyArray]) -> None:
         """Raise if one label has two sizes, or an axis of the region has a different size."""
         op, region = self.op, self.region
         known: dict[Label, tuple[int, int]] = {}
@@ -216,7 +219,7 @@ class Contraction:
                     )
                 what = f"letter {chr(label)!r}" if label >= 0 else "an axis of '...'"
                 raise PositionalAxisError(
-                    f"{op}: {what} {both}. MeshAxes with one label must have equal sizes."
+                    f"{op}: {what} {both}. Axes with one label must have equal sizes."
                 )
         if region is None:
             for block, ls in zip(blocks, self.labels, strict=True):
@@ -242,14 +245,14 @@ class Contraction:
             self.region.check_placement(self.op, names)
 
     def _late(self, terms: Sequence[_Term]) -> frozenset[str]:
-        """Return the mesh axes over which a sum can wait, to become a reduce-scatter when the result is written.
+        """Return the mesh axes over which a sum can wait to become a reduce-scatter of the result.
 
         The result is written with these mesh axes, and only one label uses them. A partial sum over
         a mesh axis must not combine with values that are sharded over it.
         """
         if not self.manual:
             return frozenset()
-        arriving = {
+        added = {
             mesh_axis
             for label in self.kept
             for mesh_axis in set(self.place(self.writes.get(label, label))) - set(self.place(label))
@@ -262,11 +265,9 @@ class Contraction:
                 user = (i, label) if label in self.alone[i] else label
                 for mesh_axis in place if label in self.alone[i] else self.place(label):
                     users.setdefault(mesh_axis, set()).add(user)
-        return frozenset(a for a in arriving if len(users.get(a, ())) == 1)
+        return frozenset(a for a in added if len(users.get(a, ())) == 1)
 
-    # --- sums and products ---
-
-    def _reduce(self, data: Any, mesh_axes: Iterable[str]) -> Any:
+    def _reduce(self, data: jax.Array, mesh_axes: Iterable[str]) -> jax.Array:
         """Sum over mesh axes, except over the mesh axes in `late`, for which the sum can wait."""
         mesh_axes = tuple(mesh_axes)
         if data.dtype == jnp.bool_:  # booleans have no sum
@@ -289,7 +290,9 @@ class Contraction:
         data = self._reduce(data, _chain(term.places[i] for i in dims))
         return term.without(dims, data)
 
-    def _without_padding(self, data: Any, labels: Labels, summed: Iterable[Label]) -> Any:
+    def _without_padding(
+        self, data: jax.Array, labels: Labels, summed: Iterable[Label]
+    ) -> jax.Array:
         """Fill the padding of an operand with zeros along the summed labels."""
         for dim, label in enumerate(labels):
             if label in summed:
@@ -301,24 +304,31 @@ class Contraction:
         goal = frozenset(_chain(self.place(label) for label in term.labels))
         return varying(term.data) - frozenset(_chain(term.places)) | goal
 
-    def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> Any:
-        """Reshard the data of a term to the sharding of its labels (or to `goal`), and cast it to varying over `variance`."""
+    def _read(self, term: _Term, variance: frozenset[str], goal: Layout | None = None) -> jax.Array:
+        """Reshard the data of a term to the sharding of its labels, or to `goal`.
+
+        The result is cast to varying over `variance`.
+        """
         if goal is None:
             goal = tuple(self.place(label) for label in term.labels)
         if goal == term.places:
             return cast(term.source, variance)
         return read(term.source, term.places, goal, variance)
 
-    def _meet(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+    def _contract(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         """Contract two terms over the labels that both have and that are not needed later."""
         self._check_placement(dict.fromkeys(a.labels + b.labels))
-        self.plain = ""
-        if self.manual and self.overlap and (term := self._around(a, b, needed)) is not None:
+        self.no_ring = ""
+        if (
+            self.manual
+            and self.overlap
+            and (term := self._contract_around_ring(a, b, needed)) is not None
+        ):
             return term
-        with _saying(self.plain):
-            return self._meet_plainly(a, b, needed)
+        with _named_scope(self.no_ring):
+            return self._contract_directly(a, b, needed)
 
-    def _meet_plainly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
+    def _contract_directly(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term:
         x, y = a.data, b.data
         if self.manual:
             variance = self._variance(a) | self._variance(b)
@@ -326,10 +336,8 @@ class Contraction:
         dimensions, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         places = tuple(self.place(label) for label in labels)
         # Mask both operands: the padding of one may multiply infinite values of the other.
-        x, y = (
-            self._without_padding(x, a.labels, summed),
-            self._without_padding(y, b.labels, summed),
-        )
+        x = self._without_padding(x, a.labels, summed)
+        y = self._without_padding(y, b.labels, summed)
         if not summed:
             data = self._multiply(x, y, a.labels, b.labels, labels)
             return _Term(data, labels, places)
@@ -337,36 +345,27 @@ class Contraction:
             data = self._weak_dot(x, y, a.labels, b.labels, labels)
         else:
             if not (x.dtype == y.dtype == self.common):
-                dtype = common_type(self.common, x, y)
-                x, y = (
-                    v if v.dtype == dtype else lax.convert_element_type(v, dtype) for v in (x, y)
-                )
+                x, y = self._alike(x, y)
             data = self._dot_general(x, y, dimensions)
         return _Term(self._reduce(data, _chain(self.place(s) for s in summed)), labels, places)
 
-    def _dot_general(self, x: Any, y: Any, dimensions: Any) -> Any:
+    def _dot_general(
+        self, x: jax.Array, y: jax.Array, dimensions: lax.DotDimensionNumbers
+    ) -> jax.Array:
         if self.region is not None and {type(x), type(y)} == {type_of_programs()}:
             # A trace that only builds a jaxpr does not benefit from JAX's cache on the first calls.
-            if (
-                self.region.state.times((_dot_general, x.shape, y.shape, x.dtype, dimensions))
-                <= _OFTEN
-            ):
-                return lax.dot_general(
-                    x,
-                    y,
-                    dimensions,
-                    precision=self.precision,
-                    preferred_element_type=self.preferred,
-                )
+            key = (_dot_general, x.shape, y.shape, x.dtype, dimensions)
+            if self.region.state.times(key) <= _OFTEN:
+                return lax.dot_general(x, y, dimensions, self.precision, self.preferred)
         return _dot_general(x, y, dimensions, self.precision, self.preferred)
 
-    def _around(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
-        """Contract two terms around a ring, if one must be gathered or the result reduce-scattered."""
+    def _contract_around_ring(self, a: _Term, b: _Term, needed: frozenset[Label]) -> _Term | None:
+        """Contract two terms around a ring, if the contraction has a gather or a reduce-scatter."""
         _, labels, summed = _dot_dimensions(a.labels, b.labels, needed)
         if self.weak or not jnp.issubdtype(self.accumulate, jnp.inexact):
             return None
         if uneven := self._uneven(a, b):
-            self.plain = _no_ring("uneven", uneven)  # padded blocks do not support rings
+            self.no_ring = _no_ring("uneven", uneven)  # padded blocks do not support rings
             return None
         variance = self._variance(a) | self._variance(b)
         moving = [found for term in (a, b) if (found := self._gathered(term, variance)) is not None]
@@ -387,22 +386,22 @@ class Contraction:
             )
         late = frozenset(reduced) & self.late
         if not late:
-            return self._reduced_around(a, b, ring, labels, reduced)
+            return self._reduce_around_ring(a, b, ring, labels, reduced)
         if needed != self.kept:
             return None
         for label in labels:
-            have, want = self.place(label), self.place(self.writes.get(label, label))
-            axes = want[len(have) :]
-            if want[: len(have)] != have or frozenset(axes) != late:
+            old, new = self.place(label), self.place(self.writes.get(label, label))
+            axes = new[len(old) :]
+            if new[: len(old)] != old or frozenset(axes) != late:
                 continue
             if not self._divides(label, axes, a, b):
-                self.plain = _no_ring("uneven", [self.writes.get(label, label)])
+                self.no_ring = _no_ring("uneven", [self.writes.get(label, label)])
             else:
                 x, y = self._alike(self._read(a, variance), self._read(b, variance))
                 data = ring_scatter(
                     ring(x=a.labels, y=b.labels, out=labels, label=label, axes=axes), x, y
                 )
-                places = tuple(want if found == label else self.place(found) for found in labels)
+                places = tuple(new if found == label else self.place(found) for found in labels)
                 return _Term(
                     self._reduce(data, (axis for axis in reduced if axis not in late)),
                     labels,
@@ -411,18 +410,19 @@ class Contraction:
         return None
 
     def _uneven(self, *terms: _Term) -> tuple[Label, ...]:
-        """Return the labels of axes that do not divide over their mesh axes, before or after they are read."""
-        found: dict[Label, None] = {}
-        for term in terms:
-            for label, place in zip(term.labels, term.places, strict=True):
-                if isinstance(place, Uneven) or isinstance(self.place(label), Uneven):
-                    found[label] = None
-        return tuple(found)
+        """Return the labels of axes that are padded before or after they are read."""
+        found = (
+            label
+            for term in terms
+            for label, place in zip(term.labels, term.places, strict=True)
+            if isinstance(place, Uneven) or isinstance(self.place(label), Uneven)
+        )
+        return tuple(dict.fromkeys(found))
 
-    def _reduced_around(
-        self, a: _Term, b: _Term, ring: Any, labels: Labels, reduced: MeshAxes
+    def _reduce_around_ring(
+        self, a: _Term, b: _Term, ring: Callable[..., Ring], labels: Labels, reduced: MeshAxes
     ) -> _Term | None:
-        """Contract two terms and sum the result over mesh axes around a ring, replicated on every device.
+        """Contract two terms and all-reduce the result around a ring.
 
         The largest axis of the result that the number of devices divides is split into one block
         per device. There is no ring for a vector, which is too small to split. There is also none
@@ -442,9 +442,7 @@ class Contraction:
         ):
             return None
         if not whole:
-            self.plain = _no_ring(
-                "undivided", [label for label in labels if not isinstance(label, int)]
-            )
+            self.no_ring = _no_ring("undivided", labels)
             return None
         label = max(whole, key=sizes.__getitem__)
         variance = self._variance(a) | self._variance(b)
@@ -463,7 +461,9 @@ class Contraction:
     def _gathered(
         self, term: _Term, variance: frozenset[str]
     ) -> tuple[_Term, Label, MeshAxes] | None:
-        """Find the remaining all-gather of a term, if no other resharding remains and the other operand varies there.
+        """Find the remaining all-gather of a term.
+
+        There is none if other resharding remains, or if the other operand does not vary there.
 
         Returns:
           The term, the label and the mesh axes. If several labels remain, the label with the most
@@ -494,13 +494,15 @@ class Contraction:
         ]
         return all(size % self._blocks(axes) == 0 for size in sizes)
 
-    def _alike(self, *datas: Any) -> list[Any]:
+    def _alike(self, *datas: jax.Array) -> list[jax.Array]:
         dtype = common_type(self.common, *datas)
         return [
             data if data.dtype == dtype else lax.convert_element_type(data, dtype) for data in datas
         ]
 
-    def _multiply(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+    def _multiply(
+        self, x: jax.Array, y: jax.Array, a: Labels, b: Labels, labels: Labels
+    ) -> jax.Array:
         """Multiply two operands that share no summed label, after broadcasting both to `labels`."""
         sizes = dict(zip(b, y.shape, strict=True)) | dict(zip(a, x.shape, strict=True))
         shape = tuple(sizes[label] for label in labels)
@@ -517,7 +519,9 @@ class Contraction:
             aligned.append(data)
         return jnp.multiply(*aligned)
 
-    def _weak_dot(self, x: Any, y: Any, a: Labels, b: Labels, labels: Labels) -> Any:
+    def _weak_dot(
+        self, x: jax.Array, y: jax.Array, a: Labels, b: Labels, labels: Labels
+    ) -> jax.Array:
         # Only the functions of jnp return weak types.
         symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(dict.fromkeys(a + b))}
         left, right, out = ("".join(symbols[label] for label in ls) for ls in (a, b, labels))
@@ -529,9 +533,7 @@ class Contraction:
             preferred_element_type=self.preferred,
         )
 
-    # --- the order of three operands and more ---
-
-    def _path(self, terms: Sequence[_Term]) -> Sequence[tuple[int, int]]:
+    def _path(self, terms: Sequence[_Term]) -> _Path:
         if len(terms) == 1:
             return ()
         if len(terms) == 2:
@@ -549,9 +551,7 @@ class Contraction:
     def _blocks(self, axes: MeshAxes) -> int:
         return 1 if self.region is None else self.region.mesh_axis_size(axes)
 
-    # --- the result ---
-
-    def _write(self, term: _Term) -> Any:
+    def _write(self, term: _Term) -> AnyArray:
         """Finish the sums that waited, reshard the result to its written names, and name it."""
         data, labels, places = term.data, term.labels, list(term.places)
         if self.preferred is not None and data.dtype != self.preferred:
@@ -567,7 +567,7 @@ class Contraction:
         self._check_placement(dims)
         goal = [self.place(label) for label in written]
         if self.pending:
-            with _saying(self.plain):
+            with _named_scope(self.no_ring):
                 data = self._finish_sums(data, places, goal)
         slots = [i for i, label in enumerate(labels) if isinstance(label, int)]
         order = list(range(len(labels)))
@@ -577,27 +577,31 @@ class Contraction:
             return move(data, places, goal, dims)
         return move(data, places, goal, dims, lambda moved: lax.transpose(moved, order))
 
-    def _finish_sums(self, data: Any, places: list[MeshAxes], goal: Sequence[MeshAxes]) -> Any:
-        """Sum over the mesh axes that waited, with a reduce-scatter onto each dimension that is written with them.
+    def _finish_sums(
+        self, data: jax.Array, places: list[MeshAxes], goal: Sequence[MeshAxes]
+    ) -> jax.Array:
+        """Sum over the mesh axes in `pending`.
+
+        Each dimension that is written with them gets a reduce-scatter.
 
         Records in `places` the new sharding of the dimensions.
         """
         pending = dict.fromkeys(self.pending)
-        for dim, (have, want) in enumerate(zip(list(places), goal, strict=True)):
-            taken = tuple(axis for axis in want if axis in pending)
+        for dim, (old, new) in enumerate(zip(list(places), goal, strict=True)):
+            taken = tuple(axis for axis in new if axis in pending)
             if not taken:
                 continue
-            arriving = want[len(have) :]
-            if isinstance(want, Uneven) or isinstance(have, Uneven):
-                if have or not set(want) <= set(pending):
+            added = new[len(old) :]
+            if isinstance(new, Uneven) or isinstance(old, Uneven):
+                if old or not set(new) <= set(pending):
                     continue
-                arriving = want
-            free = set(_chain(places)).isdisjoint(axis for axis in arriving if axis not in pending)
-            if want[: len(have)] != have or not free:
-                arriving = taken  # an intermediate sharding; `move` does the rest
-            if isinstance(arriving, Uneven) or data.shape[dim] % self._blocks(arriving) == 0:
-                data = sum_scatter(data, dim, arriving, frozenset(taken))
-                places[dim] = arriving if isinstance(arriving, Uneven) else have + arriving
+                added = new
+            free = set(_chain(places)).isdisjoint(axis for axis in added if axis not in pending)
+            if new[: len(old)] != old or not free:
+                added = taken  # an intermediate sharding; `move` does the rest
+            if isinstance(added, Uneven) or data.shape[dim] % self._blocks(added) == 0:
+                data = sum_scatter(data, dim, added, frozenset(taken))
+                places[dim] = added if isinstance(added, Uneven) else old + added
                 for axis in taken:
                     del pending[axis]
         return comm.psum(data, tuple(pending)) if pending else data
@@ -612,7 +616,7 @@ def _chain(parts: Iterable[Iterable[Any]]) -> Iterable[Any]:
 _FLOATS = frozenset(map(jnp.dtype, ("bfloat16", "float16", "float32", "complex64")))
 
 
-def _common_type(blocks: Sequence[Any]) -> tuple[Any, bool]:
+def _common_type(blocks: Sequence[AnyArray]) -> tuple[np.dtype, bool]:
     """Return the common dtype of all operands, and `True` if it is weak."""
     datas = [data_of(block) for block in blocks]
     first = datas[0].dtype
@@ -626,13 +630,9 @@ def _common_type(blocks: Sequence[Any]) -> tuple[Any, bool]:
     return common, all(data.weak_type or _kind(data.dtype) < _kind(common) for data in datas)
 
 
-def _kind(dtype: Any) -> int:
+def _kind(dtype: DType) -> int:
     kinds = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
     return [jnp.issubdtype(dtype, kind) for kind in kinds].index(True)
-
-
-def _dims_as_labels(block: Any) -> Labels:
-    return tuple(0 if dim is None else dim for dim in dims_of(block))
 
 
 # The number of times that one product is inlined into a program. The first cached call costs as
@@ -642,8 +642,12 @@ _OFTEN = 3
 
 @functools.partial(jax.jit, static_argnums=(2, 3, 4), inline=True)
 def _dot_general(
-    x: Any, y: Any, dimensions: Any, precision: Any, preferred_element_type: Any
-) -> Any:
+    x: jax.Array,
+    y: jax.Array,
+    dimensions: lax.DotDimensionNumbers,
+    precision: jax.lax.PrecisionLike,
+    preferred_element_type: DType | None,
+) -> jax.Array:
     # Through jit, so that JAX caches its linearization, which is most of the cost of a gradient.
     return lax.dot_general(
         x, y, dimensions, precision=precision, preferred_element_type=preferred_element_type
@@ -651,8 +655,10 @@ def _dot_general(
 
 
 @functools.lru_cache(maxsize=4096)
-def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any, Labels, Labels]:
-    """Return dimension numbers for `dot_general`, the labels of its result, and the summed labels."""
+def _dot_dimensions(
+    a: Labels, b: Labels, needed: frozenset[Label]
+) -> tuple[lax.DotDimensionNumbers, Labels, Labels]:
+    """Return dimension numbers of `dot_general`, labels of its result, and summed labels."""
     both = [label for label in a if label in b]
     batch = [label for label in both if label in needed]
     summed = [label for label in both if label not in needed]
@@ -660,3 +666,72 @@ def _dot_dimensions(a: Labels, b: Labels, needed: frozenset[Label]) -> tuple[Any
     contract = (tuple(a.index(s) for s in summed), tuple(b.index(s) for s in summed))
     batched = (tuple(a.index(s) for s in batch), tuple(b.index(s) for s in batch))
     return (contract, batched), tuple(batch + free), tuple(summed)
+
+
+# For more operands than this, the search does not try every order to avoid conflicts between names
+# of one mesh axis.
+_MANY = 6
+_Path = tuple[tuple[int, int], ...]
+
+
+@functools.lru_cache(maxsize=1024)
+def best_order(
+    labels: tuple[Labels, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    kept: frozenset[Label],
+    rivals: tuple[frozenset[Label], ...],
+) -> _Path:
+    """Return the pairs of operands in the order of contraction.
+
+    The order is the cheapest one of `opt_einsum` unless a pair has rivals. Each result is appended
+    to the list of operands.
+
+    Args:
+      labels: the labels of every operand.
+      shapes: the shape of every operand.
+      kept: the labels of the result.
+      rivals: sets of labels that are sharded over one mesh axis, so that no pair may contain two of
+        them.
+    """
+    sizes = dict(zip(_chain(labels), _chain(shapes), strict=True))
+    symbols = {label: opt_einsum.get_symbol(i) for i, label in enumerate(sizes)}
+    text = ",".join("".join(symbols[label] for label in ls) for ls in labels)
+    out = "".join(symbol for label, symbol in symbols.items() if label in kept)
+    found, _ = opt_einsum.contract_path(f"{text}->{out}", *shapes, shapes=True, optimize="auto")
+    best = tuple((min(step), max(step)) for step in found)
+
+    def has_conflict(path: _Path) -> bool:
+        pairs = _pairs(path, labels, kept)
+        return any(len(pair & names) > 1 for pair in pairs for names in rivals)
+
+    def cost(path: _Path) -> int:
+        pairs = _pairs(path, labels, kept)
+        return sum(math.prod(sizes[label] for label in pair) for pair in pairs)
+
+    if not has_conflict(best) or len(labels) > _MANY:
+        return best
+    paths = (path for path in _all_paths(len(labels)) if not has_conflict(path))
+    # If every order has a conflict, the contraction itself reports it.
+    return min(paths, key=cost, default=best)
+
+
+def _pairs(
+    path: _Path, labels: Sequence[Labels], kept: frozenset[Label]
+) -> Iterator[frozenset[Label]]:
+    """Yield the labels of each contracted pair."""
+    current = [frozenset(ls) for ls in labels]
+    for i, j in path:
+        pair = current[i] | current[j]
+        yield pair
+        current = [ls for k, ls in enumerate(current) if k not in (i, j)]
+        current.append(pair & kept.union(*current))
+
+
+def _all_paths(n: int) -> Iterator[_Path]:
+    """Yield all orders in which `n` operands can contract in pairs."""
+    if n < 2:
+        yield ()
+        return
+    for pair in itertools.combinations(range(n), 2):
+        for rest in _all_paths(n - 1):
+            yield (pair, *rest)

@@ -3,37 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
+from namedax.core.types import AxisName
 from namedax.errors import PositionalAxisError
 from namedax.operands import kernels
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
 from namedax.operands.pytree import as_block
-from namedax.ops.collectives.reducing import _names, _size_where_lacking
+from namedax.ops.collectives.reducing import check_names, size_of_absent
 from namedax.ops.contraction.engine import Contraction
 
-__all__ = ["FUNCTIONS", "pdot"]
+__all__ = ["pdot"]
 
-AxisName = Any
-
-# --- pdot -----------------------------------------------------------------------------------------------------------
+# Positional axes of `x` and of `y`.
+_Pairs = tuple[Sequence[int], Sequence[int]]
 
 
 @operation(name="pdot")
 def pdot(
-    x: Any,
-    y: Any,
-    axis_name: AxisName,
+    x: ArrayLike,
+    y: ArrayLike,
+    axis_name: AxisName | tuple[AxisName, ...],
     pos_contract: tuple[Sequence[int], Sequence[int]] = ((), ()),
     pos_batch: tuple[Sequence[int], Sequence[int]] = ((), ()),
-    precision: Any = None,
+    precision: jax.lax.PrecisionLike = None,
 ) -> AnyArray:
     """Contract over named and positional axes at once.
 
@@ -63,21 +63,28 @@ def pdot(
     >>> z.dims, z.shape
     (('b', None, None), (5, 7))
     """
-    names = _names("pdot", axis_name)
-    pos_contract = tuple(tuple(int(i) for i in side) for side in pos_contract)  # type: ignore[assignment]
-    pos_batch = tuple(tuple(int(i) for i in side) for side in pos_batch)  # type: ignore[assignment]
+    names = check_names("pdot", axis_name)
+    contract, batch = (
+        tuple(tuple(int(i) for i in side) for side in pair) for pair in (pos_contract, pos_batch)
+    )
     x, y = (v if isinstance(v, NamedArray) else jnp.asarray(v) for v in (x, y))
     dtype = jnp.result_type(x.dtype, y.dtype)
     absent = [name for name in names if name not in dims_of(x) and name not in dims_of(y)]
-    copies = math.prod(_size_where_lacking("pdot", name) for name in absent)
+    copies = math.prod(size_of_absent("pdot", name) for name in absent)
     with explain_type_errors:
-        result = kernels.run("pdot", _contract, names, (pos_contract, pos_batch, precision), x, y)
+        result = kernels.run("pdot", _contract, names, (contract, batch, precision), x, y)
     return result if not absent else result * jnp.asarray(copies, dtype)
 
 
 def _contract(
-    op: str, names: Any, pos_contract: Any, pos_batch: Any, precision: Any, x: Any, y: Any
-) -> Any:
+    op: str,
+    names: tuple[AxisName, ...],
+    pos_contract: _Pairs,
+    pos_batch: _Pairs,
+    precision: jax.lax.PrecisionLike,
+    x: AnyArray,
+    y: AnyArray,
+) -> AnyArray:
     blocks = [as_block(operand, op) for operand in (x, y)]
     positional, letters = _letters(blocks, pos_contract, pos_batch)
     labels = []
@@ -91,9 +98,12 @@ def _contract(
 
 
 def _letters(
-    blocks: Sequence[Any], pos_contract: Any, pos_batch: Any
+    blocks: Sequence[AnyArray], pos_contract: _Pairs, pos_batch: _Pairs
 ) -> tuple[list[list[int]], tuple[int, ...]]:
-    """Return labels of all positional axes, as integers above 96 that messages show as letters, and of the result in order."""
+    """Return labels of all positional axes, and those of the result in order.
+
+    Labels are integers above 96, which messages show as letters.
+    """
     ranks = [dims_of(block).count(None) for block in blocks]
     for what, (of_x, of_y) in (("pos_contract", pos_contract), ("pos_batch", pos_batch)):
         if len(of_x) != len(of_y):
@@ -129,6 +139,3 @@ def _letters(
         if axis not in used[side]
     ]
     return labels, (*batch, *free)
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {"pdot": pdot}

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable
-from typing import Any, Literal
+from collections.abc import Callable, Hashable
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +31,14 @@ from jax import lax
 from jax.sharding import PartitionSpec
 
 from namedax.core.records import Record
+from namedax.core.types import DType
 from namedax.core.variance import cast_data, varying
 from namedax.resources import communication as comm
 from namedax.resources.serial import LoopAxis
 
 __all__ = ["OVERLAPS", "Overlap", "Ring", "ring_gather", "ring_reduce", "ring_scatter"]
 
+Carry = TypeVar("Carry")
 Label = Hashable
 Labels = tuple[Label, ...]
 Overlap = Literal[False, True, "bidirectional"]
@@ -65,10 +67,10 @@ class Ring(Record):
     label: Label
     axes: tuple[str, ...]
     both: bool
-    precision: Any
-    dtype: Any
+    precision: lax.PrecisionLike
+    dtype: DType
 
-    def contract(self, x: Any, y: Any) -> Any:
+    def contract(self, x: jax.Array, y: jax.Array) -> jax.Array:
         """Contract the blocks of one device, and accumulate in at least 32 bits."""
         batch = [label for label in self.x if label in self.y and label in self.out]
         summed = [label for label in self.x if label in self.y and label not in self.out]
@@ -81,26 +83,26 @@ class Ring(Record):
         return lax.transpose(data, [labels.index(label) for label in self.out])
 
 
-def _shift(data: Any, axes: tuple[str, ...], n: int, by: int) -> Any:
+def _shift(data: jax.Array, axes: tuple[str, ...], n: int, by: int) -> jax.Array:
     """Send the data of device `i` to device `i + by`."""
     return comm.ppermute(data, axes, [(i, (i + by) % n) for i in range(n)])
 
 
-def _cut(data: Any, labels: Labels, label: Label, block: Any, size: int) -> Any:
+def _cut(data: jax.Array, labels: Labels, label: Label, block: jax.Array, size: int) -> jax.Array:
     """Slice the given block of `data` along `label`, if it has that axis."""
     if label not in labels:
         return data
     return lax.dynamic_slice_in_dim(data, block * size, size, labels.index(label))
 
 
-def _loop(steps: int, step: Any, carry: Any) -> Any:
+def _loop(steps: int, step: Callable[[Carry], Carry], carry: Carry) -> Carry:
     # The program has a loop too. Unrolled, all of its blocks would exist at once, and a compiler
     # would keep the forward pass's blocks for the gradient.
     carry, _ = lax.scan(lambda carry, _: (step(carry), None), carry, None, length=steps)
     return carry
 
 
-def ring_gather(ring: Ring, x: Any, y: Any) -> Any:
+def ring_gather(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
     """Contract `y` with `x`, whose axis `ring.label` is sharded over the mesh axes of the ring.
 
     Args:
@@ -114,7 +116,7 @@ def ring_gather(ring: Ring, x: Any, y: Any) -> Any:
     return _differentiable(_gather, _gather_backward, ring)(x, y)
 
 
-def _gather(ring: Ring, x: Any, y: Any) -> Any:
+def _gather(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
     n = _length(ring)
     size = x.shape[ring.x.index(ring.label)]
     sizes = (
@@ -127,7 +129,7 @@ def _gather(ring: Ring, x: Any, y: Any) -> Any:
         jnp.zeros([sizes[label] for label in ring.out], comm.sum_type(ring.dtype)), variance
     )
 
-    def use(total: Any, block: Any, source: Any) -> Any:
+    def use(total: jax.Array, block: jax.Array, source: jax.Array) -> jax.Array:
         part = ring.contract(block, _cut(y, ring.y, ring.label, source, size))
         if ring.label not in ring.out:
             return total + part
@@ -142,12 +144,22 @@ def _length(ring: Ring) -> int:
     return math.prod(lax.axis_size(axis) for axis in ring.axes)
 
 
-def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
-    """Send every device's block around the ring, and apply `use(total, block, source)` on each device to every block."""
+def _visit(
+    ring: Ring,
+    block: jax.Array,
+    total: jax.Array,
+    use: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """Send every device's block around the ring.
+
+    Each device applies `use(total, block, source)` to every block.
+    """
     n, mine = _length(ring), comm.block_index(ring.axes)
     if not ring.both:
 
-        def step(carry: Any) -> Any:
+        def step(
+            carry: tuple[jax.Array, jax.Array, jax.Array],
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
             total, block, k = carry
             following = _shift(block, ring.axes, n, 1)  # sent while this block is used
             return use(total, block, (mine - k) % n), following, k + 1
@@ -159,7 +171,9 @@ def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
     # used.
     half = (n - 1) // 2
 
-    def both_steps(carry: Any) -> Any:
+    def both_steps(
+        carry: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
         total, ahead, back, k = carry
         following, leading = _shift(ahead, ring.axes, n, 1), _shift(back, ring.axes, n, -1)
         return (
@@ -185,8 +199,8 @@ def _visit(ring: Ring, block: Any, total: Any, use: Any) -> Any:
     return total if opposite is None else use(total, opposite, (mine + n // 2) % n)
 
 
-def ring_scatter(ring: Ring, x: Any, y: Any) -> Any:
-    """Contract `x` and `y`, and sum over the mesh axes of the ring; each device keeps its block of `ring.label`.
+def ring_scatter(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Contract `x` and `y`, and reduce-scatter the result over the ring along `ring.label`.
 
     Args:
       ring: the contraction; in the operands that have its label, that axis is complete.
@@ -199,31 +213,34 @@ def ring_scatter(ring: Ring, x: Any, y: Any) -> Any:
     return _differentiable(_scatter, _scatter_backward, ring)(x, y)
 
 
-def _scatter(ring: Ring, x: Any, y: Any) -> Any:
+def _scatter(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
     n = _length(ring)
     whole = next(
         d.shape[ls.index(ring.label)] for d, ls in ((x, ring.x), (y, ring.y)) if ring.label in ls
     )
     size, mine, dtype = whole // n, comm.block_index(ring.axes), ring.dtype
 
-    def part(target: Any) -> Any:
+    def part(target: jax.Array) -> jax.Array:
         """Compute the contribution of this device to the block of device `target`."""
         blocks = (_cut(d, ls, ring.label, target, size) for d, ls in ((x, ring.x), (y, ring.y)))
         return ring.contract(*blocks)
 
-    def nearer(total: Any, distance: Any, by: int) -> Any:
-        """Receive a partial sum from `distance + 1` devices away; its local addend is computed during the transfer."""
-        arriving = _shift(total, ring.axes, n, by)
-        return (arriving + part((mine + by * distance) % n)).astype(dtype)
+    def nearer(total: jax.Array, distance: int | jax.Array, by: int) -> jax.Array:
+        """Receive a partial sum from `distance + 1` devices away.
 
-    def begin(distance: int, by: int) -> Any:
+        Its local addend is computed during the transfer.
+        """
+        received = _shift(total, ring.axes, n, by)
+        return (received + part((mine + by * distance) % n)).astype(dtype)
+
+    def begin(distance: int, by: int) -> jax.Array:
         return part((mine + by * distance) % n).astype(dtype)
 
     if n == 1:
         return part(mine).astype(dtype)
     if not ring.both:
 
-        def step(carry: Any) -> Any:
+        def step(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             total, distance = carry
             return nearer(total, distance, 1), distance - 1
 
@@ -239,7 +256,9 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
     if n % 2 == 0:
         ahead = nearer(ahead, half, 1)
 
-    def both_steps(carry: Any) -> Any:
+    def both_steps(
+        carry: tuple[jax.Array, jax.Array, jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
         ahead, back, distance = carry
         return nearer(ahead, distance, 1), nearer(back, distance, -1), distance - 1
 
@@ -249,8 +268,8 @@ def _scatter(ring: Ring, x: Any, y: Any) -> Any:
     return (nearer(ahead, 0, 1) + _shift(back, ring.axes, n, -1)).astype(dtype)
 
 
-def ring_reduce(ring: Ring, x: Any, y: Any) -> Any:
-    """Contract `x` and `y`, and sum over the mesh axes of the ring; the result is the same on all of their devices.
+def ring_reduce(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
+    """Contract `x` and `y`, and all-reduce the result over the mesh axes of the ring.
 
     Args:
       ring: the contraction; its label is an axis of the result, which is computed in blocks of that
@@ -265,7 +284,7 @@ def ring_reduce(ring: Ring, x: Any, y: Any) -> Any:
     return _differentiable(_reduce, _reduce_backward, ring)(x, y)
 
 
-def _reduce(ring: Ring, x: Any, y: Any) -> Any:
+def _reduce(ring: Ring, x: jax.Array, y: jax.Array) -> jax.Array:
     block = _scatter(ring, x, y)
     dim = ring.out.index(ring.label)
     if any(isinstance(axis, LoopAxis) for axis in jax.sharding.get_abstract_mesh().axis_names):
@@ -274,7 +293,7 @@ def _reduce(ring: Ring, x: Any, y: Any) -> Any:
     size = block.shape[dim]
     shape = (*block.shape[:dim], _length(ring) * size, *block.shape[dim + 1 :])
 
-    def put(total: Any, block: Any, source: Any) -> Any:
+    def put(total: jax.Array, block: jax.Array, source: jax.Array) -> jax.Array:
         return lax.dynamic_update_slice_in_dim(total, block, source * size, dim)
 
     return _as_invarying(
@@ -283,10 +302,13 @@ def _reduce(ring: Ring, x: Any, y: Any) -> Any:
     )
 
 
-def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
-    """Cast `data`, which all devices along `axes` assembled from the same blocks, to invariant over these axes."""
+def _as_invarying(data: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """Cast `data` to invariant over `axes`.
 
-    def untyped(data: Any) -> Any:
+    All devices along these axes have assembled it from the same blocks.
+    """
+
+    def untyped(data: jax.Array) -> jax.Array:
         return lax.squeeze(lax.expand_dims(data, (0,)), (0,))
 
     # JAX's checker cannot derive this, and has no cast for it. It treats an unchecked result as
@@ -299,21 +321,27 @@ def _as_invarying(data: Any, axes: tuple[str, ...]) -> Any:
     return cast_data(jax.jit(mapped)(data), varying(data) - set(axes))
 
 
-def _gather_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+def _gather_backward(
+    ring: Ring, operands: tuple[jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     x, y = operands
     to_x = ring.replace(x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
     to_y = ring.replace(x=ring.x, y=ring.out, out=ring.y, dtype=y.dtype)
     return ring_scatter(to_x, cotangent, y), ring_gather(to_y, x, cotangent)
 
 
-def _scatter_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+def _scatter_backward(
+    ring: Ring, operands: tuple[jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     x, y = operands
     to_x = ring.replace(x=ring.out, y=ring.y, out=ring.x, dtype=x.dtype)
     to_y = ring.replace(x=ring.out, y=ring.x, out=ring.y, dtype=y.dtype)
     return ring_gather(to_x, cotangent, y), ring_gather(to_y, cotangent, x)
 
 
-def _reduce_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
+def _reduce_backward(
+    ring: Ring, operands: tuple[jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     # Every device has the complete cotangent, and the blocks that it needs of the other operand.
     x, y = operands
     cotangent = cast_data(cotangent, varying(x) | varying(y))
@@ -322,7 +350,11 @@ def _reduce_backward(ring: Ring, operands: Any, cotangent: Any) -> Any:
     return to_x.contract(cotangent, y).astype(x.dtype), to_y.contract(x, cotangent).astype(y.dtype)
 
 
-def _differentiable(function: Any, backward: Any, ring: Ring) -> Any:
+def _differentiable(
+    function: Callable[[Ring, jax.Array, jax.Array], jax.Array],
+    backward: Callable[..., tuple[jax.Array, jax.Array]],
+    ring: Ring,
+) -> Callable[[jax.Array, jax.Array], jax.Array]:
     call = jax.custom_vjp(functools.partial(function, ring))
     call.defvjp(lambda x, y: (function(ring, x, y), (x, y)), functools.partial(backward, ring))
     return call

@@ -61,7 +61,7 @@ class EinsumSpec(Record):
         return any(label != axis for term in terms for label, axis in term.names)
 
     @functools.cached_property
-    def said(self) -> tuple[Hashable, ...]:
+    def mentioned(self) -> tuple[Hashable, ...]:
         """Return the summed names and the renamings, for the scope of the operation."""
         terms = (*self.operands, *([self.result] if self.result else []))
         labels = [label for term in self.operands for label, _ in term.names]
@@ -78,7 +78,8 @@ class EinsumSpec(Record):
 
         def of(term: Term) -> Term:
             names = tuple((number(label), number(axis)) for label, axis in term.names)
-            return Term(term.letters, names, "", 0, (0,) * len(term.letters), (0,) * len(names))  # type: ignore[arg-type]
+            letters_at, names_at = (0,) * len(term.letters), (0,) * len(names)
+            return Term(term.letters, names, "", 0, letters_at, names_at)  # type: ignore[arg-type]
 
         result = None if self.result is None else of(self.result)
         return EinsumSpec(tuple(map(of, self.operands)), result, "")

@@ -1,9 +1,9 @@
-"""A mixture of experts over named axes, which sends every token to its experts and sums the weighted results.
+"""A mixture of experts: send every token to its experts, and sum the weighted results.
 
 `namedax.ops.experts.routing` chooses the experts. This module sorts tokens into the *slots* of
-their experts, by indices and without a mask of tokens by experts. The slots travel to the devices
+their experts, by indices and without a mask of tokens by experts. The slots are sent to the devices
 that have the experts (`namedax.ops.experts.slots`). There the experts' function is applied to an
-array of slots with the axes `{axis, slot}` and the features, and the results travel back.
+array of slots with the axes `{axis, slot}` and the features, and the results are sent back.
 
 **Communication** follows from the mesh axes of the experts:
 
@@ -32,7 +32,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +39,7 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
@@ -48,7 +48,7 @@ from namedax.core.names import Dims, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
-from namedax.core.types import MeshAxes
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying, varying_of
 from namedax.errors import (
@@ -64,7 +64,7 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
-from namedax.operands.pytree import array_of, flatten
+from namedax.operands.pytree import array_of, as_block, flatten, names_of
 from namedax.ops.experts.rounds import Rounds, loop_collective_axes
 from namedax.ops.experts.routing import Routing, check_routing
 from namedax.ops.experts.slots import Exchange, Slots, rank_among_equals, rank_in_groups
@@ -80,17 +80,17 @@ _OP = "mixture_of_experts"
 
 @operation(lambda *_, tokens=None, axis="expert", **__: (tokens, axis), scope=True)
 def mixture_of_experts(
-    expert: Callable[[Any, Any], Any],
-    params: Any,
-    x: Any,
+    expert: Callable[[PyTree, NamedArray], AnyArray],
+    params: PyTree,
+    x: ArrayLike,
     routing: Routing,
     *,
-    tokens: Any,
+    tokens: Hashable | Sequence[Hashable],
     axis: Hashable = "expert",
     slot: Hashable = "slot",
     capacity: int | None = None,
     chunk: int | None = None,
-) -> Any:
+) -> AnyArray:
     """Apply the chosen experts to every token, and sum their results with the routing weights.
 
     Args:
@@ -103,7 +103,7 @@ def mixture_of_experts(
       x: a named array.
       routing: the experts that every token chooses; see `top_k_routing`.
       tokens: the axis name of the tokens, or a tuple of names. Other axes that `x` and the routing
-        share (a batch) are groups of tokens. MeshAxes of `x` alone are features, including positional
+        share (a batch) are groups of tokens. Axes of `x` alone are features, including positional
         axes.
       axis: the axis name of the experts, by default `"expert"`. It differs from the router's axis,
         because it may be sharded over the mesh axis of the groups or tokens.
@@ -140,7 +140,8 @@ def mixture_of_experts(
     >>> w = nx.random.normal(jax.random.key(1), named_shape={"expert": 3, "embed": 4, "out": 5})
     >>> router = nx.random.normal(jax.random.key(2), named_shape={"embed": 4, "route": 3})
     >>> routing = nx.nn.top_k_routing(nx.dot(x, router, "embed"), "route", 2)
-    >>> y = nx.nn.mixture_of_experts(lambda w, x: nx.dot(x, w, "embed"), w, x, routing, tokens="token")
+    >>> expert = lambda w, x: nx.dot(x, w, "embed")
+    >>> y = nx.nn.mixture_of_experts(expert, w, x, routing, tokens="token")
     >>> y.dims
     ('token', 'out')
     """
@@ -156,10 +157,10 @@ def mixture_of_experts(
         )
 
 
-# --- names and sizes --------------------------------------------------------------------------------------------------------
+# --- names and sizes ------------------------------------------------------------------------------
 
 
-def _check_counts(capacity: Any, chunk: Any) -> None:
+def _check_counts(capacity: object, chunk: object) -> None:
     for what, count in (("capacity", capacity), ("chunk", chunk)):
         if count is not None and (
             isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1
@@ -186,9 +187,16 @@ class _Names(Record):
     slot: Hashable
 
     @classmethod
-    def of(cls, x: Any, routing: Routing, tokens: Any, axis: Hashable, slot: Hashable) -> _Names:
+    def of(
+        cls,
+        x: ArrayLike,
+        routing: Routing,
+        tokens: Hashable | Sequence[Hashable],
+        axis: Hashable,
+        slot: Hashable,
+    ) -> _Names:
         tokens = tuple(tokens) if isinstance(tokens, (tuple, list)) else (tokens,)
-        own = [dim for dim in dims_of(x) if dim is not None]
+        own = names_of(dims_of(x))
         routed = [dim for dim in dims_of(routing.index) if dim != routing.choice]
         if not tokens or len(set(tokens)) < len(tokens):
             raise AxisNameError(
@@ -199,22 +207,12 @@ class _Names(Record):
             if name not in own:
                 raise_not_found(_OP, name, type_text(x), own, "tokens= names the axes to route.")
             if name not in routed:
-                raise_not_found(
-                    _OP,
-                    name,
-                    f"routing.index, {type_text(routing.index)}",
-                    routed,
-                    "Every token chooses its experts.",
-                )
+                index = f"routing.index, {type_text(routing.index)}"
+                raise_not_found(_OP, name, index, routed, "Every token chooses its experts.")
         for name in routed:
             if name not in own:
-                raise_not_found(
-                    _OP,
-                    name,
-                    type_text(x),
-                    own,
-                    "The routing has this axis. Broadcast x, or reduce the logits.",
-                )
+                remedy = "The routing has this axis. Broadcast x, or reduce the logits."
+                raise_not_found(_OP, name, type_text(x), own, remedy)
         for what, name in (("axis", axis), ("slot", slot)):
             if not is_name(name) or name in own or name == routing.choice:
                 raise AxisNameError(
@@ -229,25 +227,29 @@ class _Names(Record):
             )
         groups = tuple(dim for dim in own if dim in routed and dim not in tokens)
         features = tuple(dim for dim in own if dim not in routed)
-        return cls(groups, tokens, features, tuple(own), axis, slot)
+        return cls(groups, tokens, features, own, axis, slot)
 
 
 class _Mixture:
     """One call: the operands as blocks of this device, with their axes in one order."""
 
     def __init__(
-        self, expert: Callable[..., Any], params: Any, x: Any, routing: Routing, names: _Names
+        self,
+        expert: Callable[[PyTree, NamedArray], AnyArray],
+        params: PyTree,
+        x: ArrayLike,
+        routing: Routing,
+        names: _Names,
     ):
         self.expert, self.names, self.experts = theirs(expert), names, routing.experts
         self.region = region = ambient()
         self.leaves, self.tree = flatten(params)
-        self.leaves = [
-            _array(to_local(leaf, _OP, region)) if _is_array(leaf) else leaf for leaf in self.leaves
+        self.leaves = [as_block(leaf, _OP) if _is_array(leaf) else leaf for leaf in self.leaves]
+        blocks: list[NamedArray] = [
+            to_local(array, _OP, region) for array in (x, routing.index, routing.weight)
         ]
-        x, index, weight = (
-            _array(to_local(array, _OP, region)) for array in (x, routing.index, routing.weight)
-        )
-        self._check_sizes(x, index, routing)
+        x, named_index, named_weight = blocks
+        self._check_sizes(x, named_index, routing)
         self._check_placements(routing)
         order = (*names.groups, *names.tokens)
         self.feature_dims: Dims = (*names.features, *(None,) * dims_of(x).count(None))
@@ -258,8 +260,8 @@ class _Mixture:
         # and its gradient summed once. Over mesh axes of the features only `x` varies: the experts'
         # function contracts them.
         common = (
-            varying(index._data)
-            | varying(weight._data)
+            varying(named_index._data)
+            | varying(named_weight._data)
             | frozenset(self.axes_of_experts)
             | frozenset(self.place(order))
         )
@@ -270,7 +272,7 @@ class _Mixture:
         self.feature_shape = data.shape[len(order) :]
         self.rows = data.reshape(self.group_count * self.token_count, math.prod(self.feature_shape))
         arranged = (routing.choice, *order)
-        index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in (index, weight))
+        index, weight = (_ordered(cast(a, common), a._dims, arranged) for a in blocks[1:])
         self.choices = index.shape[0]
         index = index.astype(common_type(index.dtype, jnp.int32))
         for i, name in enumerate(order, 1):
@@ -293,9 +295,9 @@ class _Mixture:
         """Return the mesh axes over which one axis is sharded, with its padding."""
         return () if self.region is None else self.region.place(name)
 
-    # --- checks -----------------------------------------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
-    def _check_sizes(self, x: Any, index: Any, routing: Routing) -> None:
+    def _check_sizes(self, x: NamedArray, index: NamedArray, routing: Routing) -> None:
         for name, n in index.named_shape.items():
             if name != routing.choice and x.named_shape[name] != n:
                 raise AxisSizeError(
@@ -305,25 +307,20 @@ class _Mixture:
                 )
         axis = self.names.axis
         for leaf in self.leaves:
-            if (
-                isinstance(leaf, NamedArray)
-                and leaf.named_shape.get(axis, self.experts) != self.experts
-            ):
-                raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {leaf.named_shape[axis]} in a"
-                    f" parameter, {type_text(leaf)}, but the routing has {self.experts} experts."
-                    " Make the router's axis as long as the experts' axis, or pass the experts'"
-                    " axis name as axis=."
-                )
+            if isinstance(leaf, NamedArray):
+                count = leaf.named_shape.get(axis, self.experts)
+                self._check_count(count, f"a parameter, {type_text(leaf)}")
         if self.region is not None:
-            known = self.region.sizes.get(axis, self.experts)
-            if known != self.experts:
-                raise AxisSizeError(
-                    f"{_OP}: axis {format_value(axis)} has size {known} in this mapped function,"
-                    f" but the routing has {self.experts} experts. Make the router's axis as long"
-                    " as the experts' axis, or pass the experts' axis name as axis=."
-                )
+            self._check_count(self.region.sizes.get(axis, self.experts), "this mapped function")
             self.region.block_size(axis, self.experts, _OP, supports_padding=True)
+
+    def _check_count(self, count: int, where: str) -> None:
+        if count != self.experts:
+            raise AxisSizeError(
+                f"{_OP}: axis {format_value(self.names.axis)} has size {count} in {where}, but the"
+                f" routing has {self.experts} experts. Make the router's axis as long as the"
+                " experts' axis, or pass the experts' axis name as axis=."
+            )
 
     def _check_placements(self, routing: Routing) -> None:
         names, region = self.names, self.region
@@ -339,10 +336,10 @@ class _Mixture:
                 )
         region.check_placement(_OP, (names.axis, *names.features))
 
-    # --- the experts' function ------------------------------------------------------------------------------------------
+    # --- the experts' function --------------------------------------------------------------------
 
     def _within(self, placement: MeshAxes, slots: int) -> Region | None:
-        """Return the region of the experts' function, in which slots have the sharding of the token groups."""
+        """Return the region of the experts' function, with slots sharded as the token groups."""
         region, slot = self.region, self.names.slot
         if region is None or not placement:
             return region
@@ -351,18 +348,16 @@ class _Mixture:
             return region  # XLA's partitioner would treat it only as a hint
         sizes = {**region.sizes, slot: slots * devices if region.manual else slots}
         resources = {**region.resources, slot: placement}
-        return Region(
-            sizes,
-            resources,
-            region.mesh,
-            region.mode,
-            (_OP, region),
-            region.overlap,
-            region.left_out,
-        )
+        options = (region.mode, (_OP, region), region.overlap, region.left_out)
+        return Region(sizes, resources, region.mesh, *options)
 
-    def _apply(self, data: Any, leaves: Sequence[Any], placement: MeshAxes) -> tuple[Any, Dims]:
-        """Apply the experts to slots `[experts, slots, *features]`; return results in that order and the dims of their features."""
+    def _apply(
+        self, data: jax.Array, leaves: Sequence[object], placement: MeshAxes
+    ) -> tuple[jax.Array, Dims]:
+        """Apply the experts to slots `[experts, slots, *features]`.
+
+        Return the results in the same order, and the dims of their features.
+        """
         axis, slot, outer = self.names.axis, self.names.slot, self.region
         region = self._within(placement, data.shape[1])
         with enter(region):
@@ -393,8 +388,8 @@ class _Mixture:
             dim for dim in dims if dim not in (axis, slot)
         )
 
-    def _finish(self, rows: Any, shape: Sequence[int], dims: Dims) -> Any:
-        """Convert rows of all tokens to the result of the operation, with the names in their order in `x`."""
+    def _finish(self, rows: jax.Array, shape: Sequence[int], dims: Dims) -> AnyArray:
+        """Convert rows of all tokens to the result, with the names in their order in `x`."""
         names = self.names
         have = (*names.groups, *names.tokens, *dims)
         data = rows.reshape(*self.block_sizes, *shape)
@@ -406,10 +401,10 @@ class _Mixture:
             self.region.check_placement(_OP, (dim for dim in have if dim is not None))
         return make_result(lax.transpose(data, order), tuple(have[i] for i in order))
 
-    # --- with a capacity --------------------------------------------------------------------------------------------------
+    # --- with a capacity --------------------------------------------------------------------------
 
-    def within_capacity(self, capacity: int) -> Any:
-        """Compute with a fixed number of slots for every expert and group, and drop excess tokens."""
+    def within_capacity(self, capacity: int) -> AnyArray:
+        """Compute with `capacity` slots for every expert and group, and drop excess tokens."""
         names = self.names
         exchange = self._exchange(self.place(names.groups), self.place(names.tokens))
         rank = rank_in_groups(
@@ -463,9 +458,9 @@ class _Mixture:
             region.mesh_axis_size(cut),
         )
 
-    # --- without a capacity -----------------------------------------------------------------------------------------------
+    # --- without a capacity -----------------------------------------------------------------------
 
-    def in_rounds(self, chunk: int | None) -> Any:
+    def in_rounds(self, chunk: int | None) -> AnyArray:
         """Compute in rounds of a fixed number of slots, until every token is processed."""
         names = self.names
         exchange = self._exchange((*self.place(names.groups), *self.place(names.tokens)), ())
@@ -480,21 +475,21 @@ class _Mixture:
 
         arrays = [i for i, leaf in enumerate(self.leaves) if _is_array(leaf)]
         datas = [cast(self.leaves[i], where) for i in arrays]
-        noted: list[Any] = []
+        noted: list[tuple[tuple[int, ...], Dims]] = []
 
-        def apply(data: Any, *datas: Any) -> Any:
+        def apply(data: jax.Array, *datas: jax.Array) -> jax.Array:
             leaves = list(self.leaves)
             for i, value in zip(arrays, datas, strict=True):
                 leaves[i] = array_of(value, dims_of(leaves[i]))
             result, dims = self._apply(
                 data.reshape(*data.shape[:2], *self.feature_shape), leaves, placement
             )
-            noted[:] = [result.shape[2:], dims]
+            noted[:] = [(result.shape[2:], dims)]
             return result.reshape(*result.shape[:2], math.prod(result.shape[2:]))
 
         traced: list[ClosedJaxpr] = []
 
-        def trace(rows: Any, number: Any) -> tuple[()]:
+        def trace(rows: jax.Array, number: jax.Array) -> tuple[()]:
             # Builds the slots of a round for their type only.
             slots = Slots.of(number, exchange.count, size)
             traced.append(jax.make_jaxpr(apply)(exchange.send(slots.fill(rows)), *datas))
@@ -502,7 +497,7 @@ class _Mixture:
 
         jax.eval_shape(trace, self.rows, number)
         closed = traced[-1]
-        shape, dims = noted
+        shape, dims = noted[-1]
         weight = cast_data(self.weight, varying_of(closed.out_avals[0]))
         rounds = -(-jnp.max(counts) // size)
         together = varying(rounds) & (loop_collective_axes(closed, where) | set(exchange.exchanged))
@@ -515,16 +510,12 @@ class _Mixture:
         return self._finish(comm.psum(rows, exchange.own), shape, dims)
 
 
-def _is_array(leaf: Any) -> bool:
-    """Return True if a leaf of the parameters is an array; Python numbers pass to the function unchanged."""
+def _is_array(leaf: object) -> bool:
+    """Return True if a leaf is an array; Python numbers pass to the function unchanged."""
     return isinstance(leaf, (NamedArray, jax.Array, np.ndarray, np.generic))
 
 
-def _array(value: Any) -> Any:
-    return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
-
-
-def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
+def _ordered(data: jax.Array, dims: Dims, first: Sequence[Hashable]) -> jax.Array:
     """Transpose `data` to these names, then its other names, then its positional axes."""
     order = [dims.index(name) for name in first]
     order += [i for i, dim in enumerate(dims) if i not in order and dim is not None]
@@ -532,5 +523,4 @@ def _ordered(data: Any, dims: Dims, first: Sequence[Hashable]) -> Any:
     return lax.transpose(data, order)
 
 
-#: The functions of `nx.nn`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"mixture_of_experts": mixture_of_experts}
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"mixture_of_experts": mixture_of_experts}

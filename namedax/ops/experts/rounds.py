@@ -1,5 +1,6 @@
-"""A mixture of experts without capacity, in as many rounds of a fixed number of slots as the fullest expert needs.
+"""The rounds of a mixture of experts without capacity, with a custom derivative.
 
+Each round has a fixed number of slots, and the fullest expert determines the number of rounds.
 The number of slots matches an even load, so that one or two rounds usually suffice. All devices
 that communicate agree on the number of rounds, by one all-reduce of a number. The gradient runs the
 rounds again and keeps no residuals of them. It sends the results' gradients to the experts along
@@ -8,24 +9,35 @@ with the tokens, in one all-to-all per round. It returns the tokens' gradients i
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
 from namedax.core.records import Record
 from namedax.core.variance import cast_data, varying, varying_of
 from namedax.ops.experts.slots import Exchange, Slots
 from namedax.programs.evaluator import collective_axes
-from namedax.programs.hijax import programs_within
-from namedax.programs.primitives import cast_axes
+from namedax.programs.primitives import cast_axes, jaxprs_within
 from namedax.resources import communication as comm
 
 __all__ = ["Rounds", "loop_collective_axes"]
+
+
+T = TypeVar("T")
+#: Rows, weights, numbers, ranks, the number of rounds, closed-over values and parameters.
+Operands = tuple[
+    jax.Array, jax.Array, jax.Array, jax.Array, jax.Array, list[jax.Array], list[jax.Array]
+]
+#: The gradients of `Operands`.
+Gradients = tuple[
+    jax.Array | None, jax.Array, None, None, None, list[jax.Array | None], list[jax.Array | None]
+]
 
 
 def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozenset[str]:
@@ -44,9 +56,9 @@ def loop_collective_axes(closed: ClosedJaxpr, known: frozenset[str]) -> frozense
     return collective_axes(closed.jaxpr) | casts
 
 
-def _all_casts(jaxpr: Any) -> frozenset[str]:
+def _all_casts(jaxpr: Jaxpr) -> frozenset[str]:
     return frozenset[str]().union(
-        *map(cast_axes, jaxpr.eqns), *map(_all_casts, programs_within(jaxpr))
+        *map(cast_axes, jaxpr.eqns), *map(_all_casts, jaxprs_within(jaxpr))
     )
 
 
@@ -61,19 +73,19 @@ class Rounds(Record):
     """
 
     exchange: Exchange
-    jaxpr: Any
+    jaxpr: Jaxpr
     size: int
 
     def __call__(
         self,
-        rows: Any,
-        weight: Any,
-        number: Any,
-        rank: Any,
-        rounds: Any,
-        consts: Sequence[Any],
-        datas: Sequence[Any],
-    ) -> Any:
+        rows: jax.Array,
+        weight: jax.Array,
+        number: jax.Array,
+        rank: jax.Array,
+        rounds: jax.Array,
+        consts: Sequence[jax.Array],
+        datas: Sequence[jax.Array],
+    ) -> jax.Array:
         """Compute the weighted sums for all tokens.
 
         Args:
@@ -89,16 +101,22 @@ class Rounds(Record):
         call.defvjp(self._save, self._backward)
         return call(rows, weight, number, rank, rounds, list(consts), list(datas))
 
-    def _slots(self, number: Any, rank: Any, turn: Any) -> Slots:
+    def _slots(self, number: jax.Array, rank: jax.Array, index: jax.Array) -> Slots:
         count, size = self.exchange.count, self.size
-        within = rank - turn * size
+        within = rank - index * size
         here = (number < count) & (within >= 0) & (within < size)
         return Slots.of(jnp.where(here, number * size + within, count * size), count, size)
 
     def _loop(
-        self, rounds: Any, step: Callable[[Any], Any], finish: Callable[[Any, Any], Any]
-    ) -> Any:
-        """Sum `step(turn)` over the rounds, accumulate in at least 32 bits, then apply `finish(sum, type)`."""
+        self,
+        rounds: jax.Array,
+        step: Callable[[jax.Array], T],
+        finish: Callable[[jax.Array, jax.core.ShapedArray], jax.Array],
+    ) -> T:
+        """Sum `step(index)` over the rounds, then apply `finish(sum, type)`.
+
+        The sums are accumulated in at least 32 bits.
+        """
         start = jnp.zeros_like(rounds)
         closed, shapes = jax.make_jaxpr(step, return_shape=True)(start)
         types = jax.tree.unflatten(jax.tree.structure(shapes), closed.out_avals)
@@ -106,101 +124,91 @@ class Rounds(Record):
             lambda t: cast_data(jnp.zeros(t.shape, comm.sum_type(t.dtype)), varying_of(t)), types
         )
 
-        def body(state: Any) -> Any:
-            turn, total = state
-            return turn + 1, jax.tree.map(
-                lambda total, more: total + more.astype(total.dtype), total, step(turn)
+        def body(state: tuple[jax.Array, T]) -> tuple[jax.Array, T]:
+            index, total = state
+            return index + 1, jax.tree.map(
+                lambda total, more: total + more.astype(total.dtype), total, step(index)
             )
 
         _, total = lax.while_loop(lambda state: state[0] < rounds, body, (start, zeros))
         return jax.tree.map(finish, total, types)
 
-    def _run(self, consts: Any, slots: Any, datas: Any) -> Any:
+    def _run(
+        self, consts: Sequence[jax.Array], slots: jax.Array, datas: Sequence[jax.Array]
+    ) -> jax.Array:
         (result,) = jaxpr_as_fun(ClosedJaxpr(self.jaxpr, list(consts)))(slots, *datas)
         return result
 
-    def _forward(
-        self, rows: Any, weight: Any, number: Any, rank: Any, rounds: Any, consts: Any, datas: Any
-    ) -> Any:
-        dtype = self.jaxpr.outvars[0].aval.dtype
+    def _forward(self, *operands: *Operands) -> jax.Array:
+        rows, weight, number, rank, rounds, consts, datas = operands
+        # JAX declares an AbstractValue, but it is a ShapedArray.
+        dtype = self.jaxpr.outvars[0].aval.dtype  # type: ignore[attr-defined]
 
-        def step(turn: Any) -> Any:
-            slots = self._slots(number, rank, turn)
+        def step(index: jax.Array) -> jax.Array:
+            slots = self._slots(number, rank, index)
             results = self._run(consts, self.exchange.send(slots.fill(rows)), datas)
             return slots.add_up(self.exchange.back(results), weight)
 
         return self._loop(rounds, step, lambda total, _: total.astype(dtype))
 
-    def _save(self, *operands: Any) -> tuple[Any, Any]:
+    def _save(self, *operands: *Operands) -> tuple[jax.Array, Operands]:
         return self._forward(*operands), operands
 
-    def _backward(self, operands: Any, cotangent: Any) -> Any:
+    def _backward(self, operands: Operands, cotangent: jax.Array) -> Gradients:
         rows, weight, number, rank, rounds, consts, datas = operands
-        floats = [
-            i
-            for i, value in enumerate([*consts, *datas])
-            if jnp.issubdtype(value.dtype, jnp.inexact)
-        ]
-        moves = jnp.issubdtype(rows.dtype, jnp.inexact)
+        values, count = [*consts, *datas], len(consts)
+        floats = [i for i, x in enumerate(values) if jnp.issubdtype(x.dtype, jnp.inexact)]
+        has_row_gradient = jnp.issubdtype(rows.dtype, jnp.inexact)
 
-        def step(turn: Any) -> Any:
-            slots = self._slots(number, rank, turn)
+        def step(index: jax.Array) -> tuple[jax.Array, list[jax.Array], list[jax.Array]]:
+            slots = self._slots(number, rank, index)
             filled = [slots.fill(rows), slots.fill(cotangent), slots.fill_choices(weight)]
-            arrived, wanted, counts = _together(self.exchange.send, filled)
+            received, cotangents, weights = _together(self.exchange.send, filled)
 
-            def of(arrived: Any, *values: Any) -> Any:
-                every = [*consts, *datas]
-                for i, value in zip(floats, values, strict=True):
+            def run(received: jax.Array, *inputs: jax.Array) -> jax.Array:
+                every = list(values)
+                for i, value in zip(floats, inputs, strict=True):
                     every[i] = value
-                return self._run(every[: len(consts)], arrived, every[len(consts) :])
+                return self._run(every[:count], received, every[count:])
 
-            every = [*consts, *datas]
-            if moves:
-                results, pull = jax.vjp(of, arrived, *(every[i] for i in floats))
+            inputs = [values[i] for i in floats]
+            if has_row_gradient:
+                results, pull = jax.vjp(run, received, *inputs)
             else:
-                results, pull = jax.vjp(
-                    lambda *values: of(arrived, *values), *(every[i] for i in floats)
-                )
-            pulled = list(
-                pull(cast_data((wanted * counts).astype(results.dtype), varying(results)))
+                results, pull = jax.vjp(functools.partial(run, received), *inputs)
+            of_results = (cotangents * weights).astype(results.dtype)
+            pulled = list(pull(cast_data(of_results, varying(results))))
+            of_weight = jnp.sum(_widened(results) * cotangents, 2, keepdims=True).astype(
+                weight.dtype
             )
-            of_weight = jnp.sum(_widened(results) * wanted, 2, keepdims=True).astype(weight.dtype)
-            returned = [of_weight, *([pulled.pop(0)] if moves else [])]
-            of_weight, *of_rows = (
-                slots.read(value) for value in _together(self.exchange.back, returned)
-            )
-            return (
-                of_weight[..., 0],
-                [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows],
-                pulled,
-            )
+            returned = [of_weight, *([pulled.pop(0)] if has_row_gradient else [])]
+            of_weight, *of_rows = map(slots.read, _together(self.exchange.back, returned))
+            of_rows = [jnp.sum(_widened(value), 0).astype(rows.dtype) for value in of_rows]
+            return of_weight[..., 0], of_rows, pulled
 
         of_weight, of_rows, rest = self._loop(
             rounds, step, lambda total, kind: total.astype(kind.dtype)
         )
-        gradients: list[Any] = [None] * (len(consts) + len(datas))
+        gradients: list[jax.Array | None] = [None] * len(values)
         for i, value in zip(floats, rest, strict=True):
             gradients[i] = value
-        of_row = cast_data(of_rows[0], varying(rows)) if moves else None
+        of_row = cast_data(of_rows[0], varying(rows)) if has_row_gradient else None
         of_weight = cast_data(of_weight, varying(weight))
-        return (
-            of_row,
-            of_weight,
-            None,
-            None,
-            None,
-            gradients[: len(consts)],
-            gradients[len(consts) :],
-        )
+        return of_row, of_weight, None, None, None, gradients[:count], gradients[count:]
 
 
-def _widened(data: Any) -> Any:
+def _widened(data: jax.Array) -> jax.Array:
     return data.astype(comm.sum_type(data.dtype))
 
 
-def _together(move: Callable[[Any], Any], arrays: Sequence[Any]) -> list[Any]:
-    """Apply `move` to arrays that differ in their features only, and combine arrays of equal dtype and variance into one."""
-    moved: dict[int, Any] = {}
+def _together(
+    move: Callable[[jax.Array], jax.Array], arrays: Sequence[jax.Array]
+) -> list[jax.Array]:
+    """Apply `move` to arrays that differ in their features only.
+
+    Arrays of equal dtype and variance are combined into one.
+    """
+    moved: dict[int, jax.Array] = {}
     kinds = [(array.dtype, varying(array)) for array in arrays]
     for kind in dict.fromkeys(kinds):
         same = [i for i, other in enumerate(kinds) if other == kind]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import jax
 import numpy as np
 
-from namedax.core.annotations import AnyArray
-from namedax.core.array import dims_of
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.errors import (
@@ -29,6 +28,7 @@ from namedax.errors import (
     show_names,
 )
 from namedax.operands.operation import operation
+from namedax.operands.pytree import names_of
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.nn.activations import softmax
 from namedax.ops.reduction.reductions import REDUCTIONS
@@ -59,9 +59,9 @@ class Routing:
       choice: the axis name of a token's choices, best first, by default `"choice"`.
     """
 
-    index: Any
-    weight: Any
-    probabilities: Any
+    index: AnyArray
+    weight: AnyArray
+    probabilities: AnyArray
     experts: int
     route: Hashable = "route"
     choice: Hashable = "choice"
@@ -81,7 +81,12 @@ jax.tree_util.register_dataclass(
 
 @operation(scope=True)
 def top_k_routing(
-    logits: Any, axis: Hashable, k: int, *, choice: Hashable = "choice", normalize: bool = True
+    logits: ArrayLike,
+    axis: Hashable,
+    k: int,
+    *,
+    choice: Hashable = "choice",
+    normalize: bool = True,
 ) -> Routing:
     """Choose the `k` best experts for every token, with a weight for each.
 
@@ -95,8 +100,7 @@ def top_k_routing(
 
     Returns:
       A `Routing`: the numbers of the experts with the largest softmax over `axis`, and their
-      weights, which have a gradient.
-        Ties choose the lower number first.
+      weights, which have a gradient. Ties choose the lower number first.
 
     Communication: none, unless `axis` is sharded; then as for `nx.nn.softmax` and `nx.top_k`.
 
@@ -109,7 +113,8 @@ def top_k_routing(
       ArgumentError: `k` is not between 1 and the number of experts.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> logits = nx.named(jnp.log(jnp.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])), ["token", "route"])
+    >>> shares = jnp.array([[0.1, 0.6, 0.3], [0.5, 0.0, 0.5]])
+    >>> logits = nx.named(jnp.log(shares), ["token", "route"])
     >>> routing = nx.nn.top_k_routing(logits, "route", 2)
     >>> nx.positional(routing.index, ["token", "choice"]).tolist()
     [[1, 2], [0, 2]]
@@ -118,8 +123,8 @@ def top_k_routing(
     """
     op = "top_k_routing"
     dims = dims_of(logits)
-    if axis not in dims or axis is None:
-        raise_not_found(op, axis, type_text(logits), [d for d in dims if d is not None])
+    if not isinstance(logits, NamedArray) or axis not in dims or axis is None:
+        raise_not_found(op, axis, type_text(logits), names_of(dims))
     if not is_name(choice) or choice in dims:
         raise AxisNameError(
             f"{op}: choice={format_value(choice)} must be the name of a new axis of"
@@ -139,13 +144,13 @@ def top_k_routing(
 
 
 @operation("over", scope=True)
-def load_balancing_loss(routing: Routing, over: Any) -> AnyArray:
-    """Measure the imbalance of the choice: 1 if all experts are chosen alike, up to their number if only one is chosen.
+def load_balancing_loss(routing: Routing, over: AxisSpec) -> AnyArray:
+    """Measure the imbalance of the choice of experts.
 
-    The loss is `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is
-    not differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch
-    transformers", 2021, equations 4 to 6; there a token has one choice, here all of its choices
-    count.
+    The loss is 1 if all experts are chosen alike, up to their number if only one is chosen. It is
+    `experts * sum_e f_e P_e`. `f_e` is the share of expert `e` in all choices, which is not
+    differentiated, and `P_e` is its mean probability. Source: Fedus et al., "Switch transformers",
+    2021, equations 4 to 6; there a token has one choice, here all of its choices count.
 
     Args:
       routing: the result of `top_k_routing`.
@@ -177,8 +182,8 @@ def load_balancing_loss(routing: Routing, over: Any) -> AnyArray:
 
 
 @operation(scope=True)
-def router_z_loss(logits: Any, axis: Hashable, over: Any) -> AnyArray:
-    """Return the mean square of the router's log-partition, which keeps logits small (Zoph et al., "ST-MoE", 2022, equation 5).
+def router_z_loss(logits: ArrayLike, axis: Hashable, over: AxisSpec) -> AnyArray:
+    """Return the mean square of the router's log-partition, which keeps logits small.
 
     Args:
       logits: the router's scores, a named array with `axis`.
@@ -188,6 +193,8 @@ def router_z_loss(logits: Any, axis: Hashable, over: Any) -> AnyArray:
 
     Returns:
       The loss, with the axes of `logits` that are neither `axis` nor in `over`.
+
+    Source: Zoph et al., "ST-MoE", 2022, equation 5.
 
     Communication: over sharded axes, one all-reduce of the result; along a sharded `axis` as for
     `nx.logsumexp`.
@@ -202,29 +209,24 @@ def router_z_loss(logits: Any, axis: Hashable, over: Any) -> AnyArray:
     """
     op = "router_z_loss"
     if axis not in dims_of(logits) or axis is None:
-        raise_not_found(op, axis, type_text(logits), [d for d in dims_of(logits) if d is not None])
+        raise_not_found(op, axis, type_text(logits), names_of(dims_of(logits)))
     names = over_names(op, over, logits, axis)
     return _mean(_square(_logsumexp(logits, axis)), names)
 
 
-def over_names(op: str, over: Any, array: Any, axis: Hashable) -> tuple[Hashable, ...]:
+def over_names(op: str, over: AxisSpec, array: ArrayLike, axis: Hashable) -> tuple[Hashable, ...]:
     """Return `over` as a tuple of axis names of `array`, which excludes `axis`."""
     names = tuple(over) if isinstance(over, (tuple, list)) else (over,)
     dims = dims_of(array)
     for name in names:
         if name not in dims or name is None or name == axis:
             candidates = [d for d in dims if d is not None and d != axis]
-            raise_not_found(
-                op,
-                name,
-                type_text(array),
-                candidates,
-                f"over= names the axes of the tokens; {axis!r} is the router's axis.",
-            )
+            remedy = f"over= names the axes of the tokens; {axis!r} is the router's axis."
+            raise_not_found(op, name, type_text(array), candidates, remedy)
     return names
 
 
-def check_routing(op: str, routing: Any) -> None:
+def check_routing(op: str, routing: object) -> None:
     """Raise if `routing` is not a `Routing`, or if its arrays do not fit together."""
     if not isinstance(routing, Routing):
         raise ArgumentTypeError(
@@ -235,7 +237,7 @@ def check_routing(op: str, routing: Any) -> None:
         array = getattr(routing, what)
         dims = dims_of(array)
         if routing.choice not in dims:
-            names = [d for d in dims if d is not None]
+            names = names_of(dims)
             raise_not_found(
                 op,
                 routing.choice,
@@ -262,10 +264,6 @@ def check_routing(op: str, routing: Any) -> None:
         )
 
 
-#: The functions of `nx.nn`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "Routing": Routing,
-    "load_balancing_loss": load_balancing_loss,
-    "router_z_loss": router_z_loss,
-    "top_k_routing": top_k_routing,
+FUNCTIONS: dict[str, Callable[..., Routing | AnyArray]] = {
+    f.__name__: f for f in (Routing, load_balancing_loss, router_z_loss, top_k_routing)
 }

@@ -1,7 +1,8 @@
-"""Slots of experts: the assignment of tokens to slots, the filling and reading of slots, and the order of tokens in them.
+"""Slots of experts: assign tokens to slots, fill and read the slots, and send them.
 
 Everything uses indices: tokens are sorted by the number of their expert, without a mask of tokens
-by experts.
+by experts. `Exchange` sends slots between the devices that have the tokens and the devices that
+have the experts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -22,26 +24,23 @@ from namedax.resources import communication as comm
 __all__ = ["Exchange", "Slots", "divided", "rank_among_equals", "rank_in_groups"]
 
 
-# --- slots ----------------------------------------------------------------------------------------------------------------------
-
-
 class Slots(Record):
     """The assignment of the choices of tokens to slots.
 
     Attributes:
-      place: the slot of every choice of every token, `[choices, tokens]`; the number of all slots
+      slot: the slot of every choice of every token, `[choices, tokens]`; the number of all slots
         marks a choice without a slot.
-      holds: the choice in each slot, counted over `[choices, tokens]`; the number of all choices
+      choice: the choice in each slot, counted over `[choices, tokens]`; the number of all choices
         marks an empty slot.
       shape: the number of experts, and the number of slots of each.
     """
 
-    place: Any
-    holds: Any
+    slot: jax.Array
+    choice: jax.Array
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, place: Any, experts: int, size: int) -> Slots:
+    def of(cls, place: jax.Array, experts: int, size: int) -> Slots:
         """Build the assignment from the slot of every choice."""
         choices = place.size
         holds = cast_data(jnp.full(experts * size, choices, place.dtype), varying(place))
@@ -49,23 +48,32 @@ class Slots(Record):
         holds = holds.at[place.reshape(-1)].set(numbers, mode="drop", wrap_negative_indices=False)
         return cls(place, holds, (experts, size))
 
-    def fill(self, rows: Any) -> Any:
-        """Return the rows of the tokens in their slots, `[experts, slots, features]`, with zeros in empty slots."""
+    def fill(self, rows: jax.Array) -> jax.Array:
+        """Return the rows of the tokens in their slots, `[experts, slots, features]`.
+
+        Empty slots are zeros.
+        """
         tokens = rows.shape[0]
-        token, _ = divided(self.holds, max(tokens, 1))
-        token = jnp.where(self.holds < self.place.size, token, tokens)
+        token, _ = divided(self.choice, max(tokens, 1))
+        token = jnp.where(self.choice < self.slot.size, token, tokens)
         return _read(rows, token).reshape(*self.shape, rows.shape[1])
 
-    def fill_choices(self, values: Any) -> Any:
+    def fill_choices(self, values: jax.Array) -> jax.Array:
         """Return numbers of the choices, `[choices, tokens]`, in their slots."""
-        return _read(values.reshape(-1, 1), self.holds).reshape(*self.shape, 1)
+        return _read(values.reshape(-1, 1), self.choice).reshape(*self.shape, 1)
 
-    def read(self, results: Any) -> Any:
-        """Read the slots of every choice, `[choices, tokens, features]`, with zeros for choices without a slot."""
-        return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.place)
+    def read(self, results: jax.Array) -> jax.Array:
+        """Read the slots of every choice, `[choices, tokens, features]`.
 
-    def add_up(self, results: Any, weight: Any) -> Any:
-        """Return the weighted sum over the choices, `[tokens, features]`, in the common dtype of both arrays."""
+        Choices without a slot are zeros.
+        """
+        return _read(results.reshape(math.prod(self.shape), results.shape[2]), self.slot)
+
+    def add_up(self, results: jax.Array, weight: jax.Array) -> jax.Array:
+        """Return the weighted sum over the choices, `[tokens, features]`.
+
+        It has the common dtype of both arrays.
+        """
         return jnp.einsum(
             "ktf,kt->tf",
             self.read(results),
@@ -74,20 +82,25 @@ class Slots(Record):
         )
 
 
-def divided(index: Any, n: int) -> tuple[Any, Any]:
-    """Return the remainder and quotient of nonnegative numbers, without the extra cost of `%` and `//` for negative ones."""
+def divided(index: jax.Array, n: int) -> tuple[jax.Array, jax.Array]:
+    """Return the remainder and quotient of nonnegative numbers.
+
+    It avoids the extra cost of `%` and `//` for negative ones.
+    """
     if n & (n - 1) == 0:  # XLA's own rewrite also handles negative numbers
         return index & (n - 1), index >> (n.bit_length() - 1)
     divisor = jnp.full_like(index, n)
     return lax.rem(index, divisor), lax.div(index, divisor)
 
 
-def _read(rows: Any, index: Any) -> Any:
+def _read(rows: jax.Array, index: jax.Array) -> jax.Array:
     return rows.at[index].get(mode="fill", fill_value=0, wrap_negative_indices=False)
 
 
-def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
-    """Count the equal elements before each element along the last axis, and all elements of each number below `experts`.
+def rank_among_equals(index: jax.Array, experts: int) -> tuple[jax.Array, jax.Array]:
+    """Count the equal elements before each element along the last axis.
+
+    Return these counts, and the number of elements of each value below `experts`.
 
     Args:
       index: `[rows, entries]`, numbers from 0 to `experts`.
@@ -114,8 +127,10 @@ def rank_among_equals(index: Any, experts: int) -> tuple[Any, Any]:
     return rank, counts.at[row, index].add(1, **inside)[:, :experts]
 
 
-def rank_in_groups(index: Any, experts: int, placement: Sequence[MeshAxes]) -> Any:
-    """Count the earlier choices of the same expert in the same group, ordered by choice and then by token.
+def rank_in_groups(index: jax.Array, experts: int, placement: Sequence[MeshAxes]) -> jax.Array:
+    """Count the earlier choices of the same expert in the same group.
+
+    They are ordered by choice and then by token.
 
     Args:
       index: `[choices, groups, *tokens]`, blocks of the numbers of experts; numbers out of range
@@ -125,9 +140,7 @@ def rank_in_groups(index: Any, experts: int, placement: Sequence[MeshAxes]) -> A
     """
     index = jnp.where((index >= 0) & (index < experts), index, experts)
     choices, groups, *sizes = index.shape
-    placement = [
-        plain(axes) for axes in placement
-    ]  # padding chooses no expert, so it can be counted along
+    placement = [plain(axes) for axes in placement]  # padding chooses no expert
     sharded = [i for i, axes in enumerate(placement) if axes]
     by_group = jnp.moveaxis(index, 1, 0)
     if not sharded:
@@ -155,11 +168,11 @@ def rank_in_groups(index: Any, experts: int, placement: Sequence[MeshAxes]) -> A
     return jnp.moveaxis(rank.reshape(by_group.shape), 0, 1)
 
 
-# --- transfers of expert slots between devices that have tokens and devices -----------------------
+# --- transfers between devices --------------------------------------------------------------------
 
 
 class Exchange(Record):
-    """A plan to send slots from the devices that have the tokens to the devices that have the experts, and back.
+    """A plan to send slots from the devices of the tokens to the devices of the experts, and back.
 
     Attributes:
       experts: the number of experts, including padding.
@@ -196,15 +209,17 @@ class Exchange(Record):
         """Return the number of experts for which one device has slots before the exchange."""
         return self.experts // self.blocks(self.own)
 
-    def number(self, index: Any) -> Any:
-        """Return the index of experts among the experts with slots on this device, or `count` for the others."""
-        within, rest = divided(
-            index, self.inner
-        )  # the values for numbers out of range are irrelevant: they are not `here`
+    def number(self, index: jax.Array) -> jax.Array:
+        """Return the index of experts among the experts with slots on this device.
+
+        It is `count` for the other experts.
+        """
+        # The values for numbers out of range are irrelevant: they are not `here`.
+        within, rest = divided(index, self.inner)
         digits = {}
         for i, (axis, n) in reversed(list(enumerate(self.sizes))):
             digits[axis], rest = divided(rest, n) if i else (rest, rest)
-        at: Any = jnp.zeros_like(index)
+        at = jnp.zeros_like(index)
         for axis, n in self.sizes:
             if axis in self.exchanged:
                 at = at * n + digits[axis]
@@ -216,8 +231,11 @@ class Exchange(Record):
             here &= digits[axis] == comm.block_index((axis,)).astype(index.dtype)
         return jnp.where(here, at * self.inner + within, self.count)
 
-    def send(self, data: Any) -> Any:
-        """Send slots `[count, slots, features]` to the devices of the experts, as `[inner, more slots, features]`."""
+    def send(self, data: jax.Array) -> jax.Array:
+        """Send slots `[count, slots, features]` to the devices of the experts.
+
+        There they are `[inner, more slots, features]`.
+        """
         n, m = self.blocks(self.exchanged), self.blocks(self.summed)
         data = data.reshape(n, m, self.inner, *data.shape[1:])
         if self.summed:
@@ -228,7 +246,7 @@ class Exchange(Record):
             data = comm.all_to_all(data, 0, 3, self.exchanged)
         return data.reshape(data.shape[2:])
 
-    def back(self, data: Any) -> Any:
+    def back(self, data: jax.Array) -> jax.Array:
         """Reverse `send`."""
         data = data[None, None]
         if self.exchanged:

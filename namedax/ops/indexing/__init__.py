@@ -3,6 +3,7 @@
 Read `parts` first, which resolves an index by names. `getitem` (`x["batch", 3]`) reads with the
 resolved parts, and `updates` (`x.at[...]`) writes.
 
-`take` reads along an axis, `take_along_axis` at indices that differ between elements, and `slicing`
-gives slices of axes new names. A sharded axis is never gathered: every device reads its own block.
+`take` reads along an axis, and `take_along_axis`, in `getitem`, at indices that differ between
+elements. `slicing` gives slices of axes new names. `diagonal` has diagonals, traces and triangles.
+A sharded axis is never gathered: every device reads its own block.
 """

@@ -1,4 +1,4 @@
-"""Reads by name: `x["batch", 3]` and `x[{"batch": ids, "k": slice(0, 4)}]`.
+"""Reads by name: `x["batch", 3]`, `x[{"batch": ids, "k": slice(0, 4)}]` and `take_along_axis`.
 
 An index by names resolves to parts, one per axis: an integer, a range or an array. Integers and
 ranges of axes that are not sharded are sliced first; then one gather per instance reads all arrays
@@ -21,73 +21,75 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
-from namedax.core.element_types import beyond, weak_as
+from namedax.core.element_types import beyond, check_fits, common_type, weak_as
 from namedax.core.name_scopes import in_scope, names_in, scope_text
-from namedax.core.names import Dims
+from namedax.core.names import Dims, is_name
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.operands import kernels
+from namedax.operands.axes import resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import operation
+from namedax.operands.pytree import data_of, wide_index
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.indexing.parts import (
     ARRAY,
     READ_MODES,
     OwnAxis,
     Part,
+    StandIn,
     by_name,
     global_size,
     is_mask,
     joint_indices,
-    refuse_positions,
+    reject_positions,
     resolve,
     visible_order,
 )
 from namedax.ops.indexing.take import index_positional
+from namedax.ops.shape import inspection
 from namedax.resources import communication as comm
 from namedax.resources.padding import zero_cotangent
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, move_rows
 
-__all__ = ["cut_range", "getitem", "read", "read_parts"]
+__all__ = ["cut_range", "getitem", "read", "read_parts", "take_along_axis"]
 
 
 def read(
     op: str,
-    x: Any,
-    index: Any,
+    x: ArrayLike,
+    index: object,
     mode: str | None = None,
-    fill_value: Any = None,
+    fill_value: ArrayLike | None = None,
     hints: Mapping[str, Any] | None = None,
-) -> Any:
+) -> AnyArray:
     """Read `x[index]` for an index by names, with the mode of `x.at[index].get`."""
     if mode not in READ_MODES:
         raise PositionalAxisError(
             f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
         )
-    x = to_local(x, op, ambient())
-    entries = by_name(op, index, x)
-    parts, arrays = resolve(op, x, entries or {})
+    array: AnyArray = to_local(x, op, ambient())
+    entries = by_name(op, index, array)
+    parts, arrays = resolve(op, array, entries or {})
     if ambient() is None:
-        x, parts = _cut_at_operands(op, x, parts)
+        array, parts = _cut_at_operands(op, array, parts)
         if not parts:
-            return x
+            return array
     static = (parts, mode, fill_value, tuple((hints or {}).items()))
     if not isinstance(fill_value, (int, float, complex, type(None))):
         return in_scope(
-            scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, x, *arrays
+            scope_text(op, names_in(entries)), _wrapped_read, op, (), *static, array, *arrays
         )
-    return kernels.run(op, _wrapped_read, tuple(entries or ()), static, x, *arrays)
+    return kernels.run(op, _wrapped_read, tuple(entries or ()), static, array, *arrays)
 
 
-# --- one program for all start indices --------------------------------------------------------------------------------
-
-
-def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
+def _cut_at_operands(op: str, x: AnyArray, parts: tuple[Part, ...]) -> tuple[Any, tuple[Part, ...]]:
     """Slice `x` at its integers and its contiguous ranges, and return the remaining parts.
 
     The start indices are operands of the kernel, so that a loop over an axis compiles one program,
@@ -117,7 +119,7 @@ def _cut_at_operands(op: str, x: Any, parts: tuple[Part, ...]) -> tuple[Any, tup
     return kernels.run(op, _cut, None, (tuple(cuts),), x, *starts), moved
 
 
-def _is_cut_at_operands(data: Any) -> bool:
+def _is_cut_at_operands(data: object) -> bool:
     """Return True if `data` is a concrete array on one device."""
     return (
         isinstance(data, jax.Array)
@@ -130,9 +132,12 @@ _LARGEST = np.iinfo(np.int32).max
 
 
 def _cut(
-    op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: Any
-) -> Any:
-    """Slice each dimension of `cuts`: one element, which drops the dimension, or a given length from the start index."""
+    op: str, _: None, cuts: tuple[tuple[int, int | None], ...], x: NamedArray, *starts: jax.Array
+) -> AnyArray:
+    """Slice each dimension of `cuts` from its start index, to its length or to one element.
+
+    One element (length `None`) drops the dimension.
+    """
     data = x._data
     for (dim, length), start in zip(cuts, starts, strict=True):
         data = lax.dynamic_slice_in_dim(data, start, length or 1, dim, allow_negative_indices=False)
@@ -144,25 +149,25 @@ def _cut(
 
 def _wrapped_read(
     op: str,
-    _: Any,
+    _: object,
     parts: Sequence[Part],
-    mode: Any,
-    fill_value: Any,
-    hints: Any,
-    x: Any,
-    *arrays: Any,
-) -> Any:
+    mode: str | None,
+    fill_value: ArrayLike | None,
+    hints: tuple[tuple[str, Any], ...],
+    x: AnyArray,
+    *arrays: AnyArray,
+) -> AnyArray:
     return make_result(*read_parts(op, x, parts, arrays, mode, fill_value, dict(hints)))
 
 
 def read_parts(
     op: str,
-    x: Any,
+    x: AnyArray,
     parts: Sequence[Part],
     arrays: Sequence[Any],
-    mode: Any,
-    fill_value: Any,
-    hints: Any,
+    mode: str | None,
+    fill_value: ArrayLike | None,
+    hints: Mapping[str, Any],
 ) -> tuple[Any, Dims]:
     """Read an index with resolved parts, and return the data and the dims.
 
@@ -218,7 +223,7 @@ def read_parts(
     return _gather(op, x, data, labels, parts, gathered, datas, joint, mode, fill_value, hints)
 
 
-def cut_range(data: Any, dim: int, at: range) -> Any:
+def cut_range(data: jax.Array, dim: int, at: range) -> jax.Array:
     """Read the elements of a static range along a dimension that is not sharded."""
     if len(at) == data.shape[dim] and at.step == 1:
         return data
@@ -229,8 +234,13 @@ def cut_range(data: Any, dim: int, at: range) -> Any:
     return lax.rev(part, (dim,)) if at.step < 0 else part
 
 
-def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) -> Any:
-    """Read a range along a sharded dimension, if every device's new block comes from one device; else return `None`."""
+def _slice_blocks(
+    data: jax.Array, dim: int, at: range, mesh_axes: tuple[str, ...]
+) -> jax.Array | None:
+    """Read a range along a sharded dimension, by a permutation of blocks.
+
+    Return `None` if a device needs rows of several devices.
+    """
     if isinstance(mesh_axes, Uneven):  # its size does not change: same order or reversed
         return data if at.step == 1 or len(at) == 1 else _flipped(data, dim, mesh_axes)
     devices = int(np.prod([lax.axis_size(axis) for axis in mesh_axes]))
@@ -256,8 +266,8 @@ def _slice_blocks(data: Any, dim: int, at: range, mesh_axes: tuple[str, ...]) ->
     return data if all(a == b for a, b in perm) else comm.ppermute(data, mesh_axes, perm)
 
 
-def _flipped(data: Any, dim: int, place: Uneven) -> Any:
-    """Reverse a padded dimension: move rows between devices, and refill the padding by one all-reduce of the last row."""
+def _flipped(data: jax.Array, dim: int, place: Uneven) -> jax.Array:
+    """Reverse a padded dimension by row moves, and refill the padding by an all-reduce of a row."""
     block, devices = data.shape[dim], int(np.prod([lax.axis_size(axis) for axis in place]))
     entry = np.arange(block * devices).reshape(devices, block)
     rows = np.where(entry < place.size, place.size - 1 - entry, FILL)
@@ -266,18 +276,18 @@ def _flipped(data: Any, dim: int, place: Uneven) -> Any:
 
 def _gather(
     op: str,
-    x: Any,
-    data: Any,
+    x: AnyArray,
+    data: jax.Array,
     labels: list[int],
     parts: Sequence[Part],
     gathered: list[int],
     indices: list[Any],
     joint: Dims,
     mode: str | None,
-    fill_value: Any,
+    fill_value: ArrayLike | None,
     hints: Mapping[str, Any],
 ) -> tuple[Any, Dims]:
-    """Read `data` at the index arrays, per instance, and combine the partial reads of the devices."""
+    """Read `data` at the index arrays, per instance, and combine the reads of the devices."""
     region, dims = ambient(), dims_of(x)
     names = [dims[i] for i in labels]
     placements = [
@@ -303,7 +313,8 @@ def _gather(
         ]
         function = _local_read(mode, fill_value, blocks, sizes, placements, mesh_axes)
     else:
-        function = lambda rows, *at: rows.at[at].get(mode=mode, fill_value=fill_value, **hints)  # noqa: E731
+        options: dict[str, Any] = {"mode": mode, "fill_value": fill_value, **hints}
+        function = lambda rows, *at: rows.at[at].get(**options)  # noqa: E731
     for _ in shared:
         function = jax.vmap(
             function, in_axes=(0, *(0 if np.ndim(index) else None for index in indices))
@@ -334,7 +345,7 @@ def _gather(
 
 
 def _varying_alike(
-    x: Any, data: Any, indices: Sequence[Any], mesh_axes: tuple[str, ...]
+    x: AnyArray, data: jax.Array, indices: Sequence[Any], mesh_axes: tuple[str, ...]
 ) -> tuple[Any, list[Any]]:
     """Cast the data to read, a slice of `x` or all of it, and the indices to one variance."""
     union = varying(data) | frozenset(mesh_axes)
@@ -346,7 +357,7 @@ def _varying_alike(
 
 
 def _check_shared(
-    op: str, x: Any, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]
+    op: str, x: AnyArray, sizes: Mapping[Hashable, int], joint: Dims, indices: Sequence[Any]
 ) -> None:
     """Raise if an axis that `x` and an index share has two sizes; `sizes` are its sizes in `x`."""
     shape = next((np.shape(index) for index in indices if np.ndim(index)), ())
@@ -360,8 +371,8 @@ def _check_shared(
 
 
 def _in_visible_order(
-    result: Any, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]
-) -> Any:
+    result: jax.Array, dims: Sequence[Any], internal: Sequence[Any], wanted: Sequence[Any]
+) -> jax.Array:
     """Transpose the positional axes of a result from the order `internal` to the order `wanted`."""
     if internal == wanted:
         return result
@@ -374,7 +385,7 @@ def _in_visible_order(
 
 def _local_read(
     mode: str | None,
-    fill_value: Any,
+    fill_value: ArrayLike | None,
     blocks: Sequence[int],
     sizes: Sequence[int],
     placements: Sequence[tuple[str, ...]],
@@ -382,7 +393,7 @@ def _local_read(
 ) -> Callable[..., Any]:
     """Build the read of one device, which returns its own rows, and zeros for the others."""
 
-    def read_local(rows: Any, *at: Any) -> Any:
+    def read_local(rows: jax.Array, *at: jax.Array) -> jax.Array:
         valid: Any = True
         here: Any = True
         safe = []
@@ -401,7 +412,7 @@ def _local_read(
         if comm.is_keys(values):  # words can be summed
             values = jax.random.key_data(values)
 
-        def over(flag: Any) -> Any:
+        def over(flag: jax.Array) -> jax.Array:
             return jnp.reshape(flag, flag.shape + (1,) * (values.ndim - flag.ndim))
 
         if mode is None or mode == "promise_in_bounds":
@@ -422,9 +433,9 @@ def _local_read(
 
 
 def _combine(
-    partial: Any, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
-) -> Any:
-    """Sum the partial reads: one reduce-scatter for an axis that stays sharded, one all-reduce for the others."""
+    partial: jax.Array, own: Sequence[tuple[int, tuple[str, ...]]], mesh_axes: tuple[str, ...]
+) -> jax.Array:
+    """Sum the partial reads: a reduce-scatter if an axis stays sharded, else an all-reduce."""
     truth = partial.dtype == jnp.bool_
     if truth:
         partial = partial.astype(jnp.int8)
@@ -437,7 +448,7 @@ def _combine(
 
 
 @operation(name="getitem")
-def getitem(x: Any, index: Any, /) -> AnyArray:
+def getitem(x: ArrayLike, index: object, /) -> AnyArray:
     """Read `x[index]`, by name or by position.
 
     By name, the index is a name followed by its index, several such pairs, or a dict from names
@@ -475,7 +486,8 @@ def getitem(x: Any, index: Any, /) -> AnyArray:
     >>> getitem(x, ("batch", 3))
     NamedArray(f32[]{k:3}, dims=(k),
     [ 9., 10., 11.])
-    >>> getitem(x, {"batch": slice(0, 2), "k": nx.named(jnp.array([2, 0]), ["pick"])}).named_shape["pick"]
+    >>> pick = nx.named(jnp.array([2, 0]), ["pick"])
+    >>> getitem(x, {"batch": slice(0, 2), "k": pick}).named_shape["pick"]
     2
     """
     if by_name("getitem", index, x) is not None:
@@ -486,15 +498,18 @@ def getitem(x: Any, index: Any, /) -> AnyArray:
                 f"getitem: the shape of {type_text(x)} read at the boolean mask {type_text(part)}"
                 " would depend on data. Keep the shape with nx.where(mask, x, fill)."
             ).about(depends_on_data=True)
-    refuse_positions("getitem", "x", x, index)
+    reject_positions("getitem", "x", x, index)
     entries = _cuts_by_position(x, index)
     return index_positional(x, index) if entries is None else read("getitem", x, entries)
 
 
-def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
-    """Return the integers and slices of a positional index, if one program serves all start indices; else `None`."""
+def _cuts_by_position(x: ArrayLike, index: object) -> dict[int, Any] | None:
+    """Return the integers and slices of a positional index, or `None`.
+
+    It is `None` if the index has other elements, or if the start indices must be static.
+    """
     parts = index if isinstance(index, tuple) else (index,)
-    if ambient() is not None or not _is_cut_at_operands(x._data):
+    if ambient() is not None or not isinstance(x, NamedArray) or not _is_cut_at_operands(x._data):
         return None
     shape, entries = x.shape, dict[int, Any]()
     position, rest = 0, len(shape) - sum(part is not Ellipsis for part in parts)
@@ -515,3 +530,128 @@ def _cuts_by_position(x: NamedArray, index: Any) -> dict[int, Any] | None:
             return None
         position += 1
     return entries
+
+
+class _Place(StandIn):
+    """A temporary name for a positional axis."""
+
+
+def _without_negative(
+    x: ArrayLike, indices: ArrayLike, axis: AxisSpec, mode: str | None
+) -> AnyArray:
+    """Replace negative indices by the size of the axis, to be filled, or by 0, to be clipped."""
+    (dim,) = resolve_axis("take_along_axis", x, (axis,))
+    name = dims_of(x)[dim]
+    size = inspection.size(x, dims_of(x)[:dim].count(None) if name is None else name)
+    index: AnyArray = as_array(indices)
+    index = index.astype(common_type(index.dtype, jnp.int32))
+    outside = jnp.asarray(0 if mode == "clip" else size, index.dtype)
+    return _ELEMENTWISE["where"](index < 0, outside, index)
+
+
+@operation(scope=True)
+def take_along_axis(
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: AxisSpec = -1,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
+    *,
+    wrap_negative_indices: bool | None = None,
+) -> AnyArray:
+    """Take elements of `x` along one axis, at indices that differ between elements.
+
+    Args:
+      x: an array, named or not.
+      indices: integers. Along `axis` their size may differ from that of `x` (not in a mapped
+        function that fixes it). If they lack `axis`, so does the result. All other axes, named and
+        positional, broadcast with those of `x`.
+      axis: a positional or named axis; by default -1.
+      mode: the result for an index out of range: `"fill"` (default; NaN, or the least integer, or
+        `fill_value`), `"clip"`, or `"promise_in_bounds"`.
+      fill_value: the fill value; by default `None`.
+      wrap_negative_indices: if `False`, negative indices are out of range; by default they count
+        from the end.
+
+    Communication: along a sharded axis, one all-gather of the indices and one reduce-scatter of the
+    result.
+
+    Raises:
+      AxisNotFoundError: `x` lacks the name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([[3.0, 1.0, 2.0], [5.0, 6.0, 4.0]]), ["batch", "k"])
+    >>> order = nx.named(jnp.array([[1, 2, 0], [2, 0, 1]]), ["batch", "k"])
+    >>> nx.positional(nx.take_along_axis(x, order, "k"), ["batch", "k"])
+    Array([[1., 2., 3.],
+           [4., 5., 6.]], dtype=float32)
+    """
+    if wrap_negative_indices is False and mode != "promise_in_bounds":
+        indices = _without_negative(x, indices, axis, mode)
+    op = "take_along_axis"
+    region = ambient()
+    array: AnyArray = as_array(to_local(x, op, region))
+    index: AnyArray = as_array(to_local(indices, op, region))
+    if not jnp.issubdtype(index.dtype, jnp.integer):
+        raise PositionalAxisError(f"{op}: the indices {type_text(index)} are not integers.")
+    index = wide_index(index)
+    axis = unwrap_single(axis, dims_of(array))
+    (dim,) = resolve_axis(op, array, (axis,))
+    if not is_name(axis) and array.ndim != index.ndim:
+        raise PositionalAxisError(
+            f"{op}: {type_text(array)} and the indices {type_text(index)} have {array.ndim} and"
+            f" {index.ndim} positional axes; along a positional axis these numbers must be equal."
+        )
+    # Positional axes temporarily become names, so that they broadcast.
+    count = max(array.ndim, index.ndim)
+    stand_ins = [_Place(-1 - n) for n in range(count)][::-1]
+    at = dims_of(array)[:dim].count(None) if not is_name(axis) else None
+    shapes = [list(v.shape) for v in (array, index)]
+    if at is not None:
+        for shape in shapes:
+            shape[at] = 1
+    try:
+        common = np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError:
+        raise PositionalAxisError(
+            f"{op}: the positional axes of {type_text(array)} and of the indices {type_text(index)}"
+            " do not broadcast."
+        ) from None
+    target = axis if at is None else stand_ins[at]
+
+    def stand_in(value: AnyArray) -> NamedArray:
+        data, dims = data_of(value), dims_of(value)
+        own = iter(stand_ins[count - value.ndim :])
+        named = [next(own) if dim is None else dim for dim in dims]
+        # An axis of size 1 broadcasts; a missing name does the same.
+        ones = [
+            i
+            for i, dim in enumerate(named)
+            if isinstance(dim, _Place)
+            and dim is not target
+            and data.shape[i] == 1
+            and common[stand_ins.index(dim)] != 1
+        ]
+        data = lax.squeeze(data, ones)
+        return make_in_region(data, tuple(dim for i, dim in enumerate(named) if i not in ones))
+
+    if mode not in READ_MODES:
+        raise PositionalAxisError(
+            f"{op}: mode must be one of {READ_MODES}, got {format_value(mode)}."
+        )
+    check_fits(op, "fill_value", fill_value, array.dtype)
+    source, at_index = stand_in(array), stand_in(index)
+    data, dims = read_parts(
+        op,
+        source,
+        (Part(source._dims.index(target), ARRAY),),
+        [at_index],
+        mode or "fill",
+        fill_value,
+        {},
+    )
+    order = [dims.index(dim) for dim in stand_ins if dim in dims]
+    names = [i for i, dim in enumerate(dims) if not isinstance(dim, _Place)]
+    return make_result(
+        lax.transpose(data, names + order), tuple(dims[i] for i in names) + (None,) * len(order)
+    )

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, is_name
@@ -20,7 +21,7 @@ from namedax.core.region import Region, ambient
 from namedax.errors import AxisSizeError, PositionalAxisError, closest, did_you_mean, format_value
 from namedax.operands.axes import names_alone, resolve_axis
 from namedax.operands.broadcasting import align, to_local
-from namedax.operands.pytree import wide_index
+from namedax.operands.pytree import data_of, wide_index
 from namedax.resources import communication as comm
 
 __all__ = [
@@ -73,14 +74,19 @@ class OwnAxis(StandIn):
     """A temporary name, in an index array, for an axis with the same name as the indexed axis."""
 
 
-def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
-    """Raise if an index has no axis name although `x` has named axes only; `read` is the source text before the index.
+def reject_positions(op: str, read: str, x: ArrayLike, index: object) -> None:
+    """Raise if an index has no axis name although `x` has named axes only.
+
+    Args:
+      op: the operation, for messages.
+      read: the source text before the index.
+      x: an array, named or not.
+      index: the index.
 
     Raises:
       PositionalAxisError: the index contains an integer, a slice, or an unnamed array.
     """
-    names = names_alone(x)
-    if not names:
+    if not isinstance(x, NamedArray) or not (names := names_alone(x)):
         return
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, (int, np.integer, slice)) and not isinstance(part, bool):
@@ -98,14 +104,13 @@ def refuse_positions(op: str, read: str, x: Any, index: Any) -> None:
         )
 
 
-def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
+def _at_an_axis(read: str, x: NamedArray, names: Dims, array: np.ndarray | jax.Array) -> str:
     """Return code for an unnamed index array of an array with named axes only."""
     if not is_mask(array):
         return f"the axis before its index, as in {read}[{names[0]!r}, ids]"
     if array.ndim > 1:
-        mask = f"nx.named(mask, {list(names) if array.ndim == len(names) else [names[0], ...]})".replace(
-            "Ellipsis", "..."
-        )
+        axes = list(names) if array.ndim == len(names) else [names[0], ...]
+        mask = f"nx.named(mask, {axes})".replace("Ellipsis", "...")
         return (
             f"{read}[{mask}]"
             if read.endswith("at")
@@ -115,7 +120,7 @@ def _at_an_axis(read: str, x: Any, names: Dims, array: Any) -> str:
     return f"the axis before the mask, as in {read}[{fits[0]!r}, mask]"
 
 
-def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
+def by_name(op: str, index: Any, x: ArrayLike) -> Mapping[Any, Any] | None:
     """Return the entries of an index of `x` by names, or `None` if it is positional.
 
     Raises:
@@ -153,13 +158,13 @@ def by_name(op: str, index: Any, x: Any) -> Mapping[Any, Any] | None:
     return entries
 
 
-def is_mask(entry: Any) -> bool:
+def is_mask(entry: object) -> bool:
     """Return True if an entry of an index is a boolean array."""
     return hasattr(entry, "dtype") and entry.dtype == jnp.bool_
 
 
 def resolve(
-    op: str, x: Any, entries: Mapping[Any, Any], resize: bool = True
+    op: str, x: ArrayLike, entries: Mapping[Any, Any], resize: bool = True
 ) -> tuple[tuple[Part, ...], list[Any]]:
     """Resolve an index by names into its parts and its arrays.
 
@@ -177,7 +182,7 @@ def resolve(
       PositionalAxisError: an entry is not an index, or an axis is given twice.
     """
     region = ambient()
-    dims, shape = dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x)
+    dims, shape = dims_of(x), np.shape(data_of(x))
     parts: list[Part] = []
     arrays: list[Any] = []
     for axis, entry in entries.items():
@@ -195,9 +200,10 @@ def resolve(
                 )
             parts.append(Part(dim, int(entry) % size))
         elif isinstance(entry, slice):
-            parts.append(Part(dim, range_of(op, entry, axis, size)))
-            if resize and dims[dim] is not None:
-                _check_slice(op, x, dims[dim], size, len(parts[-1].at), region)  # type: ignore[arg-type]
+            at = range_of(op, entry, axis, size)
+            parts.append(Part(dim, at))
+            if resize and (name := dims[dim]) is not None:
+                _check_slice(op, x, name, size, len(at), region)
         elif hasattr(entry, "dtype") and jnp.issubdtype(entry.dtype, jnp.integer):
             parts.append(Part(dim, ARRAY))
             arrays.append(wide_index(entry))
@@ -222,7 +228,7 @@ def global_size(region: Region | None, dim: Hashable | None, block: int) -> int:
     )
 
 
-def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
+def range_of(op: str, entry: slice, axis: Hashable, size: int) -> range:
     """Convert a slice to a range for an axis of this size."""
     bounds = (entry.start, entry.stop, entry.step)
     if not all(bound is None or isinstance(bound, (int, np.integer)) for bound in bounds):
@@ -235,7 +241,7 @@ def range_of(op: str, entry: slice, axis: Any, size: int) -> range:
 
 
 def _check_slice(
-    op: str, x: Any, name: Hashable, size: int, length: int, region: Region | None
+    op: str, x: ArrayLike, name: Hashable, size: int, length: int, region: Region | None
 ) -> None:
     if region is None or length == size:
         return
@@ -249,9 +255,11 @@ def _check_slice(
     region.block_size(name, length, op)
 
 
-def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | None) -> Any:
+def _indices_of_mask(
+    op: str, mask: AnyArray, axis: Hashable, size: int, region: Region | None
+) -> AnyArray:
     """Convert a mask with static values to the indices of its true elements."""
-    data = mask._data if isinstance(mask, NamedArray) else mask
+    data = data_of(mask)
     fits = dims_of(mask) in ((None,), (axis,)) and data.shape == (size,)
     if (
         not fits
@@ -268,11 +276,12 @@ def _indices_of_mask(op: str, mask: Any, axis: Any, size: int, region: Region | 
 
 
 def joint_indices(
-    op: str, x: Any, own: Mapping[Any, OwnAxis], indices: Sequence[Any]
+    op: str, x: ArrayLike, own: Mapping[Any, OwnAxis], indices: Sequence[Any]
 ) -> tuple[list[Any], Dims]:
-    """Broadcast the index arrays by name, and replace their axes in `own` by temporary names, gathered on every device.
+    """Broadcast the index arrays by name.
 
-    Scalar indices stay scalars.
+    Their axes in `own` get temporary names, and are gathered on every device. Scalar indices stay
+    scalars.
 
     Raises:
       PlacementConflictError: an index has an axis that is sharded over a mesh axis of an axis of
@@ -293,9 +302,9 @@ def joint_indices(
 
 
 def gather_own_axes(
-    block: Any, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying"
-) -> Any:
-    """Replace the axes of `own` in `block` by temporary names, and gather these axes if they are sharded."""
+    block: AnyArray, own: Mapping[Any, OwnAxis], region: Region | None, to: str = "invarying"
+) -> AnyArray:
+    """Replace the axes of `own` in `block` by temporary names, and gather sharded ones."""
     if not isinstance(block, NamedArray) or not any(dim in own for dim in block._dims):
         return block
     data = block._data
@@ -306,7 +315,9 @@ def gather_own_axes(
 
 
 def visible_order(dims: Dims, parts: Sequence[Part], rank: int) -> list[Any]:
-    """Return the positional axes of `x[index]`: dimensions of `x`, and `("index", k)` for the `rank` axes of index arrays.
+    """Return the positional axes of `x[index]`, in order.
+
+    They are dimensions of `x`, and `("index", k)` for the `rank` axes of index arrays.
 
     As in NumPy, the axes of the arrays replace the axes that they index if these are adjacent.
     Otherwise they come first, also if only named axes are indexed. (Integers have been removed

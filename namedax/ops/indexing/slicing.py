@@ -1,32 +1,43 @@
-"""`slice`: slices of named axes under new names, in one step.
+"""Slice along one axis, under a new name if the size changes.
 
-A slice has a different size than its axis, and in a mapped function a name has one size. So the
-slice has another name, which may have another sharding. Only the requested rows move.
+In a mapped function a name has one size, so a slice (`slice`) has another name, which may have
+another sharding. Only the requested rows move.
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Hashable, Mapping
-from typing import Any
 
 import numpy as np
+from jax import lax
 
-from namedax.core.annotations import LikeArguments
-from namedax.errors import ArgumentTypeError, format_value
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import as_array
+from namedax.core.display import type_text
+from namedax.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    AxisSizeError,
+    as_integer,
+    format_value,
+)
+from namedax.operands.along_axes import along_axes, by_name, names_in
 from namedax.operands.axes import new_names
 from namedax.operands.one_axis import along, run
 from namedax.operands.operation import operation
 from namedax.ops.collectives.reducing import global_index
-from namedax.ops.indexing.getitem import cut_range, read
+from namedax.ops.indexing.getitem import cut_range, getitem, read
 from namedax.ops.indexing.parts import range_of
+from namedax.ops.shape.broadcast_to import expand_dims
+from namedax.ops.shape.inspection import size
 
-__all__ = ["slice"]
+__all__ = ["LAX_FUNCTIONS", "slice"]
 
 
 @operation()
 def slice(
-    x: Any,
+    x: ArrayLike,
     index: Mapping[Hashable, builtins.slice],
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
@@ -71,16 +82,21 @@ def slice(
                 f" slice(start, stop, step), or read integers and arrays with x[{name!r}, ...]."
             )
         x = _one(x, name, entry, renamed.get(name))
-    return x
+    return as_array(x, op)
 
 
-def _one(x: Any, name: Hashable, entry: builtins.slice, new: Hashable | None) -> Any:
+def _one(x: ArrayLike, name: Hashable, entry: builtins.slice, new: Hashable | None) -> AnyArray:
     return run("slice", _slice, (name, new), (entry.start, entry.stop, entry.step), x)
 
 
 def _slice(
-    op: str, names: tuple[Hashable, Hashable | None], start: Any, stop: Any, step: Any, x: Any
-) -> Any:
+    op: str,
+    names: tuple[Hashable, Hashable | None],
+    start: int | None,
+    stop: int | None,
+    step: int | None,
+    x: ArrayLike,
+) -> AnyArray:
     name, new = names
     site = along(op, x, name, supports_padding=True)
     at = range_of(op, builtins.slice(start, stop, step), name, site.size)
@@ -93,3 +109,67 @@ def _slice(
         first = at.start + at.step * global_index(op, dims[site.dim], len(at))
         return read(op, x, {name: first})
     return site.remap(new, rows, 0, lambda data: cut_range(data, site.dim, at))
+
+
+_positional_index = along_axes(lax.index_in_dim, "index_in_dim", ("axis",))
+_positional_slice = along_axes(lax.slice_in_dim, "slice_in_dim", ("axis",))
+
+
+def _one_name(op: str, axis: AxisSpec) -> Hashable:
+    names = names_in(axis)
+    if len(names) != 1:
+        raise ArgumentError(
+            f"{op}: axis={format_value(axis)} has {len(names)} names, and there is one index. Write"
+            f" axis={format_value(names[0])}."
+        )
+    return names[0]
+
+
+def index_in_dim(
+    operand: ArrayLike, index: int, axis: AxisSpec = 0, keepdims: bool = True
+) -> AnyArray:
+    """Read one element along a positional or named axis, as `jax.lax.index_in_dim`.
+
+    Communication: along a sharded axis, that of `x[name, index]`.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the index is out of range, or the name would keep a size that it cannot have in
+        this mapped function.
+    """
+    if not names_in(axis):
+        return _positional_index(operand, index, axis, keepdims)
+    name = _one_name("index_in_dim", axis)
+    entry = getitem(operand, {name: as_integer("index_in_dim", "index", index)})
+    return expand_dims(entry, name) if keepdims else entry
+
+
+def slice_in_dim(
+    operand: ArrayLike,
+    start_index: int | None,
+    limit_index: int | None,
+    stride: int = 1,
+    axis: AxisSpec = 0,
+) -> AnyArray:
+    """Slice a positional or named axis, as `jax.lax.slice_in_dim`.
+
+    Along a named axis it is `x[name, start:limit:stride]`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+      AxisSizeError: the name would have a different size in this mapped function.
+    """
+    if not names_in(axis):
+        return _positional_slice(operand, start_index, limit_index, stride, axis)
+    name = _one_name("slice_in_dim", axis)
+    n = size(operand, name)
+    for parameter, index in (("start_index", start_index), ("limit_index", limit_index)):
+        if index is not None and not -n <= as_integer("slice_in_dim", parameter, index) <= n:
+            raise AxisSizeError(
+                f"slice_in_dim: index {index} is out of range for axis {name!r} of size {n} in"
+                f" {type_text(operand)}."
+            )
+    return getitem(operand, {name: builtins.slice(start_index, limit_index, stride)})
+
+
+LAX_FUNCTIONS = by_name(index_in_dim, slice_in_dim)

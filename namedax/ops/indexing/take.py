@@ -11,9 +11,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import additive_identity, check_fits, weak_as
@@ -29,7 +30,7 @@ from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import MOVED, operation
-from namedax.operands.pytree import wide_index
+from namedax.operands.pytree import data_of, names_of, wide_index
 from namedax.resources import communication as comm
 
 __all__ = ["index_positional", "take"]
@@ -39,7 +40,12 @@ _MODES = ("fill", "clip", "wrap")
 
 @operation(requires_axis=MOVED, cached=True)
 def take(
-    x: Any, indices: Any, axis: Any = None, *, mode: str | None = None, fill_value: Any = None
+    x: ArrayLike,
+    indices: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    mode: str | None = None,
+    fill_value: ArrayLike | None = None,
 ) -> AnyArray:
     """Take elements of `x` along one axis.
 
@@ -83,16 +89,21 @@ def take(
                 f" tuple is the name, write axis=({format_value(axis)},)."
             )
         (axis,) = axis
-    x, indices = as_array(x, "take"), as_array(indices, "take")
-    check_fits("take", "fill_value", fill_value, x.dtype)
+    array: AnyArray = as_array(x, "take")
+    index = as_array(indices, "take")
+    check_fits("take", "fill_value", fill_value, array.dtype)
     if ambient() is None and isinstance(fill_value, (int, float, complex, type(None))):
-        return kernels.run("take", _take, axis_key("take", (axis,)), (mode, fill_value), x, indices)
+        return kernels.run(
+            "take", _take, axis_key("take", (axis,)), (mode, fill_value), array, index
+        )
     return in_scope(
-        scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, x, indices
+        scope_text("take", names_in(axis)), _take, "take", (axis,), mode, fill_value, array, index
     )
 
 
-def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices: Any) -> Any:
+def _take(
+    op: str, axes: tuple[Any], mode: str, fill_value: Any, x: AnyArray, indices: AnyArray
+) -> AnyArray:
     (axis,) = axes
     region = ambient()
     x = as_array(to_local(x, op, region))
@@ -103,7 +114,7 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
         )
     indices = wide_index(indices)
 
-    def read(rows: Any, index: Any, dim: int | None) -> Any:
+    def read(rows: jax.Array, index: jax.Array, dim: int | None) -> jax.Array:
         return jnp.take(rows, index, axis=dim, mode=mode, fill_value=fill_value)
 
     if not is_name(axis):
@@ -113,29 +124,31 @@ def _take(op: str, axes: tuple[Any], mode: str, fill_value: Any, x: Any, indices
             position = dims_of(x)[:place].count(None)
         return Lifted(lambda rows, index: read(rows, index, position), op)(x, indices)
     dims, own = dims_of(x), dims_of(indices)
-    if axis not in dims:
-        raise_not_found(op, axis, type_text(x), [d for d in dims if d is not None])
+    if not isinstance(x, NamedArray) or axis not in dims:
+        raise_not_found(op, axis, type_text(x), names_of(dims))
     if region is not None:
         names = dict.fromkeys(dim for dim in (*dims, *own) if dim is not None)
         region.check_placement(op, names)
         region.seen.update(names)
     # The axis of the indices differs from the indexed axis, which is removed; it is renamed back at
     # the end.
-    asked = _Asked(axis)
+    indexed = _IndexedAxis(axis)
     if axis in own:
-        indices = make_in_region(indices._data, tuple(asked if dim == axis else dim for dim in own))
+        indices = make_in_region(
+            data_of(indices), tuple(indexed if dim == axis else dim for dim in own)
+        )
     mesh_axes: MeshAxes = ()
     if region is not None and region.manual:
         mesh_axes = region.place(axis)
     if mesh_axes:
         size = region.global_size(axis, x._data.shape[dims.index(axis)])  # type: ignore[union-attr]
-        data, dims = _take_sharded(x, indices, axis, asked, size, mesh_axes, mode, fill_value)
+        data, dims = _take_sharded(x, indices, axis, indexed, size, mesh_axes, mode, fill_value)
     else:
         data, dims = _take_rows(lambda rows, index: read(rows, index, 0), x, indices, axis)
-    return make_result(data, tuple(axis if dim is asked else dim for dim in dims))
+    return make_result(data, tuple(axis if dim is indexed else dim for dim in dims))
 
 
-class _Asked:
+class _IndexedAxis:
     """A temporary name for the indexed axis, in indices that have it too."""
 
     def __init__(self, axis: Hashable):
@@ -146,16 +159,19 @@ class _Asked:
 
 
 def _take_rows(
-    read: Callable[[Any, Any], Any], x: NamedArray, indices: Any, axis: Any
+    read: Callable[[Any, Any], Any], x: NamedArray, indices: AnyArray, axis: Hashable
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Apply `read(rows, positions)` with the axis of `x` in front, vectorized over shared names; return data and dims."""
+    """Apply `read(rows, positions)` with the axis of `x` in front, and return data and dims.
+
+    It is vectorized over the names that `x` and the indices share.
+    """
     dims, own = x._dims, dims_of(indices)
     shared = [dim for dim in own if dim is not None and dim in dims]
     x_order = [dims.index(dim) for dim in (*shared, axis)]
     x_order += [i for i in range(len(dims)) if i not in x_order]
     i_order = [own.index(dim) for dim in shared]
     i_order += [i for i in range(len(own)) if i not in i_order]
-    data, index = x._data, indices._data if isinstance(indices, NamedArray) else indices
+    data, index = x._data, data_of(indices)
     region = ambient()
     if region is not None and region.manual:
         union = varying(data) | varying(index)
@@ -174,23 +190,23 @@ def _take_rows(
 
 def _take_sharded(
     x: NamedArray,
-    indices: Any,
-    axis: Any,
-    asked: Any,
+    indices: AnyArray,
+    axis: Hashable,
+    indexed: _IndexedAxis,
     size: int,
     mesh_axes: MeshAxes,
     mode: str,
-    fill_value: Any,
+    fill_value: ArrayLike | None,
 ) -> tuple[Any, tuple[Any, ...]]:
-    """Read the rows of each device for the indices of all devices, and return the data and its dims."""
+    """Read the rows of each device for the indices of all devices, and return data and dims."""
     if comm.is_keys(x._data):
         words = make_in_region(jax.random.key_data(x._data), (*x._dims, None))
-        data, dims = _take_sharded(words, indices, axis, asked, size, mesh_axes, mode, fill_value)
+        data, dims = _take_sharded(words, indices, axis, indexed, size, mesh_axes, mode, fill_value)
         return jax.random.wrap_key_data(data, impl=jax.random.key_impl(x._data)), dims[:-1]
-    index = indices._data if isinstance(indices, NamedArray) else indices
+    index = data_of(indices)
     own = dims_of(indices)
-    if asked in own:
-        index = comm.all_gather(index, own.index(asked), mesh_axes, "varying")
+    if indexed in own:
+        index = comm.all_gather(index, own.index(indexed), mesh_axes, "varying")
     indices = make_in_region(index, own) if any(dim is not None for dim in own) else index
     fill = jnp.asarray(_default_fill(x.dtype) if fill_value is None else fill_value, x.dtype)
     nothing = additive_identity(x.dtype)
@@ -198,7 +214,7 @@ def _take_sharded(
         mesh_axes, Uneven
     )  # otherwise no index refers to padding
 
-    def wanted(i: Any) -> Any:
+    def wanted(i: jax.Array) -> jax.Array:
         if mode == "clip":
             return jnp.clip(i, 0, size - 1)
         if mode == "wrap":
@@ -206,7 +222,9 @@ def _take_sharded(
         number = i.dtype.type
         return lax.select(lax.lt(i, number(0)), lax.add(i, number(size)), i)
 
-    def local(rows: Any, i: Any) -> Any:  # `jnp` would take several times as long to trace
+    def local(
+        rows: jax.Array, i: jax.Array
+    ) -> jax.Array:  # `jnp` would take several times as long to trace
         block, number = rows.shape[0], i.dtype.type
         i, device = wanted(i), comm.block_index(mesh_axes)
         mine = lax.sub(i, lax.mul(device.astype(i.dtype), number(block)))
@@ -215,7 +233,7 @@ def _take_sharded(
             here = lax.bitwise_and(here, lax.lt(i, number(size)))
         values = jnp.take(rows, lax.select(here, mine, lax.full_like(mine, 0)), axis=0, mode="clip")
 
-        def along_rows(one: Any) -> Any:
+        def along_rows(one: jax.Array) -> jax.Array:
             return lax.broadcast_in_dim(one, values.shape, range(one.ndim))
 
         values = lax.select(along_rows(here), values, lax.broadcast(nothing, values.shape))
@@ -232,14 +250,14 @@ def _take_sharded(
     if truth:
         data = data.astype(jnp.int32)
     data = (
-        comm.psum_scatter(data, dims.index(asked), mesh_axes)
-        if asked in dims
+        comm.psum_scatter(data, dims.index(indexed), mesh_axes)
+        if indexed in dims
         else comm.psum(data, mesh_axes)
     )
     return data.astype(bool) if truth else data, dims
 
 
-def _default_fill(dtype: Any) -> Any:
+def _default_fill(dtype: np.dtype) -> float | int | bool:
     if jnp.issubdtype(dtype, jnp.inexact):
         return jnp.nan
     if dtype == jnp.bool_:
@@ -248,14 +266,14 @@ def _default_fill(dtype: Any) -> Any:
     return info.min if jnp.issubdtype(dtype, jnp.signedinteger) else info.max
 
 
-def index_positional(x: NamedArray, index: Any) -> Any:
+def index_positional(x: ArrayLike, index: object) -> AnyArray:
     """Read `x[index]` over the positional axes of `x`; a named index array is used per instance."""
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
     if not arrays:
         return Lifted(lambda data: data[index], "getitem")(x)
 
-    def read(data: Any, *values: Any) -> Any:
+    def read(data: jax.Array, *values: jax.Array) -> jax.Array:
         supply = iter(values)
         filled = tuple(next(supply) if hasattr(part, "dtype") else part for part in parts)
         return data[filled]

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region, refuse_assignment
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits
@@ -40,7 +40,7 @@ from namedax.operands.axes import resolve_axis
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
-from namedax.operands.pytree import wide_index
+from namedax.operands.pytree import data_of, wide_index
 from namedax.ops.indexing.getitem import getitem, read
 from namedax.ops.indexing.parts import (
     ARRAY,
@@ -51,7 +51,7 @@ from namedax.ops.indexing.parts import (
     gather_own_axes,
     is_mask,
     joint_indices,
-    refuse_positions,
+    reject_positions,
     resolve,
     visible_order,
 )
@@ -79,15 +79,15 @@ class At:
 
     __slots__ = ("_array",)
 
-    def __init__(self, array: Any):
+    def __init__(self, array: NamedArray):
         self._array = array
 
-    def __getitem__(self, index: Any) -> Selected:
+    def __getitem__(self, index: object) -> Selected:
         return Selected(self._array, index)
 
     if not TYPE_CHECKING:
 
-        def __setitem__(self, index: Any, value: Any) -> None:
+        def __setitem__(self, index: object, value: object) -> None:
             refuse_assignment(self._array, index, value)
 
     def __repr__(self) -> str:
@@ -99,64 +99,72 @@ class Selected:
 
     __slots__ = ("_array", "_index")
 
-    def __init__(self, array: Any, index: Any):
+    def __init__(self, array: NamedArray, index: object):
         self._array, self._index = array, index
 
     def __repr__(self) -> str:
         return f"<at of {type_text(self._array)}, at {self._index!r}>"
 
-    def get(self, *, mode: str | None = None, fill_value: Any = None, **hints: Any) -> AnyArray:
-        """Read `x[index]`; `mode` sets the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`."""
+    def get(
+        self, *, mode: str | None = None, fill_value: ArrayLike | None = None, **hints: object
+    ) -> AnyArray:
+        """Read `x[index]`.
+
+        Args:
+          mode: the result for indices out of range: `"fill"` (NaN, or `fill_value`) or `"clip"`; by
+            default `None`, as `x[index]`.
+          fill_value: the value for `mode="fill"`, by default `None`.
+          **hints: the other arguments of `jax.Array.at[...].get`.
+        """
         return _get(self._array, self._index, mode, fill_value, hints)
 
-    def _update(
-        self, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]
-    ) -> NamedArray:
-        return _update(self._array, self._index, method, value, mode, hints)
-
-    def set(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def set(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with `values` at these elements."""
-        return self._update("set", values, mode, hints)
+        return _update(self._array, self._index, "set", values, mode, hints)
 
-    def add(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def add(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with `values` added to these elements; duplicate indices accumulate."""
-        return self._update("add", values, mode, hints)
+        return _update(self._array, self._index, "add", values, mode, hints)
 
-    def subtract(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def subtract(
+        self, values: ArrayLike, *, mode: str | None = None, **hints: object
+    ) -> NamedArray:
         """Return `x` with `values` subtracted from these elements."""
-        return self._update("subtract", values, mode, hints)
+        return _update(self._array, self._index, "subtract", values, mode, hints)
 
-    def multiply(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def multiply(
+        self, values: ArrayLike, *, mode: str | None = None, **hints: object
+    ) -> NamedArray:
         """Return `x` with these elements multiplied by `values`."""
-        return self._update("multiply", values, mode, hints)
+        return _update(self._array, self._index, "multiply", values, mode, hints)
 
     mul = multiply
 
-    def divide(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def divide(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with these elements divided by `values`."""
-        return self._update("divide", values, mode, hints)
+        return _update(self._array, self._index, "divide", values, mode, hints)
 
-    def power(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def power(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with these elements raised to the power of `values`."""
-        return self._update("power", values, mode, hints)
+        return _update(self._array, self._index, "power", values, mode, hints)
 
-    def min(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def min(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with the minimum of these elements and `values`."""
-        return self._update("min", values, mode, hints)
+        return _update(self._array, self._index, "min", values, mode, hints)
 
-    def max(self, values: Any, *, mode: str | None = None, **hints: Any) -> NamedArray:
+    def max(self, values: ArrayLike, *, mode: str | None = None, **hints: object) -> NamedArray:
         """Return `x` with the maximum of these elements and `values`."""
-        return self._update("max", values, mode, hints)
+        return _update(self._array, self._index, "max", values, mode, hints)
 
     def apply(
-        self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: Any
+        self, func: Callable[[Any], Any], *, mode: str | None = None, **hints: object
     ) -> NamedArray:
-        """Return `x` with the elementwise function `func` applied to these elements (once per duplicate index)."""
-        return self._update("apply", func, mode, hints)
+        """Return `x` with the elementwise `func` applied to these elements, per duplicate index."""
+        return _update(self._array, self._index, "apply", func, mode, hints)
 
 
-def at(x: Any) -> At:
-    """Select elements of `x` for a read with a mode or for an update, like `jax.Array.at`, but by name.
+def at(x: NamedArray) -> At:
+    """Select elements of `x` for a read with a mode or for an update, as `jax.Array.at`, by name.
 
     The index follows `getitem`: `x.at["batch", 3].set(v)`, `x.at[{"vocab": idx}].add(v)`, `x.at[0,
     1:].multiply(v)`. A boolean array may be the complete index or the index of one axis. The
@@ -189,12 +197,14 @@ def at(x: Any) -> At:
     return At(x)
 
 
-def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[str, Any]) -> Any:
-    refuse_positions(f"at[...].{method}", "x.at", x, index)
+def _by_position(
+    x: NamedArray, index: object, method: str, value: Any, options: Mapping[str, Any]
+) -> Any:
+    reject_positions(f"at[...].{method}", "x.at", x, index)
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [wide_index(part) for part in parts if hasattr(part, "dtype")]
 
-    def update(data: Any, *operands: Any) -> Any:
+    def update(data: jax.Array, *operands: jax.Array) -> jax.Array:
         supply = iter(operands)
         filled = tuple(next(supply) if hasattr(part, "dtype") else part for part in parts)
         selected = jnp.asarray(data).at[filled]
@@ -206,7 +216,13 @@ def _by_position(x: Any, index: Any, method: str, value: Any, options: Mapping[s
 
 
 @operation(name="at[...].get")
-def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[str, Any]) -> Any:
+def _get(
+    x: NamedArray,
+    index: object,
+    mode: str | None,
+    fill_value: ArrayLike | None,
+    hints: Mapping[str, Any],
+) -> AnyArray:
     check_fits("at[...].get", "fill_value", fill_value, x.dtype)
     if by_name("at", index, x) is not None:
         return read("at[...].get", x, index, mode, fill_value, hints)
@@ -217,8 +233,13 @@ def _get(x: Any, index: Any, mode: str | None, fill_value: Any, hints: Mapping[s
 
 @operation(name="at[...]")
 def _update(
-    x: Any, index: Any, method: str, value: Any, mode: str | None, hints: Mapping[str, Any]
-) -> Any:
+    x: NamedArray,
+    index: object,
+    method: str,
+    value: Any,
+    mode: str | None,
+    hints: Mapping[str, Any],
+) -> NamedArray:
     op = f"at[...].{method}"
     if mode not in READ_MODES:
         raise PositionalAxisError(
@@ -242,26 +263,14 @@ def _update(
     static = (parts, method, mode, tuple(hints.items()))
     if method == "apply":
         return in_scope(
-            scope_text(op, names_in(entries)), _write_parts, op, (), *static, x, value, *arrays
+            scope_text(op, names_in(entries)), _scatter, op, (), *static, x, value, *arrays
         )
-    return kernels.run(op, _write_parts, tuple(entries), static, x, value, *arrays)
+    # `x` has names, so the result does.
+    updated: Any = kernels.run(op, _scatter, tuple(entries), static, x, value, *arrays)
+    return updated
 
 
-def _write_parts(
-    op: str,
-    _: Any,
-    parts: Sequence[Part],
-    method: str,
-    mode: Any,
-    hints: Any,
-    x: Any,
-    value: Any,
-    *arrays: Any,
-) -> Any:
-    return _scatter(op, x, parts, arrays, method, value, mode, dict(hints))
-
-
-def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
+def _masks(op: str, x: AnyArray, entries: Mapping[Any, Any]) -> list[Any]:
     """Return the masks of an index by names, each with the name of its axis."""
     masks = []
     for axis, mask in entries.items():
@@ -282,8 +291,10 @@ def _masks(op: str, x: Any, entries: Mapping[Any, Any]) -> list[Any]:
     return masks
 
 
-def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any) -> Any:
-    """Update all elements where the masks hold; the update is elementwise, so it is the same on blocks."""
+def _update_where(
+    op: str, x: AnyArray, masks: Sequence[Any], method: str, value: Any
+) -> NamedArray:
+    """Update all elements where the masks are true, elementwise, so also block by block."""
     for mask in masks:
         if mask.ndim and mask.ndim != dims_of(x).count(None):
             raise PositionalAxisError(
@@ -293,10 +304,13 @@ def _update_where(op: str, x: Any, masks: Sequence[Any], method: str, value: Any
             )
     if method == "apply":
         return _write_where(op, None, method, x, value, *masks)
-    return kernels.run(op, _write_where, None, (method,), x, value, *masks)
+    updated: Any = kernels.run(op, _write_where, None, (method,), x, value, *masks)
+    return updated
 
 
-def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any) -> Any:
+def _write_where(
+    op: str, _: None, method: str, x: AnyArray, value: Any, *masks: AnyArray
+) -> NamedArray:
     operands = [x, *masks] if method == "apply" else [x, *masks, value]
     datas, dims = align(op, *operands)
     old, *flags = datas[: 1 + len(masks)]
@@ -312,13 +326,15 @@ def _write_where(op: str, _: None, method: str, x: Any, value: Any, *masks: Any)
     return make_result(jnp.where(holds, jnp.asarray(new).astype(old.dtype), old), dims)
 
 
-def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple[Part, ...], Any]:
+def _unflip(
+    op: str, x: AnyArray, parts: tuple[Part, ...], value: Any
+) -> tuple[tuple[Part, ...], Any]:
     """Remove slices of complete named axes, and flip the values for a slice in reverse order."""
     dims, kept = dims_of(x), []
     region = ambient()
     for part in parts:
         name = dims[part.dim]
-        size = np.shape(x._data if isinstance(x, NamedArray) else x)[part.dim]
+        size = np.shape(data_of(x))[part.dim]
         if region is not None and region.manual and name is not None:
             size = region.global_size(name, size)
         if name is None or not isinstance(part.at, range) or len(part.at) != size:
@@ -330,14 +346,16 @@ def _unflip(op: str, x: Any, parts: tuple[Part, ...], value: Any) -> tuple[tuple
 
 def _scatter(
     op: str,
-    x: Any,
+    _: object,
     parts: Sequence[Part],
-    arrays: Sequence[Any],
     method: str,
-    value: Any,
     mode: str | None,
-    hints: Mapping[str, Any],
-) -> Any:
+    hints: tuple[tuple[str, Any], ...],
+    x: AnyArray,
+    value: Any,
+    *arrays: AnyArray,
+) -> NamedArray:
+    """Write `value` at resolved parts."""
     region = ambient()
     data, dims = (x._data, x._dims) if isinstance(x, NamedArray) else (jnp.asarray(x), dims_of(x))
     where = _targets(parts, arrays, dims, data.shape, region)
@@ -346,13 +364,13 @@ def _scatter(
     if has_value:
         value = _check_value(op, x, value, where, joint, region)
     names = _batch_names(dims, where, (joint, dims_of(value) if has_value else ()))
-    value_data = value._data if isinstance(value, NamedArray) else value
+    value_data = data_of(value)
     mesh_axes = tuple(axis for placement in where.placements for axis in placement)
     if region is not None and region.manual:
         data, found, value_data = _varying_alike(x, data, found, value, mesh_axes, has_value)
-    options: dict[str, Any] = {"mode": mode, **hints}
-    if mesh_axes:
-        options = {"mode": "drop", "unique_indices": _are_unique(arrays, hints)}
+    options: dict[str, Any] = {"mode": mode, **dict(hints)}
+    if region is not None and mesh_axes:
+        options = {"mode": "drop", "unique_indices": _are_unique(arrays, dict(hints))}
         found = where.in_block(found, data.shape, region, mode, options["unique_indices"])
 
     # x: remaining names in front, then the scattered dimensions, then the slices, then the other
@@ -410,10 +428,10 @@ def _scatter(
 
 
 class _Targets(Record):
-    """The target of an update: scattered dimensions (arrays, integers, slices of sharded axes) and sliced dimensions.
+    """The target of an update: scattered dimensions and sliced dimensions.
 
     Attributes:
-      dims: the scattered dimensions.
+      dims: the scattered dimensions: arrays, integers, and slices of sharded axes.
       indices: the indices along each of them.
       placements: the mesh axes of each of them.
       members: the scattered dimensions with indices that are already local to the block.
@@ -432,11 +450,14 @@ class _Targets(Record):
         self,
         found: Sequence[Any],
         shape: tuple[int, ...],
-        region: Any,
+        region: Region,
         mode: str | None,
         is_unique: bool,
     ) -> list[Any]:
-        """Convert global indices to indices in this block of the given shape; unique indices outside of it remain distinct."""
+        """Convert global indices to indices in this block, which has the given shape.
+
+        Unique indices outside of the block remain distinct.
+        """
         sizes = [
             (
                 axes.size
@@ -469,19 +490,19 @@ def _targets(
         name = dims[part.dim]
         placed = region.place(name) if region is not None and name is not None else ()
         # If an index array has the axis of a slice, both are indexed pairwise.
-        met = (
+        pairwise = (
             name is not None
             and isinstance(part.at, range)
             and any(name in dims_of(array) for array in arrays)
         )
-        if isinstance(part.at, range) and not placed and not met:
+        if isinstance(part.at, range) and not placed and not pairwise:
             where.slices[part.dim] = part.at
             continue
         where.dims.append(part.dim)
         where.placements.append(placed)
-        if met or (name is not None and not isinstance(part.at, range)):
+        if pairwise or (name is not None and not isinstance(part.at, range)):
             where.own[name] = OwnAxis(name)
-        if met:
+        if pairwise:
             where.indices.append(
                 make_in_region(jnp.asarray(np.asarray(part.at)), (where.own[name],))
             )
@@ -494,7 +515,7 @@ def _targets(
 
 
 def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Hashable]:
-    """Return the names of instances that update independently: remaining names of `x`, then names of index and values."""
+    """Return the names over which updates are independent: of `x`, then of index and values."""
     names = [
         dim
         for i, dim in enumerate(dims)
@@ -511,10 +532,15 @@ def _batch_names(dims: Dims, where: _Targets, others: Sequence[Dims]) -> list[Ha
 
 
 def _varying_alike(
-    x: Any, data: Any, found: Sequence[Any], value: Any, mesh_axes: tuple[str, ...], has_value: bool
+    x: AnyArray,
+    data: jax.Array,
+    found: Sequence[Any],
+    value: Any,
+    mesh_axes: tuple[str, ...],
+    has_value: bool,
 ) -> tuple[Any, list[Any], Any]:
     """Cast the data of `x`, the indices and the data of the values to one variance."""
-    value_data = value._data if isinstance(value, NamedArray) else value
+    value_data = data_of(value)
     union = frozenset(mesh_axes).union(
         *(varying(v) for v in (data, *found, value_data) if hasattr(v, "dtype"))
     )
@@ -541,9 +567,9 @@ def _local_update(
     sharded: bool,
     options: Mapping[str, Any],
 ) -> Callable[..., Any]:
-    """Build the update of one instance, at `count` indices, with the values (or, for `apply`, the function)."""
+    """Build the update of one instance at `count` indices; `function` replaces the values."""
 
-    def update(target: Any, *operands: Any) -> Any:
+    def update(target: jax.Array, *operands: jax.Array) -> jax.Array:
         found, values = operands[:count], operands[count:] or function
         if sharded and all(np.size(index) == 1 for index in found):
             return _update_one(method, target, found, cuts, values[0])
@@ -554,8 +580,8 @@ def _local_update(
 
 
 def _update_one(
-    method: str, target: Any, found: Sequence[Any], cuts: tuple[slice, ...], value: Any
-) -> Any:
+    method: str, target: jax.Array, found: Sequence[Any], cuts: tuple[slice, ...], value: Any
+) -> jax.Array:
     """Update at one index; devices for which it is out of range rewrite their old value.
 
     The result equals dropping the index. But XLA (as of jaxlib 0.10.2) turns a scatter at one index
@@ -587,7 +613,7 @@ def _as_slice(entries: range) -> slice:
 def _block_members(
     entries: range, block: int, mesh_axes: tuple[str, ...], name: Hashable
 ) -> NamedArray:
-    """Return the indices in this device's block that belong to a range, and indices out of range for the rest."""
+    """Return the indices in this device's block that belong to a range, the others out of range."""
     step, first = abs(entries.step), min(entries) if len(entries) else 0
     position = jnp.arange(block) + comm.block_index(mesh_axes).astype(int) * block
     if isinstance(mesh_axes, Uneven):  # padding repeats the last element
@@ -598,9 +624,9 @@ def _block_members(
 
 
 def _into_block(
-    index: Any, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None
-) -> Any:
-    """Convert global indices to indices in this device's block; indices outside of it become out of range."""
+    index: jax.Array, size: int, block: int, mesh_axes: tuple[str, ...], mode: str | None
+) -> jax.Array:
+    """Convert global indices to indices in this device's block, out of range if outside of it."""
     index = jnp.where(index < 0, index + size, index)
     if mode == "clip":
         index = jnp.clip(index, 0, size - 1)
@@ -615,11 +641,14 @@ def _into_block(
 
 
 def _are_unique(arrays: Sequence[Any], hints: Mapping[str, Any]) -> bool:
-    """Return True if no index is duplicated, as JAX requires to differentiate products: no arrays, or the caller's promise."""
+    """Return True if no index is duplicated, as JAX requires to differentiate products.
+
+    This holds without index arrays, and by the promise `unique_indices=True`.
+    """
     return bool(hints.get("unique_indices")) or not any(np.ndim(array) for array in arrays)
 
 
-def _apart(index: Any, block: int) -> Any:
+def _apart(index: jax.Array, block: int) -> jax.Array:
     """Make the indices outside of the block distinct."""
     index = index.astype(jnp.promote_types(index.dtype, jnp.int32))
     number = jnp.arange(np.size(index), dtype=index.dtype).reshape(np.shape(index))
@@ -628,13 +657,13 @@ def _apart(index: Any, block: int) -> Any:
 
 def _check_value(
     op: str,
-    x: Any,
-    value: Any,
+    x: AnyArray,
+    value: ArrayLike,
     where: _Targets,
     joint: Dims,
-    region: Any,
-) -> Any:
-    """Check the axes of the values in the body, and replace axes that the index also has by its temporary names."""
+    region: Region | None,
+) -> ArrayLike:
+    """Check the axes of the values, and give axes that the index has its temporary names."""
     value = to_local(value, op, region)
     if not isinstance(value, NamedArray):
         return value
@@ -679,23 +708,21 @@ def _check_value(
 
 def _arrange(
     op: str,
-    x: Any,
-    value: Any,
-    data: Any,
+    x: AnyArray,
+    value: AnyArray,
+    data: jax.Array,
     front: Sequence[Any],
     wanted: Sequence[Any],
     visible: Sequence[Any],
     where: _Targets,
-) -> Any:
-    """Transpose the values to the names `front`, then one axis for each of `wanted`, of size 1 if it is missing."""
+) -> jax.Array:
+    """Transpose the values to the axes `front` and `wanted`, which get size 1 if missing."""
     dims = dims_of(value)
     count = dims.count(None)
     if count > len(visible):
         extra = [i for i, dim in enumerate(dims) if dim is None][: count - len(visible)]
         if any(data.shape[i] != 1 for i in extra):
-            axes = zip(
-                dims_of(x), np.shape(x._data if isinstance(x, NamedArray) else x), strict=True
-            )
+            axes = zip(dims_of(x), np.shape(data_of(x)), strict=True)
             left = {
                 dim: len(where.slices.get(i, range(n)))
                 for i, (dim, n) in enumerate(axes)

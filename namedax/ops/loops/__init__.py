@@ -5,8 +5,7 @@ Read `carries` first: it finds a common type for several values, and lets a carr
 one element, and `associative_scan` has the parallel scan, which also works across devices.
 
 `pipelines` is the fold over layers that are sharded over devices, and `pipeline_schedule` executes
-it there. `microbatch_parts` distributes a batch that does not divide, and `gradient_gate` keeps
-idle stages out of the gradient.
+it there: it distributes a batch that does not divide, and keeps idle stages out of the gradient.
 
 `custom_rules` has user-defined derivatives, and `solvers` has iterative solvers over pytrees (`cg`,
 `gmres`).

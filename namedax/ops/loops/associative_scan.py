@@ -1,4 +1,4 @@
-"""`associative_scan`: the combination of all elements up to each one, computed in parallel, also across devices."""
+"""The parallel scan `associative_scan`, also across devices."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.padded_sharding import Uneven, plain
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, PositionalAxisError
@@ -33,9 +35,9 @@ __all__ = ["associative_scan"]
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
 def associative_scan(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: Any = 0
-) -> Any:
-    """Combine all elements up to each one along an axis with an associative function: `lax.associative_scan` over names.
+    fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool = False, axis: Hashable = 0
+) -> PyTree:
+    """Combine all elements up to each one with an associative function: `lax.associative_scan`.
 
     Args:
       fn: combines two pytrees of arrays, and returns a pytree of the same structure. Over a named
@@ -81,7 +83,7 @@ def associative_scan(
     ]
     starts = list(zip(entries.datas, [kind.dims for kind in types], strict=True))
 
-    def pairwise(*values: Any) -> list[Any]:
+    def pairwise(*values: jax.Array) -> list[jax.Array]:
         """Apply `fn` to two elements, and convert the result to the current types."""
         a, b = (
             [array_of(v, kind.dims[1:]) for v, kind in zip(part, types, strict=True)]
@@ -109,7 +111,7 @@ def associative_scan(
 
     combine = jax.vmap(pairwise)
 
-    def local(*datas: Any) -> list[Any]:
+    def local(*datas: jax.Array) -> list[jax.Array]:
         wholes = [(None, *kind.dims[1:]) for kind in types]
         datas = tuple(
             constrain_sharding(data, whole) for data, whole in zip(datas, wholes, strict=True)
@@ -119,12 +121,12 @@ def associative_scan(
             constrain_sharding(data, whole) for data, whole in zip(results, wholes, strict=True)
         ]
 
-    def over_devices(*datas: Any) -> list[Any]:
+    def over_devices(*datas: jax.Array) -> list[jax.Array]:
         before, after = datas[: len(types)], datas[len(types) :]
         prefixed = jax.vmap(pairwise, in_axes=(None,) * len(types) + (0,) * len(types))
         return prefixed(*before, *after)
 
-    def attempt() -> list[Any]:
+    def attempt() -> list[jax.Array]:
         datas = [
             kind.fit(make_in_region(data, d)) for kind, (data, d) in zip(types, starts, strict=True)
         ]
@@ -149,8 +151,12 @@ def associative_scan(
 
 
 def _combined(
-    op: str, fn: Callable[[Any, Any], Any], tree: Any, a: Sequence[Any], b: Sequence[Any]
-) -> list[Any]:
+    op: str,
+    fn: Callable[[PyTree, PyTree], PyTree],
+    tree: jax.tree_util.PyTreeDef,
+    a: Sequence[AnyArray],
+    b: Sequence[AnyArray],
+) -> list[AnyArray]:
     """Apply `fn` to two pytrees with these leaves, and return the leaves of its result."""
     with explain_type_errors:
         leaves, result_tree = flatten(call_user_code(fn, tree.unflatten(a), tree.unflatten(b)))
@@ -175,11 +181,11 @@ def _growing(op: str, types: list[ValueType]) -> Callable[[Sequence[ValueType]],
 def _continue_over_devices(
     op: str,
     entries: Entries,
-    blocks: Sequence[Any],
-    local: Callable[..., list[Any]],
-    prefixed: Callable[..., list[Any]],
+    blocks: Sequence[jax.Array],
+    local: Callable[..., list[jax.Array]],
+    prefixed: Callable[..., list[jax.Array]],
     reverse: bool,
-) -> list[Any]:
+) -> list[jax.Array]:
     """Compute the scan of the complete axis from the scans of the blocks."""
     axes = entries.placement
     n = blocks[0].shape[0]
@@ -201,12 +207,12 @@ def _scan_with_padding(
     op: str,
     axis: Hashable,
     place: Uneven,
-    datas: Sequence[Any],
-    combine: Callable[..., list[Any]],
-    local: Callable[..., list[Any]],
-    prefixed: Callable[..., list[Any]],
+    datas: Sequence[jax.Array],
+    combine: Callable[..., list[jax.Array]],
+    local: Callable[..., list[jax.Array]],
+    prefixed: Callable[..., list[jax.Array]],
     reverse: bool,
-) -> list[Any]:
+) -> list[jax.Array]:
     """Scan a complete axis that has padding in its last blocks.
 
     Padding acts as the neutral element, which is unknown: combined with padding, an element is
@@ -215,15 +221,15 @@ def _scan_with_padding(
     """
     count, block = len(datas), datas[0].shape[0]
 
-    def of_block(real: Any, *values: Any) -> list[Any]:
+    def of_block(real: jax.Array, *values: jax.Array) -> list[jax.Array]:
         pair, entries = (values[:count], values[count : 2 * count]), values[2 * count :]
 
-        def where(mask: Any, a: Any, b: Any) -> Any:
+        def where(mask: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
             return jnp.where(
                 jnp.expand_dims(mask, tuple(range(1, max(jnp.ndim(a), jnp.ndim(b))))), a, b
             )
 
-        def extended(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+        def extended(a: Sequence[jax.Array], b: Sequence[jax.Array]) -> list[jax.Array]:
             (has_a, *a), (has_b, *b) = a, b
             both = has_a & has_b
             given = [
@@ -239,7 +245,7 @@ def _scan_with_padding(
         found: list[Any] = lax.associative_scan(extended, [real, *entries], reverse=reverse)
         return found[1:]
 
-    first, second = _neighbours(datas, place, reverse)
+    first, second = _neighbors(datas, place, reverse)
     blocks = run_hidden(
         op, axis, place, of_block, [is_real((block,), 0, place), *first, *second, *datas]
     )
@@ -254,10 +260,8 @@ def _scan_with_padding(
     totals = run_hidden(op, axis, place, local, ends)
     # A padding-only block, and the first one, repeat the combination of others. The first result is
     # dropped; at the end it is the last element.
-    index, (least, most) = (
-        comm.block_index(plain(place)),
-        ((0, holders - 2) if reverse else (1, holders - 1)),
-    )
+    index = comm.block_index(plain(place))
+    (least, most) = (0, holders - 2) if reverse else (1, holders - 1)
     number, is_own = jnp.clip(index, least, most), (index >= least) & (index <= most)
     before = [
         lax.dynamic_index_in_dim(total, number + (1 if reverse else -1), 0, keepdims=False)
@@ -273,8 +277,13 @@ def _scan_with_padding(
     return [jnp.where(kept, new, old) for new, old in zip(combined, blocks, strict=True)]
 
 
-def _neighbours(datas: Sequence[Any], place: Uneven, reverse: bool) -> tuple[list[Any], list[Any]]:
-    """Return two adjacent real elements in scan order: from each device's own block, if all blocks have two."""
+def _neighbors(
+    datas: Sequence[jax.Array], place: Uneven, reverse: bool
+) -> tuple[list[jax.Array], list[jax.Array]]:
+    """Return two adjacent real elements in scan order.
+
+    They are from each device's own block, if all blocks have two.
+    """
     block, holders = datas[0].shape[0], real_blocks(place, datas[0].shape[0])
     rows = [lax.stop_gradient(data[:2]) for data in datas]
     if block > 1 and (
@@ -287,8 +296,8 @@ def _neighbours(datas: Sequence[Any], place: Uneven, reverse: bool) -> tuple[lis
 
 
 def _associative_scan_by_position(
-    fn: Callable[[Any, Any], Any], elems: Any, reverse: bool, axis: int
-) -> Any:
+    fn: Callable[[PyTree, PyTree], PyTree], elems: PyTree, reverse: bool, axis: int
+) -> PyTree:
     """Scan over a positional axis, which `fn` sees."""
     op = "associative_scan"
     leaves, tree = flatten(elems)
@@ -306,9 +315,9 @@ def _associative_scan_by_position(
         places = [i for i, dim in enumerate(kind.dims) if dim is None]
         return places[axis]
 
-    def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    def combine(a: Sequence[jax.Array], b: Sequence[jax.Array]) -> list[jax.Array]:
         # JAX slices the leading axis; `fn` sees it in its original position.
-        def whole(datas: Sequence[Any]) -> list[Any]:
+        def whole(datas: Sequence[jax.Array]) -> list[AnyArray]:
             return [
                 array_of(jnp.moveaxis(data, 0, front(kind)), kind.dims)
                 for data, kind in zip(datas, types, strict=True)
@@ -337,7 +346,7 @@ def _associative_scan_by_position(
             raise Grow(new)
         return [jnp.moveaxis(kind.fit(leaf), front(kind), 0) for kind, leaf in out]
 
-    def attempt() -> list[Any]:
+    def attempt() -> list[jax.Array]:
         datas = [
             jnp.moveaxis(kind.fit(leaf), front(kind), 0)
             for kind, leaf in zip(types, starts, strict=True)

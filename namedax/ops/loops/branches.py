@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.records import Record
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError
@@ -37,13 +38,13 @@ _NO_OPERAND = object()
 
 @operation(calls_functions=True)
 def cond(
-    pred: Any,
-    true_fun: Callable[..., Any],
-    false_fun: Callable[..., Any],
-    *operands: Any,
-    operand: Any = _NO_OPERAND,
-) -> Any:
-    """Apply one of two functions to the operands, selected by the predicate: `lax.cond` over named axes.
+    pred: ArrayLike,
+    true_fun: Callable[..., PyTree],
+    false_fun: Callable[..., PyTree],
+    *operands: PyTree,
+    operand: PyTree = _NO_OPERAND,
+) -> PyTree:
+    """Apply one of two functions, selected by the predicate: `lax.cond` over named axes.
 
     Args:
       pred: a boolean, or a number, which is true if it is not zero. If it has named axes, both
@@ -77,21 +78,23 @@ def cond(
     """
     branches = _functions("cond", (false_fun, true_fun))
     operands = _operands("cond", operands, operand)
-    pred = scalar_of("cond", "predicate", pred)
-    if pred.dtype != jnp.bool_:
-        pred = make_result(data_of(pred) != 0, dims_of(pred))
-    if _is_common(pred):
-        return _branch(
-            "cond", branches, lambda f: lax.cond(data_of(pred), f[1], f[0], *operands), operands
-        )
-    return _select("cond", pred, branches, operands)
+    predicate = scalar_of("cond", "predicate", pred)
+    if predicate.dtype != jnp.bool_:
+        predicate = make_result(data_of(predicate) != 0, dims_of(predicate))
+    if _is_common(predicate):
+        data = data_of(predicate)
+        return _branch("cond", branches, lambda f: lax.cond(data, f[1], f[0], *operands), operands)
+    return _select("cond", predicate, branches, operands)
 
 
 @operation(calls_functions=True)
 def switch(
-    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = _NO_OPERAND
-) -> Any:
-    """Apply one of several functions to the operands, selected by number: `lax.switch` over named axes.
+    index: ArrayLike,
+    branches: Sequence[Callable[..., PyTree]],
+    *operands: PyTree,
+    operand: PyTree = _NO_OPERAND,
+) -> PyTree:
+    """Apply one of several functions, selected by number: `lax.switch` over named axes.
 
     Args:
       index: an integer, clamped to the range of the branches. If it has named axes, all branches
@@ -120,18 +123,19 @@ def switch(
     operands = _operands("switch", operands, operand)
     if not branches:
         raise ArgumentError("switch: there are no branches; give at least one function.")
-    index = scalar_of("switch", "index", index)
-    if not jnp.issubdtype(index.dtype, jnp.integer):
-        raise ArgumentTypeError(f"switch: the index is {type_text(index)}; it must be an integer.")
-    if _is_common(index):
-        return _branch(
-            "switch", branches, lambda f: lax.switch(data_of(index), f, *operands), operands
-        )
-    clamped = make_result(jnp.clip(data_of(index), 0, len(branches) - 1), dims_of(index))
+    number = scalar_of("switch", "index", index)
+    if not jnp.issubdtype(number.dtype, jnp.integer):
+        raise ArgumentTypeError(f"switch: the index is {type_text(number)}; it must be an integer.")
+    data = data_of(number)
+    if _is_common(number):
+        return _branch("switch", branches, lambda f: lax.switch(data, f, *operands), operands)
+    clamped = make_result(jnp.clip(data, 0, len(branches) - 1), dims_of(number))
     return _select("switch", clamped, branches, operands)
 
 
-def _functions(op: str, branches: Sequence[Any]) -> tuple[Callable[..., Any], ...]:
+def _functions(
+    op: str, branches: Sequence[Callable[..., PyTree]]
+) -> tuple[Callable[..., PyTree], ...]:
     for branch in branches:
         if not callable(branch):
             raise ArgumentTypeError(
@@ -142,7 +146,7 @@ def _functions(op: str, branches: Sequence[Any]) -> tuple[Callable[..., Any], ..
     return tuple(branches)
 
 
-def _operands(op: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+def _operands(op: str, operands: tuple[PyTree, ...], operand: PyTree) -> tuple[PyTree, ...]:
     if operand is _NO_OPERAND:
         return operands
     if operands:
@@ -153,29 +157,26 @@ def _operands(op: str, operands: tuple[Any, ...], operand: Any) -> tuple[Any, ..
     return (operand,)
 
 
-def _is_common(pred: Any) -> bool:
+def _is_common(pred: AnyArray) -> bool:
     """Return True if a predicate is the same for all elements."""
     return not names_of(dims_of(pred)) and not varying(data_of(pred))
-
-
-# --- common types of the results of branches -----------------------------------------------------------------------------
 
 
 class _Results(Record):
     """The types of the results of one branch."""
 
-    tree: Any
+    tree: jax.tree_util.PyTreeDef
     types: list[ValueType]
     elements: list[Element]
 
     @classmethod
-    def of(cls, leaves: Sequence[Any], tree: Any) -> _Results:
+    def of(cls, leaves: Sequence[AnyArray], tree: jax.tree_util.PyTreeDef) -> _Results:
         """Collect the types of these leaves."""
         return cls(
             tree, [ValueType.of(leaf) for leaf in leaves], [Element.of(leaf) for leaf in leaves]
         )
 
-    def fit(self, leaves: Sequence[Any]) -> list[Any]:
+    def fit(self, leaves: Sequence[AnyArray]) -> list[jax.Array]:
         """Broadcast and convert the data of leaves to these types."""
         both = zip(self.types, self.elements, leaves, strict=True)
         return [element.convert(kind.fit(leaf)) for kind, element, leaf in both]
@@ -190,15 +191,15 @@ class _Differ(Exception):
 
 
 def _run_branch(
-    op: str, branch: Callable[..., Any], operands: Sequence[Any]
-) -> tuple[list[Any], _Results]:
+    op: str, branch: Callable[..., PyTree], operands: Sequence[PyTree]
+) -> tuple[list[AnyArray], _Results]:
     with explain_type_errors:
         leaves, tree = flatten(call_user_code(branch, *operands))
     leaves = [as_block(leaf, op) for leaf in leaves]
     return leaves, _Results.of(leaves, tree)
 
 
-def _met(op: str, results: Sequence[_Results]) -> _Results:
+def _common_results(op: str, results: Sequence[_Results]) -> _Results:
     """Return the common types of the results of all branches.
 
     Raises:
@@ -221,8 +222,8 @@ def _met(op: str, results: Sequence[_Results]) -> _Results:
             for i, (a, b) in enumerate(zip(types, other.types, strict=True))
         ]
     for i in range(len(elements)):
-        met = Element.met([branch.elements[i] for branch in results])
-        if met is None:
+        common = Element.common([branch.elements[i] for branch in results])
+        if common is None:
             dtypes = sorted(
                 {str(branch.elements[i].dtype) for branch in results if not branch.elements[i].weak}
             )
@@ -230,32 +231,32 @@ def _met(op: str, results: Sequence[_Results]) -> _Results:
                 f"{op}: result {i}, {types[i]}, has the dtypes {', '.join(dtypes)} in different"
                 " branches; these must be the same. Convert them with astype."
             )
-        elements[i] = met
+        elements[i] = common
     check_placements(op, types)
     return _Results(first.tree, types, elements)
 
 
 def _branch(
     op: str,
-    branches: Sequence[Callable[..., Any]],
-    run: Callable[[Sequence[Callable[..., Any]]], Any],
-    operands: Sequence[Any],
-) -> Any:
+    branches: Sequence[Callable[..., PyTree]],
+    run: Callable[[Sequence[Callable[..., PyTree]]], PyTree],
+    operands: Sequence[PyTree],
+) -> PyTree:
     """Run one branch, and broadcast the results of all branches to their common types."""
 
-    def attempt(target: _Results | None) -> tuple[Any, _Results]:
+    def attempt(target: _Results | None) -> tuple[PyTree, _Results]:
         seen: dict[int, _Results] = {}
 
-        def traced(number: int, *operands: Any) -> Any:
+        def traced(number: int, *operands: PyTree) -> PyTree:
             leaves, results = _run_branch(op, branches[number], operands)
             seen[number] = results
             if target is not None:
                 return results.tree.unflatten(target.fit(leaves))
             if len(seen) == len(branches):
                 every = [seen[i] for i in range(len(branches))]
-                met = _met(op, every)
-                if any(results != met for results in every):
-                    raise _Differ(met)
+                common = _common_results(op, every)
+                if any(results != common for results in every):
+                    raise _Differ(common)
             return results.tree.unflatten([data_of(leaf) for leaf in leaves])
 
         # New functions for every attempt: JAX would otherwise reuse the cached trace of a function.
@@ -279,14 +280,14 @@ def _branch(
 
 
 def _select(
-    op: str, index: Any, branches: Sequence[Callable[..., Any]], operands: Sequence[Any]
-) -> Any:
+    op: str, index: AnyArray, branches: Sequence[Callable[..., PyTree]], operands: Sequence[PyTree]
+) -> PyTree:
     """Select among the results of all branches by an index with names."""
     columns, every = zip(*(_run_branch(op, branch, operands) for branch in branches), strict=True)
-    met = _met(op, every)
+    common = _common_results(op, every)
     which = ValueType.of(index)
     types = []
-    for i, kind in enumerate(met.types):
+    for i, kind in enumerate(common.types):
         for name, n in which.sizes.items():
             if kind.sizes.get(name, n) != n:
                 raise AxisSizeError(
@@ -295,7 +296,7 @@ def _select(
                 )
         types.append(kind.with_names_of(which))
     check_placements(op, types)
-    target = met.replace(types=types)
+    target = common.replace(types=types)
     options = [target.fit(leaves) for leaves in columns]
     chosen = []
     for i, kind in enumerate(types):

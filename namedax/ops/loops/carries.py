@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,12 @@ import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec
 
-from namedax.core.array import dims_of, is_named
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.names import Dims
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import PyTree
 from namedax.core.variance import cast, varying
 from namedax.errors import ArgumentTypeError, AxisNotFoundError, AxisSizeError, PositionalAxisError
 from namedax.operands.broadcasting import make_result, merge_dims, of_real_entries
@@ -39,17 +41,21 @@ __all__ = [
     "fix_carry_type",
 ]
 
+R = TypeVar("R")
+#: One element of a `PartitionSpec`.
+SpecEntry: TypeAlias = str | tuple[str, ...] | None
+
 
 class ValueType(Record):
-    """The dims and block shape of a value, the mesh axes over which it varies, and its sharding on Explicit axes."""
+    """The dims, block shape, variance, and sharding on Explicit axes of a value."""
 
     dims: Dims
     shape: tuple[int, ...]
     axes: frozenset[str]
-    spec: tuple[Any, ...] = ()
+    spec: tuple[SpecEntry, ...] = ()
 
     @classmethod
-    def of(cls, value: Any) -> ValueType:
+    def of(cls, value: ArrayLike) -> ValueType:
         """Return the type of an array or of a Python number."""
         data = data_of(value)
         if not hasattr(data, "dtype"):
@@ -75,7 +81,9 @@ class ValueType(Record):
         pairs = self.sizes.items()
         if region is not None:
             pairs = {name: region.global_size(name, n) for name, n in pairs}.items()
-        return f"[{','.join(str(n) for n in self.positional)}]{{{', '.join(f'{name}:{n}' for name, n in pairs)}}}"
+        positional = ",".join(map(str, self.positional))
+        named = ", ".join(f"{name}:{n}" for name, n in pairs)
+        return f"[{positional}]{{{named}}}"
 
     def join(self, other: ValueType, op: str, what: str, verb: tuple[str, str]) -> ValueType:
         """Return the smallest type to which both types broadcast.
@@ -107,7 +115,7 @@ class ValueType(Record):
         return ValueType(dims, shape, axes, spec)
 
     @property
-    def placed(self) -> dict[Hashable, Any]:
+    def placed(self) -> dict[Hashable, SpecEntry]:
         """Return the elements of `spec` that are not `None`, by name or number of the axis."""
         pairs = zip(_labels(self.dims), self.spec, strict=True) if self.spec else ()
         return {label: entry for label, entry in pairs if entry is not None}
@@ -119,12 +127,12 @@ class ValueType(Record):
         spec = (None,) * len(more) + self.spec if self.spec else ()
         return ValueType((*more, *self.dims), shape, self.axes | other.axes, spec)
 
-    def fit(self, value: Any) -> Any:
+    def fit(self, value: ArrayLike) -> jax.Array:
         """Broadcast `value` to this type, which has all of its names, and return the data."""
-        value = value if hasattr(value, "dtype") else jnp.asarray(value)
-        return self.spread(cast(value, self.axes), dims_of(value))
+        array = value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
+        return self.spread(cast(array, self.axes), dims_of(array))
 
-    def spread(self, data: Any, dims: Dims) -> Any:
+    def spread(self, data: jax.Array, dims: Dims) -> jax.Array:
         """Broadcast `data` with these dims to the type; it may lack the positional axes."""
         if dims != self.dims:
             data = of_real_entries(
@@ -138,16 +146,16 @@ class ValueType(Record):
 class Element(Record):
     """The dtype of a value; `weak` marks a dtype that yields to others, as for Python numbers."""
 
-    dtype: Any
+    dtype: np.dtype
     weak: bool
 
     @classmethod
-    def of(cls, value: Any) -> Element:
+    def of(cls, value: AnyArray) -> Element:
         """Return the dtype of an array."""
         return cls(value.dtype, bool(getattr(value, "weak_type", False)))  # keys have no weak type
 
     @classmethod
-    def met(cls, elements: Sequence[Element]) -> Element | None:
+    def common(cls, elements: Sequence[Element]) -> Element | None:
         """Return the common dtype of these, or `None` if two strong dtypes differ."""
         strong = {element.dtype for element in elements if not element.weak}
         if len(strong) > 1:
@@ -158,7 +166,7 @@ class Element(Record):
         numbers = [np.zeros((), element.dtype).item() for element in elements if element.weak]
         return cls(jnp.result_type(*strong, *numbers), not strong)
 
-    def convert(self, data: Any) -> Any:
+    def convert(self, data: jax.Array) -> jax.Array:
         """Convert `data` to this dtype."""
         if data.dtype == self.dtype:
             return data
@@ -173,7 +181,7 @@ def _labels(dims: Dims) -> list[Hashable]:
     return [next(numbers) if dim is None else dim for dim in dims]
 
 
-def _explicit_spec(data: Any) -> tuple[Any, ...]:
+def _explicit_spec(data: jax.Array) -> tuple[SpecEntry, ...]:
     """Return the sharding in the type of `data`, or an empty tuple if it is not sharded."""
     sharding = getattr(jax.typeof(data), "sharding", None)
     if sharding is None or not has_explicit_axes(sharding.mesh):
@@ -182,8 +190,13 @@ def _explicit_spec(data: Any) -> tuple[Any, ...]:
     return spec if any(entry is not None for entry in spec) else ()
 
 
-def broadcast_to_dims(data: Any, dims: Dims, target: Dims, shape: tuple[int, ...]) -> Any:
-    """Broadcast `data` to the dims `target`, a superset of `dims`; positional axes are kept, or added if there are none."""
+def broadcast_to_dims(
+    data: jax.Array, dims: Dims, target: Dims, shape: tuple[int, ...]
+) -> jax.Array:
+    """Broadcast `data` to the dims `target`, a superset of `dims`.
+
+    Positional axes are kept, or added if there are none.
+    """
     free = iter([i for i, dim in enumerate(target) if dim is None])
     places = [next(free) if dim is None else target.index(dim) for dim in dims]
     order = sorted(range(len(places)), key=places.__getitem__)
@@ -212,9 +225,12 @@ _HINT = "If the body needs this axis in the carry,"
 
 
 class Carry:
-    """A loop's carry during the search for its type: its structure, its initial value, and the current types of the leaves."""
+    """A loop's carry during the search for its type.
 
-    def __init__(self, op: str, init: Any):
+    It has a structure, an initial value, and the current types of the leaves.
+    """
+
+    def __init__(self, op: str, init: PyTree):
         self.op = op
         leaves, self.tree = flatten(init)
         self.leaves = [as_block(leaf, op) for leaf in leaves]
@@ -233,11 +249,11 @@ class Carry:
         check_placements(self.op, types)
         self.types = list(types)
 
-    def start(self) -> list[Any]:
+    def start(self) -> list[jax.Array]:
         """Return the data of the initial value."""
         return [kind.fit(leaf) for kind, leaf in zip(self.types, self.leaves, strict=True)]
 
-    def value(self, datas: Iterable[Any]) -> Any:
+    def value(self, datas: Iterable[jax.Array]) -> PyTree:
         """Return the carry as an argument of the body."""
         datas = list(datas)
         self._elements = [Element.of(data) for data in datas]
@@ -245,7 +261,7 @@ class Carry:
             [array_of(data, kind.dims) for data, kind in zip(datas, self.types, strict=True)]
         )
 
-    def next(self, value: Any) -> list[Any]:
+    def next(self, value: PyTree) -> list[jax.Array]:
         """Convert the result of the body to the type of the carry, and return its data.
 
         Raises:
@@ -270,8 +286,8 @@ class Carry:
             for i, (kind, leaf) in enumerate(zip(types, leaves, strict=True))
         ]
 
-    def _converted(self, i: int, data: Any) -> Any:
-        """Convert the data of leaf `i` from the result of the body to the dtype that the body accepted.
+    def _converted(self, i: int, data: jax.Array) -> jax.Array:
+        """Convert leaf `i` of the body's result to the dtype that the body accepted.
 
         Raises:
           ArgumentTypeError: two strong dtypes differ.
@@ -279,7 +295,7 @@ class Carry:
         into, out = self._elements[i], Element.of(data)
         if into.weak:  # JAX starts the carry with the other dtype
             return data
-        if Element.met([into, out]) != into:
+        if Element.common([into, out]) != into:
             raise ArgumentTypeError(
                 f"{self.op}: {self.texts[i]}, {self.types[i]}, goes into the body as {into} and"
                 f" comes out as {out}; these must be the same. Start with {out.dtype}, or convert"
@@ -310,7 +326,7 @@ class Carry:
                     )
             raise
 
-    def finish(self, datas: Any) -> Any:
+    def finish(self, datas: PyTree) -> PyTree:
         """Return the carry after the loop, from the data in its structure."""
         return self.tree.unflatten(
             [
@@ -320,8 +336,8 @@ class Carry:
         )
 
 
-def fix_carry_type(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], Any]) -> Any:
-    """Run `attempt` until it no longer raises `Grow`, and each time let `grow` set the requested initial types.
+def fix_carry_type(grow: Callable[[Sequence[ValueType]], None], attempt: Callable[[], R]) -> R:
+    """Run `attempt` until it no longer raises `Grow`; `grow` sets the requested initial types.
 
     Each time the types gain a name or a mesh axis, so this terminates.
     """

@@ -10,17 +10,19 @@ a loop's body.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.region import ambient, hiding
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -32,6 +34,7 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands.along_axes import Entries
+from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
@@ -46,6 +49,7 @@ __all__ = [
     "fold",
     "fori_loop",
     "from_device",
+    "optimization_barrier",
     "pair_of",
     "scan",
     "scan_along",
@@ -53,21 +57,19 @@ __all__ = [
     "while_loop",
 ]
 
-# --- scan ----------------------------------------------------------------------------------------------------------------
-
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
 def scan(
-    f: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
+    f: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    init: PyTree,
+    xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
     *,
-    axis: Any = 0,
-) -> tuple[Any, Any]:
-    """Apply a function to the elements along an axis in sequence, and carry a state: `lax.scan` over named axes.
+    axis: Hashable = 0,
+) -> tuple[PyTree, PyTree]:
+    """Apply a function along an axis in sequence, and carry a state: `lax.scan` over named axes.
 
     Args:
       f: takes the carry and one element of `xs`, arrays without the axis; returns the next carry
@@ -108,14 +110,14 @@ def scan(
 
 def scan_along(
     op: str,
-    f: Callable[..., Any],
-    init: Any,
-    xs: Any,
+    f: Callable[..., PyTree],
+    init: PyTree,
+    xs: PyTree,
     length: int | None,
     reverse: bool,
     unroll: int | bool,
-    axis: Any,
-) -> tuple[Any, Any]:
+    axis: Hashable,
+) -> tuple[PyTree, PyTree]:
     """Run `scan` as the operation `op`."""
     entries = Entries(op, xs, axis, supports_padding=True)
     steps = _length(op, entries, length)
@@ -158,7 +160,7 @@ def _length(op: str, entries: Entries, length: int | None) -> int | None:
     return length
 
 
-def pair_of(op: str, result: Any) -> tuple[Any, Any]:
+def pair_of(op: str, result: object) -> tuple[PyTree, PyTree]:
     """Check that the function of a loop returns a pair, the next carry and a result.
 
     Raises:
@@ -174,19 +176,19 @@ def pair_of(op: str, result: Any) -> tuple[Any, Any]:
 
 def scan_entries(
     entries: Entries,
-    f: Callable[..., Any],
-    init: Any,
-    datas: Sequence[Any],
+    f: Callable[..., PyTree],
+    init: PyTree,
+    datas: Sequence[jax.Array],
     length: int | None,
     reverse: bool,
     unroll: int | bool,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     """Scan over the leading axis of `datas`, which is a positional axis of the results."""
     state = Carry(entries.op, init)
     count = len(state.leaves)
     noted: list[Any] = []
 
-    def flat(*values: Any) -> list[Any]:
+    def flat(*values: jax.Array) -> list[jax.Array]:
         with explain_type_errors, state.explain_missing_axes():
             with hiding(entries.op, (entries.axis,) if entries.by_name else ()):
                 returned = call_user_code(
@@ -202,8 +204,8 @@ def scan_entries(
     body = Body(flat, count, datas[0].shape[0] if datas else length or 1)
     options: dict[str, Any] = {"length": length, "reverse": reverse, "unroll": unroll}
 
-    def attempt() -> tuple[Any, Any]:
-        def step(carry: Any, x: Sequence[Any]) -> tuple[Any, list[Any]]:
+    def attempt() -> tuple[PyTree, PyTree]:
+        def step(carry: PyTree, x: Sequence[jax.Array]) -> tuple[PyTree, list[jax.Array]]:
             results = body(*state.tree.flatten_up_to(carry), *x)
             return state.tree.unflatten(results[:count]), results[count:]
 
@@ -212,7 +214,9 @@ def scan_entries(
         except Hoist as found:
             hoisted = Hoisted(found, count)
 
-        def hoisted_step(carry: list[Any], x: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def hoisted_step(
+            carry: list[jax.Array], x: Sequence[jax.Array]
+        ) -> tuple[list[jax.Array], list[jax.Array]]:
             results = hoisted(carry, x)
             return results[:count], results[count:]
 
@@ -228,8 +232,8 @@ def scan_entries(
     )
 
 
-def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
-    """Copy the value of the device where `mine` is true to all devices along `axes`, by one all-reduce."""
+def from_device(data: jax.Array, mine: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """Copy the value of the device where `mine` is true to all devices, by one all-reduce."""
     if jnp.issubdtype(data.dtype, jax.dtypes.extended):
         bits = from_device(jax.random.key_data(data), mine, axes)
         return jax.random.wrap_key_data(bits, impl=jax.random.key_impl(data))
@@ -241,13 +245,13 @@ def from_device(data: Any, mine: Any, axes: tuple[str, ...]) -> Any:
 
 def _scan_over_devices(
     entries: Entries,
-    f: Callable[..., Any],
-    init: Any,
+    f: Callable[..., PyTree],
+    init: PyTree,
     steps: int | None,
     reverse: bool,
     unroll: int | bool,
-) -> tuple[Any, Any]:
-    """Scan over a sharded axis in one round per device, in which all devices scan the block of that device."""
+) -> tuple[PyTree, PyTree]:
+    """Scan over a sharded axis: in each round all devices scan the block of one device."""
     place = entries.placement
     axes = plain(place)
     block = steps if steps is not None else entries.datas[0].shape[0]
@@ -260,7 +264,9 @@ def _scan_over_devices(
     )
     here = comm.block_index(axes)
 
-    def round_of(device: Any, carry: Any, count: int | None = steps) -> tuple[Any, Any]:
+    def round_of(
+        device: jax.Array | int, carry: PyTree, count: int | None = steps
+    ) -> tuple[PyTree, PyTree]:
         datas = [from_device(data, here == device, axes) for data in entries.datas]
         datas = datas if count == steps else [data[:count] for data in datas]
         return scan_entries(entries, f, carry, datas, count, reverse, unroll)
@@ -273,7 +279,7 @@ def _scan_over_devices(
     leaves, tree = flatten(kept)
     kept = [array_of(cast(leaf, frozenset(axes)), dims_of(leaf)) for leaf in leaves]
 
-    def step(state: Any, device: Any) -> Any:
+    def step(state: tuple[PyTree, list[AnyArray]], device: jax.Array) -> tuple[PyTree, None]:
         carry, kept = state
         carry, results = round_of(device, carry)
         mine = here == device
@@ -302,22 +308,22 @@ def _scan_over_devices(
     )
 
 
-def _lengthened(leaf: Any, count: int, kind: ValueType) -> Any:
-    """Extend results for the first elements of a block to its full length, by copies of the last result."""
+def _lengthened(leaf: AnyArray, count: int, kind: ValueType) -> jax.Array:
+    """Extend results for the first elements of a block to its length, by copies of the last one."""
     return kind.fit(array_of(padded(data_of(leaf), 0, count), dims_of(leaf)))
 
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
 def fold(
-    f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any = None,
+    f: Callable[[PyTree, PyTree], PyTree],
+    init: PyTree,
+    xs: PyTree = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
     *,
-    axis: Any = 0,
-) -> Any:
+    axis: Hashable = 0,
+) -> PyTree:
     """Fold like `scan`, with a function that returns the carry only.
 
     Returns:
@@ -326,29 +332,27 @@ def fold(
     >>> import jax.numpy as jnp, namedax as nx
     >>> layers = nx.named(jnp.full((4, 3, 3), 0.5), ["layer", "in", "out"])
     >>> x = nx.named(jnp.ones((2, 3)), ["batch", "in"])
-    >>> nx.fold(lambda x, w: nx.rename(nx.dot(x, w, "in"), {"out": "in"}), x, layers, axis="layer").dims
+    >>> nx.fold(lambda x, w: nx.rename(nx.dot(x, w, "in"), {"out": "in"}), x, layers,
+    ...         axis="layer").dims
     ('batch', 'in')
     """
 
-    def folded(carry: Any, x: Any) -> tuple[Any, None]:
+    def folded(carry: PyTree, x: PyTree) -> tuple[PyTree, None]:
         return call_user_code(f, carry, x), None
 
     return scan_along("fold", folded, init, xs, length, reverse, unroll, axis)[0]
 
 
-# --- loops ---------------------------------------------------------------------------------------------------------------
-
-
 @operation(calls_functions=True)
 def fori_loop(
-    lower: Any,
-    upper: Any,
-    body_fun: Callable[[Any, Any], Any],
-    init_val: Any,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    body_fun: Callable[[jax.Array, PyTree], PyTree],
+    init_val: PyTree,
     *,
-    unroll: Any = None,
-) -> Any:
-    """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop` over named axes.
+    unroll: int | bool | None = None,
+) -> PyTree:
+    """Apply `body_fun(i, value)` for `i` from `lower` to `upper - 1`: `lax.fori_loop`.
 
     Args:
       lower: the first index, an integer or a scalar array.
@@ -373,32 +377,30 @@ def fori_loop(
                 " different number of steps per element, use nx.while_loop, which accepts a named"
                 " condition."
             )
-    lower, upper = data_of(lower), data_of(upper)
+    first, end = data_of(lower), data_of(upper)
     state = Carry("fori_loop", init_val)
     count = len(state.leaves)
 
-    def flat(*values: Any) -> list[Any]:
+    def flat(*values: jax.Array) -> list[jax.Array]:
         *datas, i = values
         with explain_type_errors, state.explain_missing_axes():
             return state.next(call_user_code(body_fun, i, state.value(datas)))
 
-    known = not (isinstance(lower, jax.core.Tracer) or isinstance(upper, jax.core.Tracer))
-    body = Body(flat, count, max(int(upper) - int(lower), 1) if known else 1, sliced=False)
+    known = not (isinstance(first, jax.core.Tracer) or isinstance(end, jax.core.Tracer))
+    body = Body(flat, count, max(int(end) - int(first), 1) if known else 1, sliced=False)
 
-    def attempt() -> Any:
-        def step(i: Any, value: Any) -> Any:
+    def attempt() -> PyTree:
+        def step(i: jax.Array, value: PyTree) -> PyTree:
             return state.tree.unflatten(body(*state.tree.flatten_up_to(value), i))
 
         try:
             return lax.fori_loop(
-                lower, upper, step, state.tree.unflatten(state.start()), unroll=unroll
+                first, end, step, state.tree.unflatten(state.start()), unroll=unroll
             )
         except Hoist as found:
             hoisted = Hoisted(found, count)
         start = hoisted.start(state.start())
-        last = lax.fori_loop(
-            lower, upper, lambda i, datas: hoisted(datas, [i]), start, unroll=unroll
-        )
+        last = lax.fori_loop(first, end, lambda i, datas: hoisted(datas, [i]), start, unroll=unroll)
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
@@ -406,8 +408,8 @@ def fori_loop(
 
 @operation(calls_functions=True)
 def while_loop(
-    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
-) -> Any:
+    cond_fun: Callable[[PyTree], AnyArray], body_fun: Callable[[PyTree], PyTree], init_val: PyTree
+) -> PyTree:
     """Apply `body_fun` while `cond_fun` is true: `lax.while_loop` over named axes.
 
     Args:
@@ -437,7 +439,7 @@ def while_loop(
     """
     state = Carry("while_loop", init_val)
 
-    def wanted(datas: Sequence[Any]) -> Any:
+    def wanted(datas: Sequence[jax.Array]) -> AnyArray:
         with explain_type_errors, state.explain_missing_axes():
             pred = scalar_of(
                 "while_loop", "condition", call_user_code(cond_fun, state.value(datas))
@@ -449,21 +451,21 @@ def while_loop(
             )
         return pred
 
-    def after(datas: Sequence[Any]) -> list[Any]:
+    def after(datas: Sequence[jax.Array]) -> list[jax.Array]:
         with explain_type_errors, state.explain_missing_axes():
             return state.next(call_user_code(body_fun, state.value(datas)))
 
     def pred_type() -> ValueType:
         seen: list[ValueType] = []
 
-        def note(*datas: Any) -> tuple[()]:
+        def note(*datas: jax.Array) -> tuple[()]:
             seen.append(ValueType.of(wanted(datas)))
             return ()
 
         jax.eval_shape(note, *state.start())
         return seen[-1]
 
-    def attempt() -> Any:
+    def attempt() -> PyTree:
         kind = pred_type()
         if not names_of(kind.dims) and not kind.axes:
             return state.tree.unflatten(
@@ -473,7 +475,7 @@ def while_loop(
         if types != state.types:
             raise Grow(types)
 
-        def step(pred: Any, *datas: Any) -> list[Any]:
+        def step(pred: jax.Array, *datas: jax.Array) -> list[jax.Array]:
             kept = [
                 jnp.where(leaf.spread(cast_data(pred, leaf.axes), kind.dims), new, old)
                 for leaf, new, old in zip(state.types, after(datas), datas, strict=True)
@@ -489,10 +491,32 @@ def while_loop(
             else ()
         )
 
-        def any_left(values: list[Any]) -> Any:
+        def any_left(values: list[jax.Array]) -> jax.Array:
             return comm.pmax(jnp.any(values[0]), tuple(sorted(together)))
 
         _, *last = lax.while_loop(any_left, lambda values: step(*values), [first, *start])
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
+
+
+# --- barriers -------------------------------------------------------------------------------------
+
+
+def optimization_barrier(operand: PyTree) -> PyTree:
+    """Return the operands, all of which are computed before any use of the results.
+
+    See `jax.lax.optimization_barrier`; no value changes.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, y = nx.lax.optimization_barrier((nx.named(jnp.arange(3.0), ["k"]), 2.0))
+    >>> x.dims
+    ('k',)
+    """
+    region = ambient()
+    leaves, tree = jax.tree.flatten(operand, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
+    blocks = [to_local(leaf, "optimization_barrier", region) for leaf in leaves]
+    datas = lax.optimization_barrier([data_of(block) for block in blocks])
+    return jax.tree.unflatten(
+        tree, [make_result(data, dims_of(block)) for data, block in zip(datas, blocks, strict=True)]
+    )

@@ -1,9 +1,10 @@
 """Functions of named arrays with user-defined derivatives: `custom_jvp` and `custom_vjp`.
 
-JAX traces a rule when it differentiates, which may be long after the mapped function has ended: `jax.grad` outside of it. The
-arrays of the rule are then blocks without a mark, and a reduction over a name would reduce a block only. This module records
-the region in which the function was called, and enters it for the rules. It also brings the results of the rules to the axes
-that JAX expects: a different physical order is reordered, and missing names are broadcast.
+JAX traces a rule when it differentiates, which may be long after the mapped function has ended:
+`jax.grad` outside of it. The arrays of the rule are then blocks without a mark, and a reduction
+over a name would reduce a block only. This module records the region in which the function was
+called, and enters it for the rules. It also brings the results of the rules to the axes that JAX
+expects: a different physical order is reordered, and missing names are broadcast.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
-from namedax.core.array import dims_of, is_named, make_in_region
+from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
 from namedax.core.display import type_text
 from namedax.core.region import Region, ambient, enter
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_backward_rule, call_user_code
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
@@ -41,7 +44,7 @@ from namedax.programs.raw_collective_check import looked_through
 __all__ = ["custom_jvp", "custom_vjp", "values_like"]
 
 
-def _in_region(tree: Any) -> Any:
+def _in_region(tree: PyTree) -> PyTree:
     """Mark the arrays that JAX made outside of the region as blocks in it."""
     return jax.tree.map(
         lambda leaf: make_in_region(leaf._data, leaf._dims) if is_named(leaf) else leaf,
@@ -50,14 +53,14 @@ def _in_region(tree: Any) -> Any:
     )
 
 
-def _blocks(tree: Any, op: str) -> Any:
+def _blocks(tree: PyTree, op: str) -> PyTree:
     region = ambient()
     return jax.tree.map(
         lambda leaf: to_local(leaf, op, region) if is_named(leaf) else leaf, tree, is_leaf=is_named
     )
 
 
-def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
+def _as(value: Any, like: AnyArray, what: str, remedy: str) -> Any:
     """Convert `value` to the axes and the variance of `like`.
 
     Raises:
@@ -69,11 +72,9 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
     if getattr(value, "dtype", None) == jax.dtypes.float0 or not hasattr(like, "dtype"):
         return value
     value = value if hasattr(value, "dtype") else jnp.asarray(value, jnp.result_type(like))
-    data, dims, target = (
-        value._data if is_named(value) else jnp.asarray(value),
-        dims_of(value),
-        dims_of(like),
-    )
+    data = value._data if is_named(value) else jnp.asarray(value)
+    dims = dims_of(value)
+    target = dims_of(like)
     extra = [name for name in names_of(dims) if name not in target]
     if extra:
         raise NamedAxesLeftError(
@@ -102,7 +103,7 @@ def _as(value: Any, like: Any, what: str, remedy: str) -> Any:
     return make_in_region(data, target) if is_named(like) else data
 
 
-def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any:
+def values_like(op: str, values: PyTree, likes: PyTree, what: str, remedy: str) -> PyTree:
     """Convert a pytree to the axes of another one; `None` for a zero is kept."""
     leaves, tree = flatten(likes)
     try:
@@ -127,15 +128,15 @@ def values_like(op: str, values: Any, likes: Any, what: str, remedy: str) -> Any
 
 
 class _Custom:
-    """Base class of both kinds: a wrapper that looks like its function and binds arguments to positions."""
+    """A wrapper that looks like its function and binds arguments to positions."""
 
     _kind: str
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
         raise NotImplementedError
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+    def __init__(self, fun: Callable[..., PyTree], nondiff_argnums: int | Sequence[int] = ()):
         check_function(type(self).__name__, "fun", fun)
         functools.update_wrapper(self, fun)
         self.fun = fun
@@ -143,7 +144,7 @@ class _Custom:
             (nondiff_argnums,) if isinstance(nondiff_argnums, int) else tuple(nondiff_argnums)
         )
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Callable[..., PyTree]:
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
@@ -153,7 +154,7 @@ class _Custom:
     def _name(self) -> str:
         return f"{self._kind} {getattr(self.fun, '__name__', type(self.fun).__name__)}"
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _arguments(self, args: tuple[PyTree, ...], kwargs: dict[str, PyTree]) -> list[PyTree]:
         """Return all arguments by position, and the differentiated ones as blocks."""
         bound = inspect.signature(self.fun).bind(*args, **kwargs)
         bound.apply_defaults()
@@ -170,10 +171,10 @@ class _Custom:
     def _static(self, count: int) -> frozenset[int]:
         return frozenset(i % count for i in self.nondiff_argnums if -count <= i < count)
 
-    def _noting(self, noted: list[Any]) -> Callable[..., Any]:
+    def _noting(self, noted: list[PyTree]) -> Callable[..., PyTree]:
         """Wrap the function so that it records the types of its result."""
 
-        def call(*args: Any) -> Any:
+        def call(*args: PyTree) -> PyTree:
             result = call_user_code(self.fun, *args)
             noted[:] = [_types(_blocks(result, self._name))]
             return result
@@ -181,9 +182,12 @@ class _Custom:
         return call
 
     def _checked(
-        self, result: Any, noted: Sequence[Any], rule: str, second: str
-    ) -> tuple[Any, Any]:
-        """Check that a rule returns a pair, and convert the first item to the axes of the function's own result, if recorded."""
+        self, result: object, noted: Sequence[PyTree], rule: str, second: str
+    ) -> tuple[PyTree, PyTree]:
+        """Check that a rule returns a pair, and convert the first item.
+
+        It is converted to the axes of the function's own result, if that was recorded.
+        """
         if not isinstance(result, (tuple, list)) or len(result) != 2:
             raise ArgumentTypeError(
                 f"{self._name}: {rule} returns {type(result).__name__}; return (result, {second})."
@@ -200,12 +204,12 @@ class _Custom:
         return primal, other
 
     def _inside(
-        self, region: Region | None, function: Callable[..., Any], skipped: int = 0
-    ) -> Callable[..., Any]:
-        """Wrap `function` to run with the region entered; its first `skipped` arguments pass unchanged."""
+        self, region: Region | None, function: Callable[..., PyTree], skipped: int = 0
+    ) -> Callable[..., PyTree]:
+        """Wrap `function` to run in the region; its first `skipped` arguments pass unchanged."""
 
         @functools.wraps(function)
-        def inside(*args: Any) -> Any:
+        def inside(*args: PyTree) -> PyTree:
             # A body checks its own operations. Operations after the body have no other check.
             is_after = region is not None and region.manual and ambient() != region
             with enter(region), own_sources(), explain_type_errors:
@@ -218,15 +222,17 @@ class _Custom:
 
 
 class custom_jvp(_Custom):
-    """A function of named arrays with a user-defined forward-mode rule: `jax.custom_jvp` over named axes.
+    """A function with a user-defined forward-mode rule: `jax.custom_jvp` over named axes.
 
     Args:
       fun: a function of pytrees of arrays.
-      nondiff_argnums: positions of arguments that are not differentiated, by default none; the rule takes them first.
+      nondiff_argnums: positions of arguments that are not differentiated, by default none; the rule
+        takes them first.
 
-    `defjvp` (or, per argument, `defjvps`) sets the rule. It runs in the mapped function that called `fun`, even if the
-    derivative is taken outside, so that it can reduce over names. Tangents are named arrays with the axes of the primals. The
-    tangent of the result is broadcast to the result's axes.
+    `defjvp` (or, per argument, `defjvps`) sets the rule. It runs in the mapped function that called
+    `fun`, even if the derivative is taken outside, so that it can reduce over names. Tangents are
+    named arrays with the axes of the primals. The tangent of the result is broadcast to the
+    result's axes.
 
     Raises, when it is differentiated:
       NamedAxesLeftError: the tangent of the result has an axis that the result lacks.
@@ -245,24 +251,27 @@ class custom_jvp(_Custom):
 
     _kind = "custom_jvp"
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+    def __init__(self, fun: Callable[..., PyTree], nondiff_argnums: int | Sequence[int] = ()):
         super().__init__(fun, nondiff_argnums)
         self.jvp: Callable[..., Any] | None = None
 
-    def defjvp(self, jvp: Callable[..., Any]) -> Callable[..., Any]:
+    def defjvp(self, jvp: Callable[..., PyTree]) -> Callable[..., PyTree]:
         """Set the rule: `jvp(*nondiff, primals, tangents)` returns the result and its tangent."""
         self.jvp = jvp
         return jvp
 
-    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Set a rule per argument: `jvp(tangent, result, *primals)` returns the tangent of the result, or `None` for zero."""
+    def defjvps(self, *jvps: Callable[..., PyTree] | None) -> None:
+        """Set a rule per argument, `None` for zero.
+
+        `jvp(tangent, result, *primals)` returns the tangent of the result.
+        """
         if self.nondiff_argnums:
             raise ArgumentError(
                 f"{self._name}: defjvps does not support nondiff_argnums. Define one rule with"
                 " defjvp."
             )
 
-        def jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        def jvp(primals: Sequence[PyTree], tangents: Sequence[PyTree]) -> tuple[PyTree, PyTree]:
             result = self(*primals)
             total: Any = None
             for rule, tangent in zip(jvps, tangents, strict=True):
@@ -277,7 +286,7 @@ class custom_jvp(_Custom):
 
         self.defjvp(jvp)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
         if self.jvp is None:
             raise ArgumentError(f"{self._name}: the function has no rule. Define one with defjvp.")
@@ -286,7 +295,7 @@ class custom_jvp(_Custom):
         static = self._static(len(arguments))
         noted: list[Any] = []
 
-        def rule(*args: Any) -> Any:
+        def rule(*args: PyTree) -> tuple[PyTree, PyTree]:
             primal, tangent = self._checked(
                 call_user_code(jvp, *args), noted, "the rule", "tangent"
             )
@@ -303,9 +312,9 @@ class custom_jvp(_Custom):
         return wrapped(*arguments)
 
 
-def _types(tree: Any) -> Any:
-    def one(leaf: Any) -> Any:
-        if is_named(leaf):
+def _types(tree: PyTree) -> PyTree:
+    def one(leaf: AnyArray) -> Any:
+        if isinstance(leaf, NamedArray):
             return make_in_region(jax.typeof(leaf._data), leaf._dims)
         return jax.typeof(leaf)
 
@@ -313,15 +322,17 @@ def _types(tree: Any) -> Any:
 
 
 class custom_vjp(_Custom):
-    """A function of named arrays with a user-defined reverse-mode rule: `jax.custom_vjp` over named axes.
+    """A function with a user-defined reverse-mode rule: `jax.custom_vjp` over named axes.
 
     Args:
       fun: a function of pytrees of arrays.
-      nondiff_argnums: positions of arguments that are not differentiated, by default none; `bwd` takes them first.
+      nondiff_argnums: positions of arguments that are not differentiated, by default none; `bwd`
+        takes them first.
 
-    `defvjp` sets the rule. It runs in the mapped function that called `fun`, even if the derivative is taken outside, so that
-    it can reduce over names. Cotangents of the result are named arrays with its axes. Cotangents of the arguments are
-    broadcast to the axes of the arguments, but never summed: for a broadcast argument, the rule sums.
+    `defvjp` sets the rule. It runs in the mapped function that called `fun`, even if the derivative
+    is taken outside, so that it can reduce over names. Cotangents of the result are named arrays
+    with its axes. Cotangents of the arguments are broadcast to the axes of the arguments, but never
+    summed: for a broadcast argument, the rule sums.
 
     Raises, when it is differentiated:
       NamedAxesLeftError: a cotangent has an axis that its argument lacks.
@@ -332,7 +343,7 @@ class custom_vjp(_Custom):
     ...     return w * x
     >>> def forward(w, x):
     ...     return w * x, (w, x)
-    >>> def backward(residuals, ct):  # with a gradient for `w` that does not depend on the size of the batch
+    >>> def backward(residuals, ct):  # the gradient for `w` is a mean over the batch
     ...     w, x = residuals
     ...     return nx.mean(ct * x, "batch"), ct * w
     >>> scale.defvjp(forward, backward)
@@ -343,26 +354,30 @@ class custom_vjp(_Custom):
 
     _kind = "custom_vjp"
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: int | Sequence[int] = ()):
+    def __init__(self, fun: Callable[..., PyTree], nondiff_argnums: int | Sequence[int] = ()):
         super().__init__(fun, nondiff_argnums)
         self.fwd: Callable[..., Any] | None = None
         self.bwd: Callable[..., Any] | None = None
         self.options: dict[str, Any] = {}
 
     def defvjp(
-        self, fwd: Callable[..., Any], bwd: Callable[..., Any], *, optimize_remat: bool = False
+        self,
+        fwd: Callable[..., PyTree],
+        bwd: Callable[..., PyTree],
+        *,
+        optimize_remat: bool = False,
     ) -> None:
         """Set the rule.
 
         Args:
           fwd: takes the arguments of the function; returns its result, and residuals for `bwd`.
-          bwd: `bwd(*nondiff, residuals, cotangent)` returns a tuple of the cotangents of the arguments; `None` stands for
-            zero.
+          bwd: `bwd(*nondiff, residuals, cotangent)` returns a tuple of the cotangents of the
+            arguments; `None` stands for zero.
           optimize_remat: as in `jax.custom_vjp`; by default `False`.
         """
         self.fwd, self.bwd, self.options = fwd, bwd, {"optimize_remat": optimize_remat}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: PyTree, **kwargs: PyTree) -> PyTree:
         """Call the function."""
         if self.fwd is None or self.bwd is None:
             raise ArgumentError(f"{self._name}: the function has no rule. Define one with defvjp.")
@@ -372,10 +387,10 @@ class custom_vjp(_Custom):
         likes = tuple(_types(arg) for i, arg in enumerate(arguments) if i not in static)
         noted: list[Any] = []
 
-        def forward(*args: Any) -> Any:
+        def forward(*args: PyTree) -> tuple[PyTree, PyTree]:
             return self._checked(call_user_code(fwd, *args), noted, "fwd", "residuals")
 
-        def backward(*args: Any) -> Any:
+        def backward(*args: PyTree) -> tuple[PyTree, ...]:
             result = call_backward_rule(bwd, *args)
             if not isinstance(result, (tuple, list)) or len(result) != len(likes):
                 count = len(result) if isinstance(result, (tuple, list)) else type(result).__name__

@@ -1,11 +1,11 @@
-"""Execution of a pipeline on devices: the schedule of stages, microbatches and ticks, and the loop over the ticks.
+"""Execution of a pipeline on devices: its schedule, and the loop over the ticks.
 
 Each device has its block of the layers, in `rounds` groups. In a tick it applies one group to one
 microbatch and sends the result to the next device. With several rounds, the last device sends to
 the first. The work is numbered: in tick `t`, stage `s` does work `t - s`. The schedule maps this
 number to a microbatch and a round. Before its first and after its last work a stage is idle. An
-idle stage computes with its current data, which never reach a result; `gradient_gate` keeps them
-out of the gradient.
+idle stage computes with its current data, which never reach a result; a `gate` keeps them out of
+the gradient.
 
 Within a microbatch the axis `over` has one more resource (`namedax.resources.serial`). So
 positions and random numbers refer to the complete axis, and an operation that mixes microbatches
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,14 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.reshape import as_one
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import AxisNameError, PipelineError, PlacementConflictError
@@ -40,9 +42,9 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of
 from namedax.ops.loops.carries import ValueType
 from namedax.ops.loops.control_flow import from_device, scan_entries
-from namedax.programs.evaluator import collective_axes, is_inexact, summed_axes
+from namedax.programs.evaluator import collective_axes, summed_axes
 from namedax.programs.loop_casts import apart_from_constants
-from namedax.programs.primitives import TABLE, Kind
+from namedax.programs.primitives import TABLE, Kind, is_inexact
 from namedax.resources import communication as comm
 from namedax.resources.communication import sliced
 from namedax.resources.padding import padded, unpadded
@@ -54,6 +56,10 @@ __all__ = ["PRIMITIVE", "Parts", "Pipeline", "Schedule", "gate"]
 
 
 OP = "pipeline"
+Value = TypeVar("Value")
+_Tangent: TypeAlias = jax.Array | ad.Zero
+#: The carries of a stage, and the results of the microbatches that it has finished.
+_State: TypeAlias = tuple[list[AnyArray], list[AnyArray]]
 
 
 class Schedule(Record):
@@ -74,11 +80,11 @@ class Schedule(Record):
         return self.works + self.stages - 1
 
     @property
-    def said(self) -> str:
+    def scope_name(self) -> str:
         """Return the scope name of the ticks, for profiles and for `nx.explain`."""
         return f"idle_in_{self.stages - 1}_of_{self.ticks}_ticks"
 
-    def work(self, number: Any) -> tuple[Any, Any]:
+    def work(self, number: jax.Array) -> tuple[jax.Array, jax.Array | int]:
         """Return the microbatch and the round of a stage's work `number`.
 
         With several rounds, `stages` microbatches pass through all rounds before the next ones
@@ -96,7 +102,7 @@ class Schedule(Record):
         count = self.stages if self.rounds > 1 else self.stages - 1
         return [(stage, (stage + 1) % self.stages) for stage in range(count)]
 
-    def in_order(self, data: Any) -> Any:
+    def in_order(self, data: jax.Array) -> jax.Array:
         """Reshape the results of a stage's works to `[rounds, microbatches, ...]`."""
         if self.rounds == 1:
             return data[None]
@@ -104,7 +110,7 @@ class Schedule(Record):
         return jnp.moveaxis(data, 1, 0).reshape((self.rounds, self.microbatches, *data.shape[3:]))
 
 
-def _constant(data: Any) -> Any:
+def _constant(data: jax.Array) -> jax.Array:
     """Stop the gradient of `data`."""
     return lax.stop_gradient(data) if is_inexact(data) else data
 
@@ -125,8 +131,8 @@ class Pipeline:
 
     def __init__(
         self,
-        layer: Callable[..., Any],
-        x: Any,
+        layer: Callable[..., PyTree],
+        x: PyTree,
         entries: Entries,
         names: Sequence[Hashable],
         over: Hashable,
@@ -135,19 +141,17 @@ class Pipeline:
     ):
         region = ambient()
         assert region is not None
-        self.layer, self.entries, self.names, self.over, self.schedule, self.remat = (
-            layer,
-            entries,
-            names,
-            over,
-            schedule,
-            remat,
-        )
+        self.layer = layer
+        self.entries = entries
+        self.names = names
+        self.over = over
+        self.schedule = schedule
+        self.remat = remat
         self.region: Region = region
         self.axes = entries.placement
         leaves, self.tree = flatten(x)
-        self.x = [as_block(leaf, OP) for leaf in leaves]
-        self.inputs = [
+        self.x: list[Any] = [as_block(leaf, OP) for leaf in leaves]
+        self.inputs: list[Any] = [
             array_of(data, (None, *dims))
             for data, dims in zip(entries.datas, entries.dims.values(), strict=True)
         ]
@@ -160,7 +164,7 @@ class Pipeline:
         self.fixed = {i: self.parts.fitted(leaf) for i, leaf in entries.fixed.items()}
 
     @contextlib.contextmanager
-    def microbatch(self, number: Any) -> Iterator[None]:
+    def microbatch(self, number: jax.Array) -> Iterator[None]:
         """Enter the region of microbatch `number`."""
         outer = self.region
         axis = MicrobatchAxis(self.over, self.schedule.microbatches, number, frozenset(self.axes))
@@ -185,64 +189,60 @@ class Pipeline:
                 axis.number = None
                 outer.seen.update(region.seen)
 
-    def run(self) -> tuple[Any, Any]:
-        """Return the last carry, and the results of the layers, with this device's layers as their first axis."""
+    def run(self) -> tuple[PyTree, PyTree]:
+        """Return the last carry, and the results of this device's layers, along the first axis."""
         stage = comm.block_index(self.axes)
         with self.microbatch(jnp.zeros((), jnp.int32)):
             ticks = Entries(OP, jnp.arange(self.schedule.ticks), 0)
-            begun = [self.parts.at_hand(leaf) for leaf in self.x]
+            begun = [self.parts.in_microbatch(leaf) for leaf in self.x]
             state = [
                 array_of(_constant(cast(leaf, frozenset(self.axes))), dims_of(leaf))
                 for leaf in begun
             ]
-            done = [self._room(leaf) for leaf in state]
+            done = [self._allocate(leaf) for leaf in state]
 
-            def tick(carry: Any, t: Any) -> Any:
+            def tick(carry: _State, t: jax.Array) -> tuple[_State, PyTree]:
                 return self._tick(stage, t, *carry)
 
-            with jax.named_scope(self.schedule.said):
+            with jax.named_scope(self.schedule.scope_name):
                 (state, done), results = scan_entries(
                     ticks, tick, (state, done), ticks.datas, None, False, 1
                 )
             leaves, tree = flatten(results)
-            leaves = [(data_of(leaf), dims_of(leaf)) for leaf in leaves]
-            done = [(data_of(leaf), dims_of(leaf)) for leaf in done]
-            self._check_names([dims for _, dims in (*leaves, *done)])
+            self._check_names([dims_of(leaf) for leaf in (*leaves, *done)])
             self._check(state)
-        last = [
-            self._collected(data, dims, stage == self.schedule.stages - 1) for data, dims in done
-        ]
+        is_last = stage == self.schedule.stages - 1
+        last = [self._collected(data_of(leaf), dims_of(leaf), is_last) for leaf in done]
         return self.tree.unflatten(last), tree.unflatten(
-            [self._of_layers(data, dims, stage) for data, dims in leaves]
+            [self._of_layers(data_of(leaf), dims_of(leaf), stage) for leaf in leaves]
         )
 
-    def _room(self, leaf: Any) -> Any:
-        """Allocate the results of all microbatches, with the microbatch number as the first axis."""
+    def _allocate(self, leaf: AnyArray) -> AnyArray:
+        """Allocate the results of all microbatches, which are the first axis."""
         data = lax.broadcast(_constant(data_of(leaf)), (self.schedule.microbatches,))
         return array_of(data, (None, *dims_of(leaf)))
 
-    # --- one tick ---
-
-    def _tick(self, stage: Any, t: Any, state: Sequence[Any], done: Sequence[Any]) -> Any:
+    def _tick(
+        self, stage: jax.Array, t: jax.Array, state: Sequence[AnyArray], done: Sequence[AnyArray]
+    ) -> tuple[_State, PyTree]:
         schedule = self.schedule
         number = t - stage
         works = (number >= 0) & (number < schedule.works)
-        microbatch, turn = schedule.work(jnp.clip(number, 0, schedule.works - 1))
-        begins, ends = (
-            (stage == 0) & (turn == 0),
-            (stage == schedule.stages - 1) & (turn == schedule.rounds - 1),
-        )
+        microbatch, round_number = schedule.work(jnp.clip(number, 0, schedule.works - 1))
+        begins = (stage == 0) & (round_number == 0)
+        ends = (stage == schedule.stages - 1) & (round_number == schedule.rounds - 1)
         with self.microbatch(microbatch):
             taken = [
-                self._begun(leaf, begun, begins) for leaf, begun in zip(state, self.x, strict=True)
+                self._carry_of(leaf, begun, begins)
+                for leaf, begun in zip(state, self.x, strict=True)
             ]
-        after, results = self._stage(taken, microbatch, turn, works)
+        after, results = self._stage(taken, microbatch, round_number, works)
         kept = []
         for leaf, room in zip(after, done, strict=True):
             held, data = ValueType.of(room), data_of(room)
             if not set(dims_of(leaf)) <= set(held.dims) or varying(data_of(leaf)) - held.axes:
                 kept.append(
-                    self._room(leaf)
+                    self._allocate(leaf)
                 )  # the carry has gained names, so this will be traced again
                 continue
             new = held.replace(dims=held.dims[1:], shape=held.shape[1:], spec=held.spec[1:]).fit(
@@ -253,13 +253,13 @@ class Pipeline:
                 data, jnp.where(works & ends, new, before), microbatch, 0
             )
             kept.append(array_of(data, held.dims))
-        sent = [array_of(self._sent(data_of(leaf)), dims_of(leaf)) for leaf in after]
+        sent = [array_of(self._send(data_of(leaf)), dims_of(leaf)) for leaf in after]
         return (sent, kept), results
 
-    def _begun(self, leaf: Any, begun: Any, begins: Any) -> Any:
-        """Return the carry of a stage: a microbatch of `x` if its work begins with it, or else the received carry."""
+    def _carry_of(self, leaf: AnyArray, begun: AnyArray | _Fitted, begins: jax.Array) -> AnyArray:
+        """Return a stage's carry: a microbatch of `x` if its work begins, or the received carry."""
         data, kind = data_of(leaf), ValueType.of(leaf)
-        first = kind.fit(self.parts.at_hand(begun))
+        first = kind.fit(self.parts.in_microbatch(begun))
         return array_of(
             jnp.where(
                 begins, first.astype(data.dtype) if first.dtype != data.dtype else first, data
@@ -267,23 +267,29 @@ class Pipeline:
             kind.dims,
         )
 
-    def _sent(self, data: Any) -> Any:
+    def _send(self, data: jax.Array) -> jax.Array:
         if comm.is_keys(data):
-            return comm.over_words(self._sent, data)
+            return comm.over_words(self._send, data)
         return comm.ppermute(data, self.axes, self.schedule.pairs)
 
     def _stage(
-        self, state: Sequence[Any], microbatch: Any, turn: Any, works: Any
-    ) -> tuple[Any, Any]:
+        self,
+        state: Sequence[AnyArray],
+        microbatch: jax.Array,
+        round_number: jax.Array | int,
+        works: jax.Array,
+    ) -> tuple[list[AnyArray], PyTree]:
         """Apply a stage's group of layers to a microbatch."""
-        noted: list[Any] = []
+        noted: list[PyTree] = []
 
-        def run(microbatch: Any, turn: Any, *datas: Any) -> list[Any]:
+        def run(
+            microbatch: jax.Array, round_number: jax.Array | int, *datas: jax.Array
+        ) -> list[jax.Array]:
             with self.microbatch(microbatch):
                 carry = [
                     array_of(data, dims_of(leaf)) for data, leaf in zip(datas, state, strict=True)
                 ]
-                entries, of_group = self._group(turn)
+                entries, of_group = self._group(round_number)
                 last, results = scan_entries(
                     entries, self.layer, self.tree.unflatten(carry), of_group, self.layers, False, 1
                 )
@@ -293,12 +299,12 @@ class Pipeline:
                 ]
                 return [data_of(leaf) for group in groups for leaf in group]
 
-        given = (microbatch, turn, *(gate(data_of(leaf), works) for leaf in state))
+        given = (microbatch, round_number, *(gate(data_of(leaf), works) for leaf in state))
         closed = jax.make_jaxpr(run)(*given)
-        met = collective_axes(closed.jaxpr) & frozenset(self.axes)
-        if met:
+        shared = collective_axes(closed.jaxpr) & frozenset(self.axes)
+        if shared:
             raise PipelineError(
-                f"{OP}: the function communicates along mesh axis {min(met)!r}, over which"
+                f"{OP}: the function communicates along mesh axis {min(shared)!r}, over which"
                 f" {self.entries.axis!r} is sharded: it reduces or gathers an axis that is mapped"
                 " to it. Rename that axis before the pipeline to a name with another sharding, or"
                 " change axis_resources."
@@ -313,7 +319,7 @@ class Pipeline:
         ]
         return arrays[: len(of_carry)], tree.unflatten(arrays[len(of_carry) :])
 
-    def _kept(self, stage: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    def _kept(self, stage: Callable[..., list[jax.Array]]) -> Callable[..., list[jax.Array]]:
         """Wrap `stage` so that it keeps the right residuals."""
         if self.remat:
             return jax.checkpoint(stage)
@@ -321,7 +327,7 @@ class Pipeline:
             return stage
         shapes = {data.shape for data in self.entries.datas}
 
-        def is_kept(primitive: Any, *avals: Any, **params: Any) -> bool:
+        def is_kept(primitive: Primitive, *avals: jax.core.ShapedArray, **params: object) -> bool:
             # The weights of the round are slices of the weights of all rounds; they would be kept
             # once per tick.
             known = TABLE.get(primitive.name)
@@ -329,48 +335,45 @@ class Pipeline:
 
         return jax.checkpoint(stage, policy=is_kept, prevent_cse=False)
 
-    def _group(self, turn: Any) -> tuple[Entries, list[Any]]:
+    def _group(self, round_number: jax.Array | int) -> tuple[Entries, list[jax.Array]]:
         """Return the inputs of the layers of one round, sliced to the current microbatch."""
         entries = Entries(OP, (), 0)
         entries.tree, entries.dims = self.entries.tree, self.entries.dims
-        entries.fixed = {i: self.parts.at_hand(leaf) for i, leaf in self.fixed.items()}
-        datas = [data_of(self.parts.at_hand(leaf)) for leaf in self.inputs]
+        entries.fixed = {i: self.parts.in_microbatch(leaf) for i, leaf in self.fixed.items()}
+        datas = [data_of(self.parts.in_microbatch(leaf)) for leaf in self.inputs]
         if self.schedule.rounds > 1:
             datas = [
-                lax.dynamic_slice_in_dim(data, turn * self.layers, self.layers, 0) for data in datas
+                lax.dynamic_slice_in_dim(data, round_number * self.layers, self.layers, 0)
+                for data in datas
             ]
         return entries, datas
 
-    # --- results ---
-
-    def _collected(self, data: Any, dims: Dims, is_last: Any) -> Any:
+    def _collected(self, data: jax.Array, dims: Dims, is_last: jax.Array) -> AnyArray:
         """Return the result of all microbatches, which the last stage has, on all stages."""
         dims = dims[1:]
         if self.over in dims:
             at = dims.index(self.over)
-            data = self.parts.put_back(self._joined(data, at), at)
+            data = self.parts.restored(self._joined(data, at), at)
         else:  # the same for all microbatches
             data = data[0]
         return make_result(from_device(data, is_last, self.axes), dims)
 
-    def _joined(self, data: Any, at: int) -> Any:
-        """Join microbatches, which the first axis counts, into one array; `at` is the index of their axis after it."""
+    def _joined(self, data: jax.Array, at: int) -> jax.Array:
+        """Join the microbatches of the first axis; `at` is the index of their axis after it."""
         data = jnp.moveaxis(data, 0, at)
         return as_one(data, at)
 
-    def _of_layers(self, data: Any, dims: Dims, stage: Any) -> Any:
-        """Select the results of all layers of this device from the results of all ticks, including idle ones."""
+    def _of_layers(self, data: jax.Array, dims: Dims, stage: jax.Array) -> AnyArray:
+        """Select the results of this device's layers from those of all ticks, with idle ones."""
         data = lax.dynamic_slice_in_dim(cast_data(data, self.axes), stage, self.schedule.works, 0)
         data = self.schedule.in_order(data)  # rounds, microbatches, layers of a group, and so on
         dims = dims[2:]
         if self.over in dims:
             at = 2 + dims.index(self.over)
-            data = self.parts.put_back(self._joined(jnp.moveaxis(data, 1, 0), at), at)
+            data = self.parts.restored(self._joined(jnp.moveaxis(data, 1, 0), at), at)
         else:
             data = data[:, 0]
         return array_of(as_one(data, 0), (None, *dims))
-
-    # --- unsupported functions ---
 
     def _check_names(self, dims: Sequence[Dims]) -> None:
         for name in dict.fromkeys(name for each in dims for name in names_of(each)):
@@ -380,15 +383,16 @@ class Pipeline:
                     " in its carry or its closure. Pass that value as an input, or rename its"
                     " axis."
                 )
-            met = set(self.region.place(name)) & set(self.axes)
-            if met:
+            shared = set(self.region.place(name)) & set(self.axes)
+            if shared:
                 raise PlacementConflictError(
-                    f"{OP}: the function's result has an axis {name!r} on mesh axis {min(met)!r},"
-                    f" over which {self.entries.axis!r} is sharded. Rename it before the pipeline"
-                    " to a name with another sharding, or change axis_resources."
+                    f"{OP}: the function's result has an axis {name!r} on mesh axis"
+                    f" {min(shared)!r}, over which {self.entries.axis!r} is sharded. Rename it"
+                    " before the pipeline to a name with another sharding, or change"
+                    " axis_resources."
                 )
 
-    def _check(self, state: Sequence[Any]) -> None:
+    def _check(self, state: Sequence[AnyArray]) -> None:
         """Raise if a layer mixes stages or microbatches.
 
         This traces one layer in which only the elements of the split axis vary over the mesh axes
@@ -397,8 +401,8 @@ class Pipeline:
         """
         names = [dims_of(leaf) for leaf in state]
 
-        def alike(value: Any, dims: Dims) -> Any:
-            """Return a zero array of the same type, which varies over these mesh axes only if it has the split axis."""
+        def alike(value: jax.Array, dims: Dims) -> jax.Array:
+            """Return zeros that vary over these mesh axes only if they have the split axis."""
             shape, dtype, axes = value.shape, value.dtype, varying(value)
             axes = axes | set(self.axes) if self.over in dims else axes - set(self.axes)
             if comm.is_keys(value):
@@ -409,14 +413,14 @@ class Pipeline:
                 )
             return cast_data(jnp.zeros(shape, dtype), axes)
 
-        def run() -> list[Any]:
+        def run() -> list[jax.Array]:
             with self.microbatch(cast_data(jnp.zeros((), jnp.int32), self.axes)):
                 carry = [
                     array_of(alike(data_of(leaf), dims), dims)
                     for leaf, dims in zip(state, names, strict=True)
                 ]
                 entries, _ = self._group(0)
-                inputs = [data_of(self.parts.at_hand(array))[0] for array in self.inputs]
+                inputs = [data_of(self.parts.in_microbatch(array))[0] for array in self.inputs]
                 of_layer = [
                     alike(data, dims)
                     for data, dims in zip(inputs, entries.dims.values(), strict=True)
@@ -451,36 +455,40 @@ class Pipeline:
 
 
 # --- the gate primitive ---------------------------------------------------------------------------
-# In the idle ticks of a pipeline a stage computes values that are not used. The cotangents there are
-# zero, but zero times an infinite derivative is NaN. A sum over ticks would add this NaN to the
-# gradient of the weights. A `where` on the weights would prevent this. But it would make the weights
-# depend on the tick, so that each tick kept a copy of them for the gradient. The value of a gate is
-# the operand itself.
+# In the idle ticks of a pipeline a stage computes values that are not used. The cotangents there
+# are zero, but zero times an infinite derivative is NaN. A sum over ticks would add this NaN to the
+# gradient of the weights. A `where` on the weights would prevent this. But it would make the
+# weights depend on the tick, so that each tick kept a copy of them for the gradient. The value of a
+# gate is the operand itself.
 
 
 PRIMITIVE = Primitive("gate")
 
 
-def gate(value: Any, is_open: Any) -> Any:
+def gate(value: jax.Array, is_open: jax.Array) -> jax.Array:
     """Return `value` with a cotangent that is zero unless the boolean `is_open` holds."""
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return value
     return PRIMITIVE.bind(cast_data(value, varying(is_open)), is_open)
 
 
-def _value(value: Any, is_open: Any) -> Any:
+def _value(value: Value, is_open: object) -> Value:
     return value
 
 
-def _derivative(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+def _derivative(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[_Tangent, _Tangent]
+) -> tuple[jax.Array, _Tangent]:
     (value, is_open), (tangent, _) = primals, tangents
     # The primal passes without another gate: a gated primal would be kept for the gradient once per
     # tick.
-    return value, tangent if type(tangent) is ad.Zero else PRIMITIVE.bind(tangent, is_open)
+    return value, tangent if isinstance(tangent, ad.Zero) else PRIMITIVE.bind(tangent, is_open)
 
 
-def _transpose(cotangent: Any, value: Any, is_open: Any) -> list[Any]:
-    if type(cotangent) is ad.Zero:
+def _transpose(
+    cotangent: _Tangent, value: ad.UndefinedPrimal, is_open: jax.Array
+) -> list[_Tangent | None]:
+    if isinstance(cotangent, ad.Zero):
         return [ad.Zero(value.aval), None]
     return [
         lax.select(
@@ -490,7 +498,9 @@ def _transpose(cotangent: Any, value: Any, is_open: Any) -> list[Any]:
     ]
 
 
-def _batch(operands: Sequence[Any], batched: Sequence[Any]) -> tuple[Any, Any]:
+def _batch(
+    operands: Sequence[jax.Array], batched: Sequence[int | None]
+) -> tuple[jax.Array, int | None]:
     (value, is_open), (at, per_entry) = operands, batched
     if per_entry is None:
         return PRIMITIVE.bind(value, is_open), at
@@ -511,17 +521,17 @@ batching.primitive_batchers[PRIMITIVE] = _batch
 mlir.register_lowering(PRIMITIVE, mlir.lower_fun(_value, multiple_results=False))
 
 
-# --- the batch of a pipeline on its devices, if it does not divide into mic -----------------------
-# The microbatches of all devices are blocks of equal size, and the last ones may contain padding, as
-# for any uneven axis. A device then needs as many elements as its microbatches have, which may exceed
-# its block. Elements move to other devices before the first tick, and the results move back after the
-# last. If everything divides, this does nothing.
+# --- a batch that does not divide into microbatches -----------------------------------------------
+# The microbatches of all devices are blocks of equal size, and the last ones may contain padding,
+# as for any uneven axis. A device then needs as many elements as its microbatches have, which may
+# exceed its block. Elements move to other devices before the first tick, and the results move back
+# after the last. If everything divides, this does nothing.
 
 
 class _Fitted(Record):
     """A block with the microbatches of its device, including padding."""
 
-    data: Any
+    data: jax.Array
     dims: Dims
 
 
@@ -535,7 +545,7 @@ class Parts:
       leaves: blocks, some of which have the axis.
     """
 
-    def __init__(self, region: Region, over: Hashable, count: int, leaves: Iterable[Any]):
+    def __init__(self, region: Region, over: Hashable, count: int, leaves: Iterable[AnyArray]):
         self.over, self.count, self.place = over, count, region.place(over)
         self.axes = plain(self.place)
         self.devices = region.mesh_axis_size(self.axes)
@@ -552,8 +562,11 @@ class Parts:
         self.part = block_size(self.size, self.devices * count)
         self.is_even = self.size == self.part * self.devices * count
 
-    def fitted(self, leaf: Any) -> Any:
-        """Extend a block to the microbatches of this device, by moved elements and copies of the last one."""
+    def fitted(self, leaf: AnyArray) -> AnyArray | _Fitted:
+        """Extend a block to the microbatches of this device.
+
+        Elements move to other devices, and copies of the last one fill the rest.
+        """
         if self.is_even or self.over not in dims_of(leaf):
             return leaf
         at = dims_of(leaf).index(self.over)
@@ -561,12 +574,12 @@ class Parts:
             self._moved(data_of(leaf), at, self.block, self.part * self.count), dims_of(leaf)
         )
 
-    def put_back(self, data: Any, at: int) -> Any:
+    def restored(self, data: jax.Array, at: int) -> jax.Array:
         """Reverse `fitted`: convert all microbatches of this device back to its block."""
         return data if self.is_even else self._moved(data, at, self.part * self.count, self.block)
 
-    def at_hand(self, leaf: Any) -> Any:
-        """Return the elements of `leaf` in the current microbatch, as seen in the region of that microbatch."""
+    def in_microbatch(self, leaf: AnyArray | _Fitted) -> AnyArray:
+        """Return the elements of `leaf` in the current microbatch, as seen in its region."""
         region = ambient()
         if not isinstance(leaf, _Fitted):
             return to_local(leaf, OP, region)
@@ -576,8 +589,8 @@ class Parts:
             leaf.dims,
         )
 
-    def _moved(self, data: Any, at: int, old: int, new: int) -> Any:
-        """Redistribute `data` along dimension `at` from blocks of `old` elements to blocks of `new` elements."""
+    def _moved(self, data: jax.Array, at: int, old: int, new: int) -> jax.Array:
+        """Move `data` along dimension `at` from blocks of `old` elements to blocks of `new`."""
         if old == new:
             return data
         if not self.axes:

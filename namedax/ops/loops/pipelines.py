@@ -1,4 +1,4 @@
-"""`pipeline`: a fold over layers that are sharded over devices, so that each device keeps its layers.
+"""The function `pipeline`: a fold over layers, in which each device keeps its layers.
 
 Unmapped, it is the fold. This module has the public function; `pipeline_schedule` executes it on
 devices.
@@ -6,17 +6,19 @@ devices.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.array import dims_of, is_named
+from namedax.core.annotations import AnyArray
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import Dims, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.errors import (
     ArgumentError,
@@ -48,9 +50,9 @@ OP = "pipeline"
     calls_functions=True,
 )
 def pipeline(
-    layer: Callable[[Any, Any], Any],
-    x: Any,
-    params: Any,
+    layer: Callable[[PyTree, PyTree], PyTree],
+    x: PyTree,
+    params: PyTree,
     *,
     axis: Hashable = "layers",
     over: Hashable = "batch",
@@ -58,8 +60,8 @@ def pipeline(
     interleave: int = 1,
     remat: bool = False,
     outputs: bool = False,
-) -> Any:
-    """Apply layers in sequence: `fold(layer, x, params, axis=axis)`, as a pipeline if `axis` is mapped to a mesh axis.
+) -> PyTree:
+    """Apply layers in sequence, like `fold`, as a pipeline if `axis` is mapped to a mesh axis.
 
     Args:
       layer: takes the carry and the inputs of one layer, and returns the next carry; with
@@ -121,7 +123,8 @@ def pipeline(
     >>> w = nx.named(jnp.ones((4, 3, 3)) / 9, ["layers", "in", "out"])
     >>> x = nx.named(jnp.arange(24.0).reshape(8, 3), ["batch", "in"])
     >>> mesh = jax.make_mesh((1,), ("pipe",))
-    >>> f = nx.xmap(lambda x, w: nx.pipeline(layer, x, w, microbatches=4), axis_resources={"layers": "pipe"}, mesh=mesh)
+    >>> f = nx.xmap(lambda x, w: nx.pipeline(layer, x, w, microbatches=4),
+    ...             axis_resources={"layers": "pipe"}, mesh=mesh)
     >>> bool(nx.all(nx.abs(f(x, w) - nx.fold(layer, x, w, axis="layers")) < 1e-6, ("batch", "in")))
     True
     """
@@ -135,7 +138,7 @@ def pipeline(
         if not is_name(name):
             raise AxisNameError(f"{OP}: {what} must be an axis name, got {format_value(name)}.")
 
-    def step(carry: Any, inputs: Any) -> tuple[Any, Any]:
+    def step(carry: PyTree, inputs: PyTree) -> tuple[PyTree, PyTree]:
         result = call_user_code(layer, carry, inputs)
         return pair_of(OP, result) if outputs else (result, None)
 
@@ -146,14 +149,14 @@ def pipeline(
 
 
 def _run(
-    step: Callable[..., Any],
-    x: Any,
-    params: Any,
+    step: Callable[..., PyTree],
+    x: PyTree,
+    params: PyTree,
     names: tuple[Hashable, ...],
     over: Hashable,
     schedule: Schedule,
     remat: bool,
-) -> tuple[Any, Any]:
+) -> tuple[PyTree, PyTree]:
     for name in names:
         Entries(OP, params, name, supports_padding=True)  # raises if an axis is missing
     _check_over(x, params, over)
@@ -182,21 +185,14 @@ def _run(
 
 
 def _fold(
-    step: Callable[..., Any], x: Any, params: Any, names: tuple[Hashable, ...]
-) -> tuple[Any, Any]:
+    step: Callable[..., PyTree], x: PyTree, params: PyTree, names: tuple[Hashable, ...]
+) -> tuple[PyTree, PyTree]:
     name, *rest = names
-    if rest:
-        return _along(
-            lambda carry, inputs: _fold(step, carry, inputs, tuple(rest)), x, params, name
-        )
-    return _along(step, x, params, name)
+    along = functools.partial(_fold, step, names=tuple(rest)) if rest else step
+    return scan_along(OP, along, x, params, None, False, 1, name)
 
 
-def _along(step: Callable[..., Any], x: Any, params: Any, name: Hashable) -> tuple[Any, Any]:
-    return scan_along(OP, step, x, params, None, False, 1, name)
-
-
-def _check_over(x: Any, params: Any, over: Hashable) -> None:
+def _check_over(x: PyTree, params: PyTree, over: Hashable) -> None:
     leaves = [as_block(leaf, OP) for leaf in flatten((x, params))[0]]
     known = dict.fromkeys(name for leaf in leaves for name in names_of(dims_of(leaf)))
     if over not in known:
@@ -210,10 +206,10 @@ def _check_over(x: Any, params: Any, over: Hashable) -> None:
 def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None:
     region = ambient()
     assert region is not None
-    met = set(region.place(over)) & set(layers.placement)
-    if met:
+    shared = set(region.place(over)) & set(layers.placement)
+    if shared:
         raise PlacementConflictError(
-            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(met)!r}, but"
+            f"{OP}: {over!r} and {layers.name!r} are both mapped to mesh axis {min(shared)!r}, but"
             f" every stage of a pipeline processes all elements. Map {over!r} to another mesh axis."
         )
     if schedule.rounds > 1 and schedule.microbatches % schedule.stages:
@@ -225,12 +221,12 @@ def _check_schedule(schedule: Schedule, layers: _Layers, over: Hashable) -> None
         )
 
 
-def _block_sizes(leaves: list[Any]) -> dict[Hashable, int]:
+def _block_sizes(leaves: Sequence[AnyArray]) -> dict[Hashable, int]:
     """Return the local size of each named axis."""
-    named = (leaf for leaf in leaves if is_named(leaf))
     return {
         dim: n
-        for leaf in named
+        for leaf in leaves
+        if isinstance(leaf, NamedArray)
         for dim, n in zip(leaf.dims, leaf.data.shape, strict=True)
         if dim is not None
     }
@@ -247,7 +243,9 @@ class _Layers:
         in layer order.
     """
 
-    def __init__(self, names: tuple[Hashable, ...], name: Hashable, params: Any, interleave: int):
+    def __init__(
+        self, names: tuple[Hashable, ...], name: Hashable, params: PyTree, interleave: int
+    ):
         region = ambient()
         assert region is not None
         self.names, self.name, self.placement = names, name, region.placement(name, OP)
@@ -277,11 +275,11 @@ class _Layers:
             if not set(names) & set(dims_of(block)):
                 entries.fixed[i] = block
                 continue
-            entries.datas.append(self._in_turn(block))
+            entries.datas.append(self._in_execution_order(block))
             entries.dims[i] = tuple(dim for dim in block.dims if dim not in names)
         self.entries = entries
 
-    def _in_turn(self, block: Any) -> Any:
+    def _in_execution_order(self, block: NamedArray) -> jax.Array:
         """Move the layers of this device to the front, in their order of execution."""
         own = [dim for dim in self.names if dim in block.dims]
         data = jnp.moveaxis(block.data, [block.dims.index(dim) for dim in own], range(len(own)))
@@ -301,12 +299,12 @@ class _Layers:
         return move_rows(data, 0, self.placement, self._order()) if self.interleave > 1 else data
 
     def _order(self) -> np.ndarray:
-        """Return the layers of every device: in each group, one of every `stages` consecutive groups."""
+        """Return the layers of every device: in each group, one of `stages` consecutive groups."""
         rows = np.arange(self.stages * self.sizes[0]).reshape(self.interleave, self.stages, -1)
         return np.moveaxis(rows, 1, 0).reshape(self.stages, -1)
 
-    def result(self, data: Any, dims: Any) -> Any:
-        """Convert a result of all layers of this device, with the layers as its first dimension, to the original layer order."""
+    def result(self, data: jax.Array, dims: Dims) -> AnyArray:
+        """Convert a result of this device's layers, the first dimension, to the original order."""
         if self.interleave > 1:
             data = move_rows(
                 data, 0, self.placement, np.argsort(self._order().ravel()).reshape(self.stages, -1)

@@ -1,4 +1,4 @@
-"""Iterative solvers over pytrees of named arrays: `cg`, `bicgstab` and `gmres`, in `nx.scipy.sparse.linalg`.
+"""Iterative solvers over pytrees: `cg`, `bicgstab`, `gmres` of `nx.scipy.sparse.linalg`.
 
 A solver needs three operations on vectors: sums, the linear map, and inner products. Sums are
 elementwise, and the user defines the map, so both are correct over names. An inner product includes
@@ -23,7 +23,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -32,12 +32,14 @@ import numpy as np
 from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.element_types import weak_as
 from namedax.core.functions import joined
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import cast_data
 from namedax.errors import (
@@ -56,11 +58,11 @@ from namedax.resources.padding_masks import masked, refilled
 
 __all__ = ["FUNCTIONS", "bicgstab", "cg", "gmres"]
 
-_Data = list[Any]  # the blocks of all arrays of a vector
-_Map = Callable[[_Data], _Data]
-
-
-# --- the space of vectors ---------------------------------------------------------------------------------------------
+_Data: TypeAlias = list[jax.Array]  # the blocks of all arrays of a vector
+_Map: TypeAlias = Callable[[_Data], _Data]
+_Value = TypeVar("_Value")
+#: A linear map: a function, or a square matrix.
+Operator: TypeAlias = Callable[..., PyTree] | jax.typing.ArrayLike
 
 
 class _Space(Record):
@@ -77,15 +79,15 @@ class _Space(Record):
     """
 
     op: str
-    tree: Any
-    like: tuple[Any, ...]
+    tree: jax.tree_util.PyTreeDef
+    like: tuple[AnyArray, ...]
     mesh_axes: tuple[tuple[str, ...], ...]
     places: tuple[tuple[tuple[str, ...], ...], ...]
     size: int
-    dtype: Any
+    dtype: np.dtype
 
     @classmethod
-    def of(cls, op: str, b: Any) -> _Space:
+    def of(cls, op: str, b: PyTree) -> _Space:
         """Return the vector space of `b`."""
         leaves, tree = flatten(b)
         blocks = [as_block(leaf, op) for leaf in leaves]
@@ -126,7 +128,7 @@ class _Space(Record):
             jnp.result_type(*map(data_of, like)),
         )
 
-    def data(self, value: Any, what: str) -> _Data:
+    def data(self, value: PyTree, what: str) -> _Data:
         """Return the blocks of a vector, in the axes and types of the right-hand side.
 
         Raises:
@@ -150,14 +152,14 @@ class _Space(Record):
                 )
         return [data_of(leaf) for leaf in leaves]
 
-    def value(self, datas: Sequence[Any]) -> Any:
+    def value(self, datas: Sequence[jax.Array]) -> PyTree:
         """Build the vector of these blocks, as an argument for the user's functions."""
         return self.tree.unflatten(
             array_of(data, dims_of(like)) for data, like in zip(datas, self.like, strict=True)
         )
 
     def without_padding(self, datas: _Data) -> _Data:
-        """Set the padding of a vector's blocks to zero, so that it does not contribute to inner products."""
+        """Set the padding to zero, so that it does not contribute to inner products."""
         cleaned = []
         for data, places in zip(datas, self.places, strict=True):
             for dim, place in enumerate(places):
@@ -165,7 +167,7 @@ class _Space(Record):
             cleaned.append(data)
         return cleaned
 
-    def operator(self, function: Any, what: str) -> _Map:
+    def operator(self, function: object, what: str) -> _Map:
         """Build a linear map on blocks.
 
         Raises:
@@ -174,7 +176,7 @@ class _Space(Record):
         """
         if function is None:
             return lambda datas: datas
-        call = _callable(self.op, function, what)
+        call = _as_function(self.op, function, what)
 
         def apply(datas: _Data) -> _Data:
             with explain_type_errors:
@@ -187,27 +189,30 @@ class _Space(Record):
 
         return apply
 
-    def total(self, parts: Sequence[Any]) -> Any:
-        """Sum numbers, one per array, over all devices, with one all-reduce for all arrays with the same mesh axes."""
-        sums: dict[tuple[str, ...], Any] = {}
+    def total(self, parts: Sequence[jax.Array]) -> jax.Array:
+        """Sum numbers, one per array, over all devices.
+
+        One all-reduce sums all arrays with the same mesh axes.
+        """
+        sums: dict[MeshAxes, jax.Array] = {}
         for part, axes in zip(parts, self.mesh_axes, strict=True):
             key = tuple(sorted(axes))
             sums[key] = sums[key] + part if key in sums else part
         whole = [comm.psum(part, axes) if axes else part for axes, part in sums.items()]
         return sum(whole[1:], whole[0])
 
-    def inner(self, x: _Data, y: _Data) -> Any:
+    def inner(self, x: _Data, y: _Data) -> jax.Array:
         """Compute the inner product, which is linear in `y`."""
         return self.total(
             [jnp.vdot(a, b, precision=lax.Precision.HIGHEST) for a, b in zip(x, y, strict=True)]
         )
 
-    def square(self, x: _Data) -> Any:
+    def square(self, x: _Data) -> jax.Array:
         """Compute the squared norm, a real number."""
         return self.inner(x, x).real
 
 
-def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
+def _as_function(op: str, function: object, what: str) -> Callable[..., PyTree]:
     if callable(function):
         return function
     if isinstance(function, NamedArray) and names_of(function.dims):
@@ -233,7 +238,7 @@ def _callable(op: str, function: Any, what: str) -> Callable[..., Any]:
     )
 
 
-def _plus(x: _Data, factor: Any, y: _Data) -> _Data:
+def _plus(x: _Data, factor: jax.Array | int, y: _Data) -> _Data:
     """Compute `x + factor * y`, in the dtypes of `x`."""
     return [(a + factor * b).astype(a.dtype) for a, b in zip(x, y, strict=True)]
 
@@ -242,19 +247,20 @@ def _minus(x: _Data, y: _Data) -> _Data:
     return [a - b for a, b in zip(x, y, strict=True)]
 
 
-# --- conjugate gradients, and the variant for nonsymmetric matrices -----------------------------------------------------
-
-
 class _Stop(Record):
     """The stopping criterion: tolerances and the maximum number of steps."""
 
-    tol: Any
-    atol: Any
-    maxiter: Any
+    tol: jax.typing.ArrayLike
+    atol: jax.typing.ArrayLike
+    maxiter: jax.typing.ArrayLike
 
-    def bound(self, space: _Space, b: _Data) -> Any:
+    def bound(self, space: _Space, b: _Data) -> jax.Array:
         """Return the largest squared norm of a residual that ends the iteration."""
         return jnp.maximum(jnp.square(self.tol) * space.square(b), jnp.square(self.atol))
+
+
+# The state of a loop: the solution, the residual, the squared norm, the direction, the step.
+_CGState: TypeAlias = tuple[_Data, _Data, jax.Array, _Data, jax.Array]
 
 
 def _conjugate_gradients(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) -> _Data:
@@ -263,11 +269,11 @@ def _conjugate_gradients(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, st
     p = m(r)
     gamma = space.inner(r, p).real.astype(dtype)
 
-    def go_on(state: Any) -> Any:
+    def goes_on(state: _CGState) -> jax.Array:
         _, r, _, _, k = state
         return (space.square(r) > bound) & (k < stop.maxiter)
 
-    def step(state: Any) -> Any:
+    def step(state: _CGState) -> _CGState:
         x, r, gamma, p, k = state
         ap = a(p)
         alpha = gamma / space.inner(p, ap).real.astype(dtype)
@@ -276,8 +282,14 @@ def _conjugate_gradients(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, st
         new = space.inner(r, z).real.astype(dtype)
         return x, r, new, _plus(z, new / gamma, p), k + 1
 
-    solution: _Data = lax.while_loop(go_on, step, (x, r, gamma, p, jnp.zeros((), int)))[0]
+    solution: _Data = lax.while_loop(goes_on, step, (x, r, gamma, p, jnp.zeros((), int)))[0]
     return solution
+
+
+# The solution, the residual, alpha, omega, rho, two directions, a breakdown, the step.
+_BiCGState: TypeAlias = tuple[
+    _Data, _Data, jax.Array, jax.Array, jax.Array, _Data, _Data, jax.Array, jax.Array
+]
 
 
 def _bicgstab(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) -> _Data:
@@ -285,11 +297,11 @@ def _bicgstab(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) 
     shadow = r = _minus(b, a(x))
     one = jnp.ones((), dtype)
 
-    def go_on(state: Any) -> Any:
+    def goes_on(state: _BiCGState) -> jax.Array:
         _, r, *_, broken, k = state
         return (space.square(r) > bound) & (k < stop.maxiter) & ~broken
 
-    def step(state: Any) -> Any:
+    def step(state: _BiCGState) -> _BiCGState:
         x, r, alpha, omega, rho, p, q, _, k = state
         new = space.inner(shadow, r).astype(dtype)
         p = _plus(r, new / rho * alpha / omega, _plus(p, -omega, q))
@@ -311,11 +323,14 @@ def _bicgstab(space: _Space, a: _Map, b: _Data, x: _Data, m: _Map, stop: _Stop) 
 
     state = (x, r, one, one, one, r, r, jnp.zeros((), bool), jnp.zeros((), int))
     # Initially p = q = r, so that the first direction is r + beta * (r - r).
-    solution: _Data = lax.while_loop(go_on, step, state)[0]
+    solution: _Data = lax.while_loop(goes_on, step, state)[0]
     return solution
 
 
-# --- the generalized minimal residual method ----------------------------------------------------------------------------
+# The basis, the triangular factor, the rotations, the right-hand side, a breakdown, the step.
+_CycleState: TypeAlias = tuple[_Data, jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
+# The solution, its residual, the norm of the residual, the number of restarts.
+_RestartState: TypeAlias = tuple[_Data, _Data, jax.Array, jax.Array]
 
 
 class _Krylov(Record):
@@ -331,55 +346,59 @@ class _Krylov(Record):
     space: _Space
     apply: _Map
     count: int
-    early: Any
+    early: jax.Array | None
 
-    def correction(self, r: _Data, norm: Any) -> _Data:
-        """Compute the correction of a solution with the (preconditioned) residual `r` of this norm."""
+    def correction(self, r: _Data, norm: jax.Array) -> _Data:
+        """Compute the correction of a solution with the residual `r`, whose norm is `norm`."""
         n, dtype = self.count, self.space.dtype
         start = [data / jnp.where(norm > 0, norm, 1).astype(data.dtype) for data in r]
         basis = [jnp.zeros((n + 1, *data.shape), data.dtype).at[0].set(data) for data in start]
         upper = jnp.eye(n, n + 1, dtype=dtype)  # one column of the triangular factor per row
-        turns = jnp.concatenate(
+        rotations = jnp.concatenate(
             [jnp.ones((n, 1), dtype), jnp.zeros((n, 1), dtype)], 1
         )  # Givens rotations, initially the identity
         right = jnp.zeros(n + 1, dtype).at[0].set(norm.astype(dtype))
 
-        def go_on(state: Any) -> Any:
+        def goes_on(state: _CycleState) -> jax.Array:
             _, _, _, right, broken, k = state
             more = (k < n) & ~broken
             return more if self.early is None else more & (jnp.abs(right[k]) > self.early)
 
-        def step(state: Any) -> Any:
-            basis, upper, turns, right, _, k = state
+        def step(state: _CycleState) -> _CycleState:
+            basis, upper, rotations, right, _, k = state
             basis, column, broken = self._extend(basis, k)
-            column = lax.fori_loop(0, n, lambda i, c: _turn(c, i, turns[i]), column)
-            turn = _givens(column[k], column[k + 1])
-            turns = turns.at[k].set(turn)
-            upper = upper.at[k].set(_turn(column, k, turn))
-            return basis, upper, turns, _turn(right, k, turn), broken, k + 1
+            column = lax.fori_loop(0, n, lambda i, c: _rotate(c, i, rotations[i]), column)
+            rotation = _givens(column[k], column[k + 1])
+            rotations = rotations.at[k].set(rotation)
+            upper = upper.at[k].set(_rotate(column, k, rotation))
+            return basis, upper, rotations, _rotate(right, k, rotation), broken, k + 1
 
-        start_state = (basis, upper, turns, right, norm <= 0, jnp.zeros((), int))
-        basis, upper, _, right, _, k = lax.while_loop(go_on, step, start_state)
+        start_state = (basis, upper, rotations, right, norm <= 0, jnp.zeros((), int))
+        basis, upper, _, right, _, k = lax.while_loop(goes_on, step, start_state)
         weights = _substitute(upper[:, :n].T, jnp.where(jnp.arange(n) < k, right[:n], 0))
         return [
             jnp.tensordot(weights.astype(v.dtype), v[:n], 1, precision=lax.Precision.HIGHEST)
             for v in basis
         ]
 
-    def _extend(self, basis: _Data, k: Any) -> tuple[_Data, Any, Any]:
-        """Extend the basis by one vector; return it, the inner products with the earlier ones, and `True` at a breakdown."""
+    def _extend(self, basis: _Data, k: jax.Array) -> tuple[_Data, jax.Array, jax.Array]:
+        """Extend the basis by one vector.
+
+        Returns:   The basis, the inner products with the earlier vectors, and `True` at a
+        breakdown.
+        """
         space = self.space
         v = self.apply([part[k] for part in basis])
         norm = jnp.sqrt(space.square(v))
-        column: Any = 0
+        passes: list[jax.Array] = []
         for _ in range(2):  # the second pass restores precision lost by rounding
             products = self._project(basis, v)
+            passes.append(products)
             v = [
                 part
                 - jnp.tensordot(products.astype(part.dtype), vs, 1, precision=lax.Precision.HIGHEST)
                 for part, vs in zip(v, basis, strict=True)
             ]
-            column = column + products
         rest = jnp.sqrt(space.square(v))
         broken = rest <= jnp.finfo(space.dtype).eps * norm
         rest = jnp.where(broken, 0, rest)
@@ -388,9 +407,10 @@ class _Krylov(Record):
             vs.at[k + 1].set(scale.astype(vs.dtype) * part)
             for vs, part in zip(basis, v, strict=True)
         ]
+        column = passes[0] + passes[1]
         return basis, column.at[k + 1].set(rest.astype(column.dtype)), broken
 
-    def _project(self, basis: _Data, v: _Data) -> Any:
+    def _project(self, basis: _Data, v: _Data) -> jax.Array:
         """Compute the inner products with all vectors of the basis, by one all-reduce."""
         parts = [
             jnp.tensordot(
@@ -416,11 +436,11 @@ def _gmres(
     )
     krylov = _Krylov(space, lambda x: m(a(x)), min(restart, space.size), end)
 
-    def residual(x: _Data) -> tuple[_Data, Any]:
+    def residual(x: _Data) -> tuple[_Data, jax.Array]:
         r = m(_minus(b, a(x)))
         return r, jnp.sqrt(space.square(r))
 
-    def step(state: Any) -> Any:
+    def step(state: _RestartState) -> _RestartState:
         x, r, norm, k = state
         x = _plus(x, 1, krylov.correction(r, norm))
         return x, *residual(x), k + 1
@@ -432,7 +452,7 @@ def _gmres(
     return solution
 
 
-def _givens(a: Any, b: Any) -> Any:
+def _givens(a: jax.Array, b: jax.Array) -> jax.Array:
     """Return the rotation that maps `(a, b)`, with `b` real, to `(length, 0)`."""
     length = jnp.sqrt(jnp.square(jnp.abs(a)) + jnp.square(jnp.abs(b)))
     safe = jnp.where(length > 0, length, 1).astype(a.dtype)
@@ -441,17 +461,17 @@ def _givens(a: Any, b: Any) -> Any:
     )
 
 
-def _turn(vector: Any, i: Any, turn: Any) -> Any:
-    c, s = turn
+def _rotate(vector: jax.Array, i: jax.Array, rotation: jax.Array) -> jax.Array:
+    c, s = rotation
     first, second = vector[i], vector[i + 1]
     return vector.at[i].set(c * first + s * second).at[i + 1].set(-s * first + jnp.conj(c) * second)
 
 
-def _substitute(upper: Any, right: Any) -> Any:
+def _substitute(upper: jax.Array, right: jax.Array) -> jax.Array:
     """Solve a small triangular system, with 0 for unknowns with a zero pivot."""
     n = upper.shape[0]
 
-    def row(j: Any, x: Any) -> Any:
+    def row(j: jax.Array, x: jax.Array) -> jax.Array:
         i = n - 1 - j
         pivot = upper[i, i]
         value = (right[i] - jnp.dot(upper[i], x, precision=lax.Precision.HIGHEST)) / jnp.where(
@@ -462,13 +482,21 @@ def _substitute(upper: Any, right: Any) -> Any:
     return lax.fori_loop(0, n, row, jnp.zeros_like(right))
 
 
-# --- solutions and their derivatives ---------------------------------------------------------------------------------------
-
-_Method = Callable[[_Space, _Map, _Data, _Data, _Map, _Stop], _Data]
+# The fields of a `_Stop`.
+_Limits: TypeAlias = tuple[jax.typing.ArrayLike, jax.typing.ArrayLike, jax.typing.ArrayLike]
+_Residuals: TypeAlias = tuple[_Data, _Data, _Data, _Limits]
+_Method: TypeAlias = Callable[[_Space, _Map, _Data, _Data, _Map, _Stop], _Data]
 
 
 def _solve(
-    op: str, method: _Method, A: Any, b: Any, x0: Any, stop: _Stop, M: Any, hermitian: bool = False
+    op: str,
+    method: _Method,
+    A: object,
+    b: PyTree,
+    x0: PyTree,
+    limits: tuple[jax.typing.ArrayLike, jax.typing.ArrayLike, int | None],
+    M: object,
+    hermitian: bool = False,
 ) -> tuple[_Space, _Data]:
     """Return the blocks of the solution, with its derivative."""
     space = _Space.of(op, b)
@@ -479,7 +507,8 @@ def _solve(
         else space.without_padding(space.data(x0, "x0"))
     )
     apply, m = space.operator(A, "A"), space.operator(M, "M")
-    stop = stop if stop.maxiter is not None else stop.replace(maxiter=10 * space.size)
+    tol, atol, maxiter = limits
+    stop = _Stop(tol, atol, 10 * space.size if maxiter is None else maxiter)
     symmetric = hermitian and not jnp.issubdtype(space.dtype, jnp.complexfloating)
     region = ambient()
     if region is not None and region.manual:
@@ -524,17 +553,19 @@ def _on_blocks(
         if jnp.issubdtype(jnp.result_type(const), jnp.inexact)
     ]
 
-    def run(closed: Any, consts: Sequence[Any], datas: _Data) -> _Data:
+    def run(closed: ClosedJaxpr, consts: Sequence[jax.Array], datas: _Data) -> _Data:
         return list(jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(consts)))(*datas))
 
-    def with_floats(consts: Sequence[Any], floats: Sequence[Any]) -> list[Any]:
+    def with_floats(consts: Sequence[_Value], floats: Sequence[_Value]) -> list[_Value]:
         filled = list(consts)
         for i, value in zip(places, floats, strict=True):
             filled[i] = value
         return filled
 
     @jax.custom_vjp
-    def solution(consts: Any, b: _Data, x: _Data, m_consts: Any, stop: Any) -> _Data:
+    def solution(
+        consts: list[jax.Array], b: _Data, x: _Data, m_consts: list[jax.Array], stop: _Limits
+    ) -> _Data:
         return method(
             space,
             functools.partial(run, traced, consts),
@@ -544,11 +575,15 @@ def _on_blocks(
             _Stop(*stop),
         )
 
-    def forward(consts: Any, b: _Data, x: _Data, m_consts: Any, stop: Any) -> tuple[_Data, Any]:
+    def forward(
+        consts: list[jax.Array], b: _Data, x: _Data, m_consts: list[jax.Array], stop: _Limits
+    ) -> tuple[_Data, _Residuals]:
         result = solution(consts, b, x, m_consts, stop)
         return result, (consts, result, m_consts, stop)
 
-    def backward(saved: Any, cotangent: _Data) -> Any:
+    def backward(
+        saved: _Residuals, cotangent: _Data
+    ) -> tuple[list[jax.Array | np.ndarray], _Data, None, None, None]:
         consts, result, m_consts, stop = saved
         if symmetric:
             adjoint = solution(
@@ -561,11 +596,11 @@ def _on_blocks(
             m = functools.partial(run, preconditioner, m_consts)
             adjoint = method(space, transposed, cotangent, start, m, _Stop(*stop))
         floats = [consts[i] for i in places]
-        slopes = jax.vjp(lambda *floats: run(traced, with_floats(consts, floats), result), *floats)[
-            1
-        ](adjoint)
+        cotangents = jax.vjp(
+            lambda *floats: run(traced, with_floats(consts, floats), result), *floats
+        )[1](adjoint)
         zeros = [np.zeros(np.shape(const), jax.dtypes.float0) for const in consts]
-        return with_floats(zeros, [-slope for slope in slopes]), adjoint, None, None, None
+        return with_floats(zeros, [-ct for ct in cotangents]), adjoint, None, None, None
 
     solution.defvjp(forward, backward)
     return solution(
@@ -573,37 +608,39 @@ def _on_blocks(
     )
 
 
-def _first(pull: Callable[..., Any], datas: _Data) -> _Data:
+def _first(pull: Callable[[_Data], tuple[_Data]], datas: _Data) -> _Data:
     (result,) = pull(datas)
     return list(result)
 
 
-# --- the functions --------------------------------------------------------------------------------------------------------
-
-
-def _has_names(*trees: Any) -> bool:
+def _has_names(*trees: PyTree) -> bool:
     return any(map(is_named, jax.tree.leaves(trees, is_leaf=is_named)))
 
 
 _TEXT = """
 
-    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All elements over all axes, named
-    and positional, form one vector: named axes are not batch axes here (for one system per element, use `nx.vmap` over the
-    axis).
+    The named version of `jax.scipy.sparse.linalg.{name}`, with its arguments and results. All
+    elements over all axes, named and positional, form one vector: named axes are not batch axes
+    here (for one system per element, use `nx.vmap` over the axis).
 
     Args:
-      A: a linear map: a function of pytrees like `b`{kind}. For arrays without named axes, a square matrix is also valid.
+      A: a linear map: a function of pytrees like `b`{kind}. For arrays without named axes, a square
+        matrix is also valid.
       b: the right-hand side: an array or a pytree of arrays.
       x0: the initial solution; by default zero.
-      tol: the relative tolerance for the norm of the residual relative to the norm of `b`; by default 1e-5.
+      tol: the relative tolerance for the norm of the residual relative to the norm of `b`; by
+        default 1e-5.
       atol: the absolute tolerance for the norm of the residual; by default 0.
       {more}maxiter: the maximum number of {steps}; by default ten times the number of unknowns.
-      M: a preconditioner: a function like `A` that approximates its inverse; by default none.{method}
+      M: a preconditioner: a function like `A` that approximates its inverse; by default
+        none.{method}
 
     Returns:
-      The solution, a pytree like `b`, and {info}. Its derivative is the derivative of the exact solution, by another solve.
+      The solution, a pytree like `b`, and {info}. Its derivative is the derivative of the exact
+      solution, by another solve.
 
-    Communication: over sharded axes {cost}, in addition to the communication of `A`. Every device runs the same number of steps.
+    Communication: over sharded axes {cost}, in addition to the communication of `A`. Every device
+    runs the same number of steps.
 
     Raises:
       AxisNameError: `A` is an array with named axes.
@@ -615,15 +652,15 @@ _TEXT = """
 
 @operation(calls_functions=True)
 def cg(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: Operator,
+    b: PyTree,
+    x0: PyTree = None,
     *,
-    tol: Any = 1e-5,
-    atol: Any = 0.0,
-    maxiter: Any = None,
-    M: Any = None,
-) -> Any:
+    tol: jax.typing.ArrayLike = 1e-5,
+    atol: jax.typing.ArrayLike = 0.0,
+    maxiter: int | None = None,
+    M: Operator | None = None,
+) -> tuple[PyTree, None]:
     """Solve `A(x) = b` by conjugate gradients.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -634,23 +671,21 @@ def cg(
     """
     if not _has_names(b, x0):
         return jsp.sparse.linalg.cg(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
-    space, x = _solve(
-        "cg", _conjugate_gradients, A, b, x0, _Stop(tol, atol, maxiter), M, hermitian=True
-    )
+    space, x = _solve("cg", _conjugate_gradients, A, b, x0, (tol, atol, maxiter), M, hermitian=True)
     return space.value(x), None
 
 
 @operation(calls_functions=True)
 def bicgstab(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: Operator,
+    b: PyTree,
+    x0: PyTree = None,
     *,
-    tol: Any = 1e-5,
-    atol: Any = 0.0,
-    maxiter: Any = None,
-    M: Any = None,
-) -> Any:
+    tol: jax.typing.ArrayLike = 1e-5,
+    atol: jax.typing.ArrayLike = 0.0,
+    maxiter: int | None = None,
+    M: Operator | None = None,
+) -> tuple[PyTree, None]:
     """Solve `A(x) = b` by the stabilized biconjugate gradient method.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -661,23 +696,23 @@ def bicgstab(
     """
     if not _has_names(b, x0):
         return jsp.sparse.linalg.bicgstab(A, b, x0, tol=tol, atol=atol, maxiter=maxiter, M=M)
-    space, x = _solve("bicgstab", _bicgstab, A, b, x0, _Stop(tol, atol, maxiter), M)
+    space, x = _solve("bicgstab", _bicgstab, A, b, x0, (tol, atol, maxiter), M)
     return space.value(x), None
 
 
 @operation(calls_functions=True)
 def gmres(
-    A: Any,
-    b: Any,
-    x0: Any = None,
+    A: Operator,
+    b: PyTree,
+    x0: PyTree = None,
     *,
-    tol: Any = 1e-5,
-    atol: Any = 0.0,
+    tol: jax.typing.ArrayLike = 1e-5,
+    atol: jax.typing.ArrayLike = 0.0,
     restart: int = 20,
-    maxiter: Any = None,
-    M: Any = None,
+    maxiter: int | None = None,
+    M: Operator | None = None,
     solve_method: str = "batched",
-) -> Any:
+) -> tuple[PyTree, jax.Array]:
     """Solve `A(x) = b` by the generalized minimal residual method with restarts.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -704,11 +739,11 @@ def gmres(
             f" {format_value(solve_method)}."
         )
     method = functools.partial(_gmres, restart, solve_method == "incremental")
-    space, x = _solve("gmres", method, A, b, x0, _Stop(tol, atol, maxiter), M)
+    space, x = _solve("gmres", method, A, b, x0, (tol, atol, maxiter), M)
     return space.value(x), jnp.where(jnp.isnan(space.square(x)), -1, 0)
 
 
-def _describe(function: Callable[..., Any], **texts: str) -> None:
+def _describe(function: Callable[..., PyTree], **texts: str) -> None:
     summary, examples = (function.__doc__ or "").split("\n\n", 1)
     function.__doc__ = joined(
         summary,
@@ -747,4 +782,4 @@ _describe(
     cost="each step sends one number for every vector of the basis, twice, and two norms",
 )
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {f.__name__: f for f in (bicgstab, cg, gmres)}
+FUNCTIONS: dict[str, Callable[..., PyTree]] = {f.__name__: f for f in (bicgstab, cg, gmres)}

@@ -1,4 +1,4 @@
-"""Functions of one element along an axis, applied to all elements: `vmap` in parallel, `map` in sequence.
+"""Functions of one element, applied along an axis: `vmap` in parallel, `map` in sequence.
 
 The function sees arrays that lack the axis. If that axis is sharded, blocks vary over its mesh axes
 without a name that shows it. A collective over these mesh axes would mix elements. The traced
@@ -22,6 +22,7 @@ from namedax.core.call_errors import checks_signature
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient, hiding
+from namedax.core.types import PyTree
 from namedax.core.user_code import call_checked_code, call_user_code
 from namedax.core.variance import cast, cast_data
 from namedax.errors import (
@@ -46,10 +47,10 @@ def run_hidden(
     op: str,
     name: Hashable,
     placement: tuple[str, ...],
-    function: Callable[..., Any],
-    datas: Sequence[Any],
-) -> Any:
-    """Call `function(*datas)`, which returns a list of data, with the axis `name` on the mesh axes `placement` hidden.
+    function: Callable[..., list[jax.Array]],
+    datas: Sequence[jax.Array],
+) -> list[jax.Array]:
+    """Call `function(*datas)` with the axis `name` on the mesh axes `placement` hidden.
 
     Raises:
       PlacementConflictError: the function communicates along these mesh axes.
@@ -72,7 +73,7 @@ def run_hidden(
 
 
 def _seen(placement: tuple[str, ...]) -> dict[Hashable, tuple[str, ...]]:
-    """Return the shardings of names in a function of single elements of an axis on the mesh axes `placement`."""
+    """Return the shardings of names in a function of single elements, without `placement`."""
     region = ambient()
     resources = {} if region is None else region.resources
     return {
@@ -81,21 +82,21 @@ def _seen(placement: tuple[str, ...]) -> dict[Hashable, tuple[str, ...]]:
     }
 
 
-class _Entry:
+class _ElementFunction:
     """A function of elements as a function of flat data, which records the types of its results."""
 
     def __init__(
         self,
         op: str,
-        f: Callable[..., Any],
-        value: Callable[[Sequence[Any]], Any],
+        f: Callable[..., PyTree],
+        value: Callable[[Sequence[jax.Array]], PyTree],
         names: Sequence[Hashable],
     ):
         self.op, self.f, self.value, self.names = op, f, value, names
         self.tree: Any = None
         self.dims: list[Dims] = []
 
-    def __call__(self, *datas: Any) -> list[Any]:
+    def __call__(self, *datas: jax.Array) -> list[jax.Array]:
         with explain_type_errors, hiding(self.op, self.names):
             leaves, self.tree = flatten(call_user_code(self.f, self.value(datas)))
         leaves = [as_block(leaf, self.op) for leaf in leaves]
@@ -104,7 +105,9 @@ class _Entry:
 
 
 @operation(explicit=Explicit.KEPT, calls_functions=True)
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis: Any = 0) -> Any:
+def map(
+    f: Callable[[PyTree], PyTree], xs: PyTree, *, batch_size: int | None = None, axis: Hashable = 0
+) -> PyTree:
     """Apply a function to the elements along an axis in sequence: `lax.map` over named axes.
 
     `map` needs less memory than `vmap`, but more time.
@@ -144,19 +147,21 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
     entries = Entries("map", xs, axis, supports_padding=True)
     if not entries.datas:
         raise ArgumentError("map: there are no arrays in xs; give at least one.")
-    entry = _Entry("map", f, entries.value, [entries.axis] if entries.by_name else [])
+    entry = _ElementFunction("map", f, entries.value, [entries.axis] if entries.by_name else [])
 
-    def along(function: Callable[..., list[Any]], datas: Sequence[Any]) -> list[Any]:
+    def along(
+        function: Callable[..., list[jax.Array]], datas: Sequence[jax.Array]
+    ) -> list[jax.Array]:
         fresh = Entries("map", list(datas), 0)
         return list(
             scan_entries(fresh, lambda _, x: ((), function(*x)), (), fresh.datas, None, False, 1)[1]
         )
 
-    def run(*datas: Any) -> list[Any]:
+    def run(*datas: jax.Array) -> list[jax.Array]:
         n = datas[0].shape[0]
         if batch_size is None:
             return along(entry, datas)
-        vectorised = jax.vmap(entry)
+        vectorized = jax.vmap(entry)
         whole = n - n % batch_size
         parts = []
         if whole or not n:
@@ -165,10 +170,10 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
                 for data in datas
             ]
             parts.append(
-                [data.reshape((whole, *data.shape[2:])) for data in along(vectorised, chunks)]
+                [data.reshape((whole, *data.shape[2:])) for data in along(vectorized, chunks)]
             )
         if whole < n:
-            parts.append(vectorised(*(data[whole:] for data in datas)))
+            parts.append(vectorized(*(data[whole:] for data in datas)))
         return [
             lax.concatenate(pieces, 0) if len(pieces) > 1 else pieces[0]
             for pieces in zip(*parts, strict=True)
@@ -181,7 +186,11 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None, axis
 
 
 @checks_signature
-def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Callable[..., Any]:
+def vmap(
+    fun: Callable[..., PyTree],
+    in_axes: Hashable | Sequence[Hashable] = 0,
+    out_axes: Hashable = None,
+) -> Callable[..., PyTree]:
     """Vectorize a function over an axis that it does not see: `jax.vmap` over named axes.
 
     Functions of named arrays already vectorize over names that they do not mention. `vmap` hides a
@@ -219,20 +228,20 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = None) -> Cal
     check_function("vmap", "fun", fun)
 
     @functools.wraps(fun)
-    def vectorised(*args: Any, **kwargs: Any) -> Any:
+    def vectorized(*args: PyTree, **kwargs: PyTree) -> PyTree:
         return _call(fun, in_axes, out_axes, args, kwargs)
 
-    return vectorised
+    return vectorized
 
 
 @operation(name="vmap")
 def _call(
-    fun: Callable[..., Any],
-    in_axes: Any,
-    out_axes: Any,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
+    fun: Callable[..., PyTree],
+    in_axes: Hashable | Sequence[Hashable],
+    out_axes: Hashable,
+    args: tuple[PyTree, ...],
+    kwargs: dict[str, PyTree],
+) -> PyTree:
     if isinstance(in_axes, (tuple, list)):
         if len(in_axes) != len(args):
             raise ArgumentError(
@@ -260,8 +269,11 @@ def _call(
 
 
 def _vectorise(
-    fun: Callable[..., Any], groups: list[tuple[Any, Any]], one_axis: bool, result: Entries
-) -> Any:
+    fun: Callable[..., PyTree],
+    groups: list[tuple[Hashable, PyTree]],
+    one_axis: bool,
+    result: Entries,
+) -> PyTree:
     if one_axis:  # a single search over all arguments, so that one argument with the name is enough
         axis = groups[0][0] if groups else None
         parts = [Entries("vmap", [value for _, value in groups], axis, supports_padding=True)]
@@ -290,17 +302,17 @@ def _vectorise(
             " must agree."
         )
 
-    def value(flat: Sequence[Any]) -> Any:
+    def value(flat: Sequence[jax.Array]) -> PyTree:
         supply = iter(flat)
         values = [part.value([next(supply) for _ in part.datas]) for part in parts]
         return values[0] if one_axis else values
 
     names = [part.axis for part in parts if part.by_name and part.datas]
 
-    def of_arguments(values: Any) -> Any:
+    def of_arguments(values: Sequence[PyTree]) -> PyTree:
         return call_user_code(fun, *values[:-1], **values[-1])
 
-    entry = _Entry("vmap", of_arguments, value, names)
+    entry = _ElementFunction("vmap", of_arguments, value, names)
     region = ambient()
     name = result.axis
     if result.by_name and region is not None and datas:
@@ -325,8 +337,10 @@ def _vectorise(
                     part.fixed[i] = array_of(cast(leaf, frozenset(placement)), dims_of(leaf))
 
     def own(
-        *datas: Any,
-    ) -> list[Any]:  # a result that is the same for every element is cast before it is repeated
+        *datas: jax.Array,
+    ) -> list[
+        jax.Array
+    ]:  # a result that is the same for every element is cast before it is repeated
         return [cast_data(data, placement) for data in entry(*datas)]
 
     function = own if placement else entry

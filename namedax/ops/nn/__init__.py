@@ -1,8 +1,8 @@
 """Neural networks over named axes: the functions that `nx.nn` adds to JAX's.
 
-Layers: `activations` (and softmax), `normalisation` (and dropout), and `attention`, with its
+Layers: `activations` (and softmax), `normalization` (and dropout), and `attention`, with its
 `masks`. `attention_names` has the axis names of attention, and `attention_blocks` computes it on a
-device and around the ring. Losses: `losses` (also over sharded classes) and `binary_cross_entropy`.
-Parameters: `initializers`. Pooling and convolution are in `namedax.ops.window`, mixtures of experts
-in `namedax.ops.experts`.
+device and around the ring. Losses: `losses`, also over sharded classes. Parameters:
+`initializers`. Pooling and convolution are in `namedax.ops.window`, mixtures of experts in
+`namedax.ops.experts`.
 """

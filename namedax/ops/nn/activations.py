@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from namedax.core.annotations import LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.call_errors import check_flags, flags_of, refuse_miscall
 from namedax.core.element_types import as_inexact, extreme, has_infinity
@@ -28,22 +27,22 @@ from namedax.resources import communication as comm
 __all__ = ["ACTIVATIONS", "log_softmax", "softmax"]
 
 
-def _activation(name: str) -> Callable[..., Any]:
+def _activation(name: str) -> Callable[..., AnyArray]:
     function = getattr(jax.nn, name)
     signature = signature_of(function)
 
     of_one = elementwise_call(function, __name__)
 
-    def operate(x: Any) -> Any:
+    def operate(x: ArrayLike) -> AnyArray:
         return kernels.run_elementwise(name, of_one, (), x)
 
     operate.__name__ = name
     shortcut = elementwise_operation(operate)
 
     def of_bound(
-        op: str, arrays: tuple[str, ...], static: tuple[tuple[str, Any], ...], *operands: Any
-    ) -> Any:
-        def call(*datas: Any) -> Any:
+        op: str, arrays: tuple[str, ...], static: tuple[tuple[str, bool], ...], *operands: ArrayLike
+    ) -> AnyArray:
+        def call(*datas: jax.Array) -> jax.Array:
             filled = inspect.BoundArguments(
                 signature(), dict(zip(arrays, datas, strict=True)) | dict(static)
             )
@@ -52,7 +51,7 @@ def _activation(name: str) -> Callable[..., Any]:
         return apply_elementwise(op, call, *operands)
 
     @functools.wraps(function, updated=())
-    def lifted(*args: Any, **kwargs: Any) -> Any:
+    def lifted(*args: ArrayLike, **kwargs: ArrayLike) -> AnyArray:
         if len(args) == 1 and not kwargs:
             return shortcut(args[0])
         check_flags(name, flags_of(function), args, kwargs)
@@ -78,7 +77,7 @@ def _activation(name: str) -> Callable[..., Any]:
     return lifted
 
 
-ACTIVATIONS: dict[str, Callable[..., Any]] = {
+ACTIVATIONS: dict[str, Callable[..., AnyArray]] = {
     name: _activation(name)
     for name in (
         "relu relu6 sigmoid softplus sparse_plus sparse_sigmoid soft_sign silu swish log_sigmoid"
@@ -89,27 +88,27 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _normalised(
+def _normalized(
     op: str,
-    x: Any,
-    axis: Any,
-    where: Any,
-    local: Callable[..., Any],
-    sharded: Callable[[ReductionPlan], Any],
-) -> Any:
+    x: ArrayLike,
+    axis: AxisSpec,
+    where: ArrayLike | None,
+    local: Callable[..., jax.Array],
+    sharded: Callable[[ReductionPlan], jax.Array],
+) -> AnyArray:
     with explain_type_errors:
         operands = (x,) if where is None else (x, where)
-        return kernels.run(op, _normalise, axis_key(op, axis), (local, sharded), *operands)
+        return kernels.run(op, _normalize, axis_key(op, axis), (local, sharded), *operands)
 
 
-def _normalise(
+def _normalize(
     op: str,
-    axis: Any,
-    local: Callable[..., Any],
-    sharded: Callable[[ReductionPlan], Any],
-    x: Any,
-    *mask: Any,
-) -> Any:
+    axis: AxisSpec,
+    local: Callable[..., jax.Array],
+    sharded: Callable[[ReductionPlan], jax.Array],
+    x: ArrayLike,
+    *mask: ArrayLike,
+) -> AnyArray:
     # Planned as a reduction over `axis`, but the result keeps all axes of the argument.
     site = reduction_site(op, x, axis, where=mask[0] if mask else None, supports_padding=True)
     site = site.replace(data=as_inexact(site.data))
@@ -120,17 +119,17 @@ def _normalise(
     return site.finish_whole(data)
 
 
-def _sum_over(site: ReductionPlan, data: Any, mask: Any) -> Any:
+def _sum_over(site: ReductionPlan, data: jax.Array, mask: jax.Array | None) -> jax.Array:
     total = comm.psum(jnp.sum(data, site.axes, keepdims=True, where=mask), site.mesh_axes)
     return cast_data(total, site.mesh_axes)  # it combines with values that vary there
 
 
-def _masked(data: Any, mask: Any, value: float) -> Any:
+def _masked(data: jax.Array, mask: jax.Array | None, value: jax.typing.ArrayLike) -> jax.Array:
     return data if mask is None else jnp.where(mask, data, value)
 
 
-@operation(explicit=Explicit.KEPT, cached=True)
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
+@operation(explicit=Explicit.AS_JAX, cached=True)
+def softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> LikeArguments:
     """Compute the softmax over an axis or a tuple of axes: the elements are positive and sum to 1.
 
     Args:
@@ -149,31 +148,34 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     >>> nx.positional(nx.nn.softmax(nx.named(jnp.zeros(4), ["k"]), "k"), ["k"])
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    return _normalised("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
+    return _normalized("softmax", x, axis, where, jax.nn.softmax, _sharded_softmax)
 
 
-def _sharded_softmax(site: ReductionPlan) -> Any:
+def _sharded_softmax(site: ReductionPlan) -> jax.Array:
     # The result in padding is a copy of the last real element under the original mask; the mask
     # without padding is for the sums.
     values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp
-    def softmax(data: Any, mask: Any, counted: Any) -> Any:
+    def softmax(data: jax.Array, mask: jax.Array | None, counted: jax.Array | None) -> jax.Array:
         terms = jnp.exp(
             data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
         )
         return _masked(terms / _sum_over(site, terms, counted), mask, 0)
 
     @softmax.defjvp
-    def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    def _jvp(
+        primals: tuple[jax.Array, jax.Array | None, jax.Array | None],
+        tangents: tuple[jax.Array, ...],
+    ) -> tuple[jax.Array, jax.Array]:
         result, tangent = softmax(*primals), tangents[0]
         return result, result * (tangent - _sum_over(site, result * tangent, primals[2]))
 
     return softmax(values, where, counted)
 
 
-@operation(explicit=Explicit.KEPT, cached=True)
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
+@operation(explicit=Explicit.AS_JAX, cached=True)
+def log_softmax(x: ArrayLike, axis: AxisSpec = -1, where: ArrayLike | None = None) -> LikeArguments:
     """Compute the logarithm of `softmax` without overflow.
 
     Arguments and communication are the same as for `softmax`; elements where `where` is false are
@@ -183,14 +185,16 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> LikeArguments:
     >>> round(float(nx.nn.log_softmax(nx.named(jnp.zeros(4), ["k"]), "k").data[0]), 4)
     -1.3863
     """
-    return _normalised("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
+    return _normalized("log_softmax", x, axis, where, jax.nn.log_softmax, _sharded_log_softmax)
 
 
-def _sharded_log_softmax(site: ReductionPlan) -> Any:
+def _sharded_log_softmax(site: ReductionPlan) -> jax.Array:
     values, where, counted, site = site.data, site.where, site.of_real().where, site.bare()
 
     @jax.custom_jvp
-    def log_softmax(data: Any, mask: Any, counted: Any) -> Any:
+    def log_softmax(
+        data: jax.Array, mask: jax.Array | None, counted: jax.Array | None
+    ) -> jax.Array:
         data = _masked(data, mask, -jnp.inf)
         shifted = data - sharded_maximum(site, _masked(data, counted, extreme(data.dtype, True)))
         return _masked(
@@ -198,7 +202,10 @@ def _sharded_log_softmax(site: ReductionPlan) -> Any:
         )
 
     @log_softmax.defjvp
-    def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    def _jvp(
+        primals: tuple[jax.Array, jax.Array | None, jax.Array | None],
+        tangents: tuple[jax.Array, ...],
+    ) -> tuple[jax.Array, jax.Array]:
         result, tangent, (_, mask, counted) = log_softmax(*primals), tangents[0], primals
         return result, _masked(
             tangent - _sum_over(site, jnp.exp(result) * tangent, counted), mask, 0

@@ -1,4 +1,4 @@
-"""`dot_product_attention`: attention over named axes, on one device or with a sequence sharded over many.
+"""`dot_product_attention`: attention over named axes, also along a sharded sequence.
 
 If the keys are not sharded (nothing is mapped, or only batch and heads are), attention is two
 contractions with a softmax between them. It does not communicate. Two shardings of the sequence are
@@ -14,11 +14,9 @@ saves the result and one number per row, the logarithm of its sum. It computes t
 block again (Dao et al. 2022, "FlashAttention") in a second ring. The gradients of a block travel
 with it in that ring (Liu et al. 2023, "Ring Attention with Blockwise Transformers"). Each of the n
 blocks of keys is sent n - 1 times in the forward pass. The backward pass repeats this and sends the
-gradient n
-- 1 times, as float32. Key heads that several query heads share are sent once. Blocks that causality
-  or the window masks
-completely are not computed, but the ring waits for the devices that do compute. With `is_causal`
-the last device computes n blocks, and the first computes one.
+gradient n - 1 times, as float32. Key heads that several query heads share are sent once. Blocks
+that causality or the window masks completely are not computed, but the ring waits for the devices
+that do compute. With `is_causal` the last device computes n blocks, and the first computes one.
 
 **Key positions on mesh axes that do not shard query positions** (decoding with a sharded cache):
 every device attends to its own keys. One all-reduce combines the largest scores, and one combines
@@ -33,14 +31,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
@@ -48,7 +46,7 @@ from namedax.core.padded_sharding import Uneven, plain
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.reshape import as_one
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -61,9 +59,10 @@ from namedax.errors import (
     format_value,
 )
 from namedax.operands import kernels
-from namedax.operands.broadcasting import make_result, to_local
+from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.operands.operation import operation
+from namedax.operands.pytree import as_block, data_of
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.nn.attention_blocks import (
     FEATURES,
@@ -71,13 +70,12 @@ from namedax.ops.nn.attention_blocks import (
     KEY,
     KEY_HEADS,
     QUERY,
-    Arrays,
     BlockAttention,
     Label,
     Labels,
     Role,
 )
-from namedax.ops.nn.attention_names import OPERATION, Names, lacks
+from namedax.ops.nn.attention_names import OPERATION, Names, raise_missing_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding import padded, padded_size
 from namedax.resources.padding_masks import masked
@@ -86,39 +84,43 @@ from namedax.resources.serial import LoopAxis
 
 __all__ = ["FUNCTIONS", "dot_product_attention"]
 
+#: The operands of attention by role.
+Blocks = Mapping[str, AnyArray]
+
 _positional = nmap(jax.nn.dot_product_attention)
 
 
 @operation(name="dot_product_attention")
 def dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    bias: Any = None,
-    mask: Any = None,
+    query: ArrayLike,
+    key: ArrayLike,
+    value: ArrayLike,
+    bias: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
     *,
     axis: Hashable | None = None,
     features: Hashable | None = None,
     key_axis: Hashable | None = None,
     heads: Hashable | None = None,
     key_heads: Hashable | None = None,
-    scale: Any = None,
+    scale: ArrayLike | None = None,
     is_causal: bool = False,
-    query_seq_lengths: Any = None,
-    key_value_seq_lengths: Any = None,
+    query_seq_lengths: ArrayLike | None = None,
+    key_value_seq_lengths: ArrayLike | None = None,
     local_window_size: int | tuple[int, int] | None = None,
-    segments: Any = None,
-    key_segments: Any = None,
-    implementation: Any = None,
+    segments: ArrayLike | None = None,
+    key_segments: ArrayLike | None = None,
+    implementation: Literal["xla", "cudnn"] | None = None,
     return_residual: bool = False,
 ) -> AnyArray:
-    """Average values, weighted with the softmax of `scale * query . key + bias` over the key positions.
+    """Average values over the key positions, weighted by the softmax of the scores.
 
-    Without `axis` this is `jax.nn.dot_product_attention` on the positional axes, and named axes are
-    batch axes. With `axis` all axes are found by name. MeshAxes that no argument mentions (batch,
-    heads) are batch axes. If `key` and `value` lack a batch axis of `query`, its instances share
-    them. So heads that share keys only need a separate name: `query{batch, pos, kv_heads, group,
-    d}` aligns with `key{batch, pos, kv_heads, d}`.
+    The scores are `scale * query . key + bias`. Without `axis` this is
+    `jax.nn.dot_product_attention` on the positional axes, and named axes are batch axes. With
+    `axis` all axes are found by name. Axes that no argument mentions (batch, heads) are batch axes.
+    If `key` and `value` lack a batch axis of `query`, its instances share them. So heads that share
+    keys only need a separate name: `query{batch, pos, kv_heads, group, d}` aligns with `key{batch,
+    pos, kv_heads, d}`.
 
     Args:
       query: a named array with `axis` and `features`.
@@ -188,16 +190,16 @@ def dot_product_attention(
     >>> nx.nn.dot_product_attention(q, kv, kv, axis="pos", features="d", is_causal=True).dims
     ('pos', 'head', 'd')
     >>> memory = nx.named(jnp.ones((10, 8)), ["source", "d"])
-    >>> nx.nn.dot_product_attention(q, memory, memory, axis="pos", key_axis="source", features="d").dims
+    >>> names = {"axis": "pos", "key_axis": "source", "features": "d"}
+    >>> nx.nn.dot_product_attention(q, memory, memory, **names).dims
     ('pos', 'head', 'd')
     """
     if axis is None:
         return _without_names(locals())
     names = Names.of(axis, features, key_axis, heads, key_heads, query, key)
     if (region := ambient()) is not None:
-        names.renamed(
-            region.noted
-        )  # the name of the key positions may occur only in bias and mask, which may be missing
+        # The name of the key positions may occur only in bias and mask, which may be missing.
+        names.renamed(region.noted)
     if implementation is not None or return_residual:
         raise ArgumentError(
             f"{OPERATION}: implementation= and return_residual= are only for the positional form."
@@ -214,32 +216,26 @@ def dot_product_attention(
         "key_lengths": key_value_seq_lengths,
     }
     optional |= _segments(names, segments, key_segments, is_causal or window is not None)
-    given = (
-        "query",
-        "key",
-        "value",
-        *(name for name, array in optional.items() if array is not None),
-    )
-    operands = (query, key, value, *(array for array in optional.values() if array is not None))
+    operands = {"query": query, "key": key, "value": value}
+    operands |= {name: array for name, array in optional.items() if array is not None}
+    given = (tuple(operands), scale, is_causal, window)
     with explain_type_errors:
-        return kernels.run(
-            OPERATION, _attend_by_name, names, (given, scale, is_causal, window), *operands
-        )
+        return kernels.run(OPERATION, _attend_by_name, names, given, *operands.values())
 
 
 def _attend_by_name(
     op: str,
     names: Names,
     given: tuple[str, ...],
-    scale: Any,
+    scale: float | None,
     is_causal: bool,
-    window: Any,
-    *operands: Any,
-) -> Any:
+    window: tuple[int, int] | None,
+    *operands: AnyArray,
+) -> AnyArray:
     return _attend(dict(zip(given, operands, strict=True)), names, scale, is_causal, window)
 
 
-def _without_names(given: Mapping[str, Any]) -> Any:
+def _without_names(given: Mapping[str, object]) -> AnyArray:
     by_name = [
         name
         for name in ("features", "key_axis", "heads", "key_heads", "segments", "key_segments")
@@ -274,7 +270,7 @@ def _without_names(given: Mapping[str, Any]) -> Any:
     )
 
 
-def _window(size: Any) -> tuple[int, int] | None:
+def _window(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
     left, right = (size, size) if isinstance(size, (int, np.integer)) else size
@@ -286,7 +282,9 @@ def _window(size: Any) -> tuple[int, int] | None:
     return int(left), int(right)
 
 
-def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) -> dict[str, Any]:
+def _segments(
+    names: Names, segments: ArrayLike | None, key_segments: ArrayLike | None, is_local: bool
+) -> dict[str, ArrayLike | None]:
     """Return the segments of queries and of keys: both, or neither."""
     if segments is None and key_segments is None:
         return {"query_segments": None, "key_segments": None}
@@ -310,7 +308,7 @@ def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) ->
         ("key_segments", key_segments, names.own_key),
     ):
         if own not in dims_of(array):
-            lacks(which, own, array, "Every position needs a segment.")
+            raise_missing_axis(which, own, array, "Every position needs a segment.")
         if not jnp.issubdtype(jnp.result_type(array), jnp.integer):
             raise ArgumentTypeError(
                 f"{OPERATION}: {which} must contain integers, got {type_text(array)}."
@@ -324,26 +322,25 @@ def _segments(names: Names, segments: Any, key_segments: Any, is_local: bool) ->
     return {"query_segments": segments, "key_segments": key_segments}
 
 
-# --- from names to blocks ---------------------------------------------------------------------------------------------
+# --- from names to blocks -------------------------------------------------------------------------
 
 
 class _Operand(Record, frozen=False):
     """The block of an array, with a label for every dimension."""
 
-    data: Any
+    data: jax.Array
     labels: Labels
 
 
 def _attend(
-    arrays: Arrays, names: Names, scale: Any, is_causal: bool, window: tuple[int, int] | None
-) -> Any:
+    arrays: Blocks,
+    names: Names,
+    scale: float | None,
+    is_causal: bool,
+    window: tuple[int, int] | None,
+) -> AnyArray:
     region = ambient()
-    blocks = {
-        which: block if isinstance(block, NamedArray) else jnp.asarray(block)
-        for which, block in (
-            (which, to_local(array, OPERATION, region)) for which, array in arrays.items()
-        )
-    }
+    blocks = {which: as_block(array, OPERATION) for which, array in arrays.items()}
     _check_names(blocks, names)
     manual = region is not None and region.manual
 
@@ -395,9 +392,8 @@ def _attend(
         variance=common,
         moving=moving,
         whole=whole,
-        scale=(
-            1 / math.sqrt(max(size, 1)) if scale is None else scale
-        ),  # without features, scores are 0
+        # Without features, scores are 0.
+        scale=1 / math.sqrt(max(size, 1)) if scale is None else scale,
         is_causal=is_causal,
         window=window,
         dtype=dtype,
@@ -414,7 +410,7 @@ def _leave_out_padding(
     feature_axes: MeshAxes,
     whole: Iterable[str],
 ) -> None:
-    """Zero the padding of contracted axes, and pad operands with all keys if the keys have padding."""
+    """Zero the padding of contracted axes, and pad operands with all keys like the keys."""
     for which, label, place in (
         *((which, KEY, key_place) for which in ("key", "value")),
         *((which, FEATURES, feature_axes) for which in ("query", "key")),
@@ -428,30 +424,25 @@ def _leave_out_padding(
 
 
 def _cast_together(
-    blocks: Arrays,
+    blocks: Blocks,
     operands: Mapping[str, _Operand],
     positions: MeshAxes,
     feature_axes: MeshAxes,
     carried_axes: MeshAxes,
 ) -> frozenset[str]:
-    """Cast the operands to one variance, plus the mesh axes that only some need, and return the common variance."""
-    used = frozenset(
-        a
-        for block in blocks.values()
-        for a in varying(block._data if isinstance(block, NamedArray) else block)
-    )
+    """Cast the operands to one variance, and return it.
+
+    Query, key and value also vary over the mesh axes of their own axes.
+    """
+    used = frozenset(a for block in blocks.values() for a in varying(data_of(block)))
     common = (used | set(positions)) - set(feature_axes) - set(carried_axes)
-    more = {
-        "query": frozenset(feature_axes),
-        "key": frozenset(feature_axes),
-        "value": frozenset(carried_axes),
-    }
+    more = {"query": feature_axes, "key": feature_axes, "value": carried_axes}
     for which, block in blocks.items():
-        operands[which].data = cast(block, common | more.get(which, frozenset()))
+        operands[which].data = cast(block, common.union(more.get(which, ())))
     return common
 
 
-def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
+def _to_common_type(operands: Mapping[str, _Operand]) -> DType:
     """Convert queries, keys and values to their common floating-point dtype, and return it."""
     common = jnp.result_type(*(operands[which].data for which in ("query", "key", "value")))
     dtype = jnp.dtype(common if jnp.issubdtype(common, jnp.inexact) else inexact_type(common))
@@ -460,15 +451,15 @@ def _to_common_type(operands: Mapping[str, _Operand]) -> Any:
     return dtype
 
 
-def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
+def _finish(data: jax.Array, labels: Labels, like: Labels, names: Names) -> AnyArray:
     """Order the dimensions as in the query, join the heads again, and name the named axes."""
     carried = [label for label in labels if label not in like]
     order: list[Label] = []
     for label in like:
         order.extend(carried if label is FEATURES else [label])
     slots = [i for i, label in enumerate(order) if isinstance(label, int)]
-    for i, label in zip(slots, sorted(order[i] for i in slots), strict=True):  # type: ignore[type-var]
-        order[i] = label
+    for i, number in zip(slots, sorted(x for x in order if isinstance(x, int)), strict=True):
+        order[i] = number
     data = lax.transpose(data, [labels.index(label) for label in order])
     if KEY_HEADS in order:
         i = order.index(KEY_HEADS)
@@ -479,7 +470,7 @@ def _finish(data: Any, labels: Labels, like: Labels, names: Names) -> Any:
     )
 
 
-def _check_names(blocks: Arrays, names: Names) -> None:
+def _check_names(blocks: Blocks, names: Names) -> None:
     for which, needed in (
         ("query", names.query),
         ("query", names.features),
@@ -487,7 +478,7 @@ def _check_names(blocks: Arrays, names: Names) -> None:
         ("value", names.own_key),
     ):
         if needed not in dims_of(blocks[which]):
-            lacks(which, needed, blocks[which])
+            raise_missing_axis(which, needed, blocks[which])
     _check_key_positions(blocks, names)
     for which in ("bias", "mask", "query_lengths", "key_lengths"):
         if which not in blocks:
@@ -505,9 +496,7 @@ def _check_names(blocks: Arrays, names: Names) -> None:
                     f" {reason}. Rename it."
                 )
         wanted = jnp.bool_ if which == "mask" else jnp.integer if lengths else jnp.floating
-        if not (
-            block.dtype == jnp.bool_ if which == "mask" else jnp.issubdtype(block.dtype, wanted)
-        ):
+        if not jnp.issubdtype(block.dtype, wanted):
             kinds = {
                 "mask": "booleans (use bias= to add numbers to the scores)",
                 "bias": "floating-point numbers",
@@ -529,7 +518,7 @@ def _check_names(blocks: Arrays, names: Names) -> None:
             ("value", names.key_heads),
         ):
             if needed not in dims_of(blocks[which]):
-                lacks(which, needed, blocks[which])
+                raise_missing_axis(which, needed, blocks[which])
         for which, other in (
             ("query", names.key_heads),
             ("key", names.heads),
@@ -543,8 +532,11 @@ def _check_names(blocks: Arrays, names: Names) -> None:
                 )
 
 
-def _check_key_positions(blocks: Arrays, names: Names) -> None:
-    """Raise if a bias or a mask gives the key positions a name that no other array has: it would add a batch axis."""
+def _check_key_positions(blocks: Blocks, names: Names) -> None:
+    """Raise if a bias or a mask gives the key positions a name that no other array has.
+
+    Such a name would add a batch axis.
+    """
     others = {dim for which in ("query", "key", "value") for dim in dims_of(blocks[which])}
     for which in ("bias", "mask"):
         dims = dims_of(blocks[which]) if which in blocks else ()
@@ -558,17 +550,17 @@ def _check_key_positions(blocks: Arrays, names: Names) -> None:
             )
 
 
-def _label(which: str, block: Any, names: Names) -> _Operand:
+def _label(which: str, block: AnyArray, names: Names) -> _Operand:
     dims = dims_of(block)
     numbers = iter(range(-dims.count(None), 0))
     labels = tuple(next(numbers) if dim is None else names.role(which, dim) for dim in dims)
-    return _Operand(block._data if isinstance(block, NamedArray) else block, labels)
+    return _Operand(data_of(block), labels)
 
 
 def _check_placement(
     region: Region, names: Names, scores: Iterable[Label], carried: Labels
 ) -> None:
-    """Check shardings: only query and key positions, or query and key heads, may share a mesh axis."""
+    """Check that only the two kinds of positions, or of heads, share a mesh axis."""
     batch = [label for label in scores if not isinstance(label, int)]
     one_head = [] if names.heads is None or names.heads in batch else [names.heads]
     for positions in (names.query, names.own_key):
@@ -578,8 +570,11 @@ def _check_placement(
     )
 
 
-def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Region | None) -> None:
-    """Raise if a label has two sizes, and drop positional axes of size 1 that are larger in another operand."""
+def _check_sizes(blocks: Blocks, operands: Mapping[str, _Operand], region: Region | None) -> None:
+    """Raise if a label has two sizes.
+
+    Positional axes of size 1 that are larger in another operand are dropped.
+    """
     known: dict[Label, tuple[str, int]] = {}
     for which, operand in operands.items():
         for dim, label, n in zip(
@@ -608,9 +603,12 @@ def _check_sizes(blocks: Arrays, operands: Mapping[str, _Operand], region: Regio
 
 
 def _key_layouts(
-    blocks: Arrays, names: Names, key_place: MeshAxes, place: Callable[[Hashable], MeshAxes]
+    blocks: Blocks, names: Names, key_place: MeshAxes, place: Callable[[Hashable], MeshAxes]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the masks and biases with the device's own blocks of keys, and those with all keys although keys are sharded."""
+    """Return the operands with this device's block of keys, and the operands with all keys.
+
+    The latter are masks and biases with unmapped keys, although the keys of `key` are sharded.
+    """
     moving, whole = {"key_segments"} & set(blocks), set()
     for which in ("bias", "mask"):
         if which not in blocks or names.key not in dims_of(blocks[which]):
@@ -636,9 +634,9 @@ def _split_heads(
     names: Names,
     place: MeshAxes,
     key_place: MeshAxes,
-    blocks: Arrays,
+    blocks: Blocks,
 ) -> None:
-    """Split the heads of queries and scores into key heads and groups of consecutive heads that share one."""
+    """Split the heads of queries and scores into key heads and groups that share one."""
     query, key = operands["query"], operands["key"]
     here = query.data.shape[query.labels.index(names.heads)]
     key_here = key.data.shape[key.labels.index(KEY_HEADS)]
@@ -693,7 +691,7 @@ def _size_of(block: int, place: MeshAxes) -> int:
     return place.size if isinstance(place, Uneven) else block * math.prod(map(lax.axis_size, place))
 
 
-def _heads_of_block(data: Any, dim: int, here: int, group: int, place: MeshAxes) -> Any:
+def _heads_of_block(data: jax.Array, dim: int, here: int, group: int, place: MeshAxes) -> jax.Array:
     """Select the key heads that this device's `here` query heads use."""
     data = cast_data(data, place)
     first = comm.block_index(place) * here
@@ -711,9 +709,18 @@ def _heads_of_block(data: Any, dim: int, here: int, group: int, place: MeshAxes)
 
 
 def _heads_of_uneven_block(
-    data: Any, dim: int, here: int, group: int, place: MeshAxes, key_place: MeshAxes, key_heads: int
-) -> Any:
-    """Select the key heads if some blocks have padding, which uses the last real head; sharded key heads are moved."""
+    data: jax.Array,
+    dim: int,
+    here: int,
+    group: int,
+    place: MeshAxes,
+    key_place: MeshAxes,
+    key_heads: int,
+) -> jax.Array:
+    """Select the key heads if some blocks have padding.
+
+    Padding uses the last real head. Sharded key heads are permuted.
+    """
     devices = math.prod(map(lax.axis_size, place))
     # A block that ends within a group has one key head for each of the queries.
     stride = group if here % group == 0 else here if group % here == 0 else 1
@@ -729,4 +736,4 @@ def _heads_of_uneven_block(
     return jnp.take(cast_data(data, place), mine, axis=dim, indices_are_sorted=True, mode="clip")
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"dot_product_attention": dot_product_attention}
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"dot_product_attention": dot_product_attention}

@@ -1,4 +1,7 @@
-"""Attention on the blocks of one device, and around the ring of all devices (`attention` describes the communication)."""
+"""Attention on the blocks of one device, and around the ring of all devices.
+
+The docstring of `attention` describes the communication.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import enum
 import functools
 import math
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from namedax.core.element_types import common_type
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes, PyTree
 from namedax.core.variance import cast_alike, cast_data
 from namedax.resources import communication as comm
 
@@ -34,7 +37,10 @@ __all__ = [
 
 
 class Role(enum.Enum):
-    """Labels of dimensions with a role in attention; other labels are names, or integers from the right for positional axes."""
+    """Labels of dimensions with a role in attention.
+
+    Other labels are names, or integers from the right for positional axes.
+    """
 
     QUERY = "query positions"
     KEY = "key positions"
@@ -45,12 +51,17 @@ class Role(enum.Enum):
 
 Label = Hashable
 Labels = tuple[Label, ...]
-Arrays = dict[str, Any]
+Arrays = dict[str, jax.Array]
+#: A number that may be known during tracing.
+Number = jax.Array | np.int32
+#: The largest score and the sum of exponentials of each row, and the result so far.
+State = tuple[jax.Array, jax.Array, jax.Array]
+S = TypeVar("S")
 
 QUERY, KEY, FEATURES, KEY_HEADS, GROUP = Role
 
 
-# --- blocks ---------------------------------------------------------------------------------------------------------
+# --- blocks ---------------------------------------------------------------------------------------
 
 
 def _letter(label: Label, known: dict[Label, str]) -> str:
@@ -59,7 +70,9 @@ def _letter(label: Label, known: dict[Label, str]) -> str:
     )
 
 
-def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dtype: Any) -> Any:
+def _einsum(
+    a: jax.Array, a_labels: Labels, b: jax.Array, b_labels: Labels, out: Labels, dtype: DType
+) -> jax.Array:
     """Contract two blocks to the labels `out`, accumulated in `dtype`."""
     a, b = cast_alike([a, b])
     plan = _plan(a_labels, a.shape, b_labels, b.shape, out)
@@ -70,9 +83,9 @@ def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dty
             for labels in (a_labels, b_labels, out)
         )
         return jnp.einsum(f"{left},{right}->{result}", a, b, preferred_element_type=dtype)
-    is_turned, dimensions, order = plan
+    is_swapped, dimensions, order = plan
     product = lax.dot_general(
-        *((b, a) if is_turned else (a, b)), dimensions, preferred_element_type=dtype
+        *((b, a) if is_swapped else (a, b)), dimensions, preferred_element_type=dtype
     )
     return product if order is None else lax.transpose(product, order)
 
@@ -80,8 +93,8 @@ def _einsum(a: Any, a_labels: Labels, b: Any, b_labels: Labels, out: Labels, dty
 @functools.lru_cache(maxsize=4096)
 def _plan(
     a: Labels, a_shape: tuple[int, ...], b: Labels, b_shape: tuple[int, ...], out: Labels
-) -> tuple[bool, Any, tuple[int, ...] | None] | None:
-    """Plan a contraction as one `dot_general`, equal to `jnp.einsum`, which takes ten times as long to trace.
+) -> tuple[bool, lax.DotDimensionNumbers, tuple[int, ...] | None] | None:
+    """Plan a contraction as one `dot_general`; `jnp.einsum` takes ten times as long to trace.
 
     Returns:
       `True` if the operands are exchanged, the dimension numbers, and the transposition of the
@@ -93,42 +106,42 @@ def _plan(
         label not in out for label in set(a) ^ set(b)
     ):
         return None
-    summed, batch = (
-        [label for label in a if label not in out],
-        [label for label in out if label in a and label in b],
-    )
+    summed = [label for label in a if label not in out]
+    batch = [label for label in out if label in a and label in b]
 
     def without_pairs(labels: Labels) -> list[Label]:
         return [label for label in labels if label not in batch and label not in summed]
 
-    is_turned = (*batch, *without_pairs(a), *without_pairs(b)) != out
-    first, second = (b, a) if is_turned else (a, b)
+    is_swapped = (*batch, *without_pairs(a), *without_pairs(b)) != out
+    first, second = (b, a) if is_swapped else (a, b)
     found = [*batch, *without_pairs(first), *without_pairs(second)]
-    contract, together = (
-        [tuple(map(side.index, labels)) for side in (first, second)] for labels in (summed, batch)
-    )
     order = tuple(map(found.index, out))
+
+    def dims_in_both(labels: list[Label]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(map(first.index, labels)), tuple(map(second.index, labels))
+
     return (
-        is_turned,
-        (tuple(contract), tuple(together)),
+        is_swapped,
+        (dims_in_both(summed), dims_in_both(batch)),
         None if order == tuple(range(len(order))) else order,
     )
 
 
-def _expand(data: Any, labels: Labels, to: Labels) -> Any:
-    """Transpose and expand `data` to the dimensions `to`, of size 1 for the dimensions that it lacks."""
+def _expand(data: jax.Array, labels: Labels, to: Labels) -> jax.Array:
+    """Transpose and expand `data` to the dimensions `to`; missing ones have size 1."""
     order = sorted(range(len(labels)), key=lambda i: to.index(labels[i]))
     data = lax.transpose(data, order)
     return lax.expand_dims(data, [i for i, label in enumerate(to) if label not in labels])
 
 
 @jax.custom_jvp
-def _softmax(scores: Any) -> Any:
-    """Compute the softmax over the last axis, with zeros for rows in which all scores are minus infinity.
+def _softmax(scores: jax.Array) -> jax.Array:
+    """Compute the softmax over the last axis.
 
-    XLA fuses everything before the division into one loop, as it does without empty rows. The
-    maximum starts at the least finite number, so that no later selection is needed. The divisor is
-    at least one, because the largest score contributes one.
+    Rows in which all scores are minus infinity are zeros. XLA fuses everything before the division
+    into one loop, as it does without empty rows. The maximum starts at the least finite number, so
+    that no later selection is needed. The divisor is at least one, because the largest score
+    contributes one.
     """
     least = np.asarray(jnp.finfo(scores.dtype).min, scores.dtype)
     last = scores.ndim - 1
@@ -138,53 +151,61 @@ def _softmax(scores: Any) -> Any:
     return lax.div(terms, lax.max(_row_sum(terms), terms.dtype.type(1)))
 
 
-def _row_sum(data: Any) -> Any:
+def _row_sum(data: jax.Array) -> jax.Array:
     return lax.expand_dims(lax.reduce_sum(data, (data.ndim - 1,)), (data.ndim - 1,))
 
 
 @_softmax.defjvp
-def _softmax_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+def _softmax_jvp(
+    primals: tuple[jax.Array], tangents: tuple[jax.Array]
+) -> tuple[jax.Array, jax.Array]:
     result = _softmax(*primals)
     product = lax.mul(result, tangents[0])
     return result, lax.sub(product, lax.mul(result, _row_sum(product)))
 
 
-def _terms(scores: Any, largest: Any) -> tuple[Any, Any, Any]:
-    """Return the exponentials relative to the largest score of each row, their sum, and the largest score (finite).
+def _terms(scores: jax.Array, largest: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Return the exponentials relative to the largest score of each row, and their sum.
 
-    The largest score cancels in every quotient, so it is a constant in derivatives.
+    The third result is the largest score, made finite. The largest score cancels in every quotient,
+    so it is a constant in derivatives.
     """
     finite = _finite(lax.stop_gradient(largest))
     terms = lax.exp(lax.sub(scores, _column(finite)))
     return terms, lax.reduce_sum(terms, (terms.ndim - 1,)), finite
 
 
-def _column(rows: Any) -> Any:
+def _column(rows: jax.Array) -> jax.Array:
     """Expand numbers per row to a shape that broadcasts to the scores."""
     return lax.expand_dims(rows, (rows.ndim,))
 
 
-def _finite(largest: Any) -> Any:
+def _like_result(rows: jax.Array, result: jax.Array) -> jax.Array:
+    """Broadcast numbers per row of scores to the shape of the result."""
+    return lax.broadcast_in_dim(rows, result.shape, range(rows.ndim))
+
+
+def _finite(largest: jax.Array) -> jax.Array:
     """Replace minus infinity in the largest scores, for rows without scores, by zero."""
     return lax.select(
         lax.eq(largest, _number(-np.inf, largest)), lax.full_like(largest, 0), largest
     )
 
 
-def _not_zero(total: Any) -> Any:
+def _not_zero(total: jax.Array) -> jax.Array:
     return lax.select(lax.eq(total, _number(0, total)), lax.full_like(total, 1), total)
 
 
-def _number(value: Any, like: Any) -> Any:
+def _number(value: float, like: jax.Array) -> np.ndarray:
     return np.asarray(value, like.dtype)
 
 
-def _largest(scores: Any) -> Any:
-    """Return the largest score of each row, as a constant; minus infinity for rows without scores."""
+def _largest(scores: jax.Array) -> jax.Array:
+    """Return the largest score of each row, as a constant; minus infinity without scores."""
     return lax.reduce_max(lax.stop_gradient(scores), (scores.ndim - 1,))
 
 
-def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
+def _broadcast(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """Broadcast `data` to a shape as `jnp.broadcast_to` does, aligned at the last dimensions."""
     if data.shape == shape:
         return data
@@ -196,18 +217,18 @@ def _broadcast(data: Any, shape: tuple[int, ...]) -> Any:
     )
 
 
-def _both(a: Any, b: Any) -> Any:
+def _both(a: jax.Array, b: jax.Array) -> jax.Array:
     return lax.bitwise_and(a, b) if a.shape == b.shape else jnp.logical_and(a, b)
 
 
-def _position(number: Any) -> Any:
+def _position(number: int | jax.Array) -> Number:
     return (
         np.int32(number) if isinstance(number, int) else lax.convert_element_type(number, np.int32)
     )
 
 
 def _reach(window: tuple[int, int]) -> tuple[np.int32, np.int32]:
-    """Return the reach of a query to the left and to the right, limited so that sums fit in 32 bits."""
+    """Return the reach of a query to both sides, limited so that sums fit in 32 bits."""
     left, right = (np.int32(min(reach, 1 << 30)) for reach in window)
     return left, right
 
@@ -249,7 +270,7 @@ class BlockAttention:
     scale: float
     is_causal: bool
     window: tuple[int, int] | None
-    dtype: Any
+    dtype: DType
     queries: int | None = None
     keys: int | None = None
     ring: MeshAxes = ()
@@ -276,7 +297,7 @@ class BlockAttention:
         )
 
     @property
-    def wide(self) -> Any:
+    def wide(self) -> DType:
         """Return the dtype of scores and sums."""
         return common_type(self.dtype, jnp.float32)
 
@@ -290,7 +311,7 @@ class BlockAttention:
         """Return the labels of the result."""
         return (*self.batch, QUERY, *self.carried)
 
-    def run(self, arrays: Arrays) -> Any:
+    def run(self, arrays: Arrays) -> jax.Array:
         """Compute attention on the blocks of this device, with the labels `result`."""
         if self.steps == 1:
             return self._directly(arrays)
@@ -300,57 +321,61 @@ class BlockAttention:
         others = {which: data for which, data in arrays.items() if which not in floats}
 
         @jax.custom_vjp
-        def attend(floats: Arrays, others: Arrays) -> Any:
+        def attend(floats: Arrays, others: Arrays) -> jax.Array:
             return self._ring(floats | others)[0]
 
-        def forward(floats: Arrays, others: Arrays) -> tuple[Any, Any]:
-            result, normaliser = self._ring(floats | others)
-            return result, (floats, others, result, normaliser)
+        def forward(
+            floats: Arrays, others: Arrays
+        ) -> tuple[jax.Array, tuple[Arrays, Arrays, jax.Array, jax.Array]]:
+            result, normalizer = self._ring(floats | others)
+            return result, (floats, others, result, normalizer)
 
-        def backward(saved: Any, cotangent: Any) -> tuple[Arrays, None]:
-            floats, others, result, normaliser = saved
+        def backward(
+            saved: tuple[Arrays, Arrays, jax.Array, jax.Array], cotangent: jax.Array
+        ) -> tuple[Arrays, None]:
+            floats, others, result, normalizer = saved
             return (
-                self._ring_backwards(floats | others, tuple(floats), result, normaliser, cotangent),
+                self._ring_backwards(floats | others, tuple(floats), result, normalizer, cotangent),
                 None,
             )
 
         attend.defvjp(forward, backward)
         return attend(floats, others)
 
-    # --- scores of one block ---
+    # --- scores of one block ----------------------------------------------------------------------
 
-    def _key_offset(self, step: Any) -> Any:
-        """Return the position of the first key in the block that this device has after `step` steps of the ring."""
+    def _key_offset(self, step: int | jax.Array) -> Number:
+        """Return the position of the first key in this device's block after `step` ring steps."""
         if not self.key_place:
             return np.int32(0)
         if not self.ring:
             return lax.mul(_position(comm.block_index(self.key_place)), np.int32(self.sizes[KEY]))
-        source: Any = lax.sub(_position(comm.block_index(self.ring)), _position(step))
+        source: Number = lax.sub(_position(comm.block_index(self.ring)), _position(step))
         source = lax.rem(lax.add(source, np.int32(self.steps)), np.int32(self.steps))
         if self.rest:
             source = self._among_all(source)
         return lax.mul(source, np.int32(self.sizes[KEY]))
 
-    def _among_all(self, source: Any) -> Any:
+    def _among_all(self, source: Number) -> Number:
         """Convert the number of a block in the ring to its number among the blocks of all keys."""
-        coordinates: dict[str, Any] = {
+        coordinates: dict[str, Number] = {
             axis: _position(comm.block_index((axis,))) for axis in self.rest
         }
         for axis in reversed(self.ring):
             size = np.int32(lax.axis_size(axis))
             coordinates[axis], source = lax.rem(source, size), lax.div(source, size)
-        index: Any = np.int32(0)
+        index: Number = np.int32(0)
         for axis in self.key_place:
             index = lax.add(lax.mul(index, np.int32(lax.axis_size(axis))), coordinates[axis])
         return index
 
-    def _query_offset(self) -> Any:
+    def _query_offset(self) -> Number:
         if not self.query_place:
             return np.int32(0)
         return lax.mul(_position(comm.block_index(self.query_place)), np.int32(self.sizes[QUERY]))
 
-    def _positions(self, first: Any, label: Role, shape: tuple[int, int]) -> Any:
-        """Return the positions from `first` on, along the axis of queries or keys of an array of this shape."""
+    def _positions(self, first: Number, label: Role, shape: tuple[int, int]) -> jax.Array:
+        """Return the positions from `first` on, along the axis of queries or of keys."""
         positions = lax.broadcasted_iota(np.int32, shape, 0 if label is QUERY else 1)
         if isinstance(first, jax.Array):
             positions = lax.add(positions, first)
@@ -358,15 +383,21 @@ class BlockAttention:
             positions = lax.min(positions, np.int32(self.queries - 1))
         return positions
 
-    def _allowed(self, arrays: Arrays, first_key: Any) -> Any:
-        """Return a mask of the keys that each query may attend to, which broadcasts to the scores; `None` for all keys."""
+    def _allowed(self, arrays: Arrays, first_key: Number) -> jax.Array | None:
+        """Return a mask of the keys that each query may attend to, or `None` for all keys.
+
+        It broadcasts to the scores.
+        """
         shape, first_query = (self.sizes[QUERY], self.sizes[KEY]), self._query_offset()
         conditions = []
+
+        def expand(which: str) -> jax.Array:
+            data = self._of_keys(which, arrays, first_key)
+            return _expand(data, self.labels[which], self.scores)
+
         if self.keys is not None or self.is_causal or self.window is not None:
-            queries, keys = (
-                self._positions(first_query, QUERY, shape),
-                self._positions(first_key, KEY, shape),
-            )
+            queries = self._positions(first_query, QUERY, shape)
+            keys = self._positions(first_key, KEY, shape)
             if self.keys is not None:
                 conditions.append(lax.lt(keys, np.int32(self.keys)))
             if self.is_causal:
@@ -383,28 +414,22 @@ class BlockAttention:
         ):
             if which in arrays:
                 one = (self.sizes[QUERY], 1) if label is QUERY else (1, self.sizes[KEY])
-                lengths = _expand(arrays[which], self.labels[which], self.scores)
-                conditions.append(self._positions(first, label, one) < lengths)
+                conditions.append(self._positions(first, label, one) < expand(which))
         if "key_segments" in arrays:
-            mine, theirs = (
-                _expand(arrays[w], self.labels[w], self.scores)
-                for w in ("query_segments", "key_segments")
-            )
+            mine, theirs = map(expand, ("query_segments", "key_segments"))
             conditions.append((mine == theirs) & (theirs >= 0))
         if "mask" in arrays:
-            conditions.append(
-                _expand(self._of_keys("mask", arrays, first_key), self.labels["mask"], self.scores)
-            )
+            conditions.append(expand("mask"))
         return functools.reduce(_both, conditions) if conditions else None
 
-    def _of_keys(self, which: str, arrays: Arrays, first_key: Any) -> Any:
+    def _of_keys(self, which: str, arrays: Arrays, first_key: Number) -> jax.Array:
         """Return the bias or mask for the block of keys that begins at `first_key`."""
         if which not in self.whole:
             return arrays[which]
         dim = self.labels[which].index(KEY)
         return lax.dynamic_slice_in_dim(arrays[which], first_key, self.sizes[KEY], dim)
 
-    def _scores(self, arrays: Arrays, first_key: Any) -> Any:
+    def _scores(self, arrays: Arrays, first_key: Number) -> jax.Array:
         """Compute the scores of one block in full size, with minus infinity for masked keys."""
         query, key = self.labels["query"], self.labels["key"]
         labels = tuple(label for label in self.scores if label in query or label in key)
@@ -415,33 +440,21 @@ class BlockAttention:
         if "bias" in arrays:
             bias = self._of_keys("bias", arrays, first_key)
             scores = scores + _expand(bias, self.labels["bias"], self.scores).astype(self.wide)
-        allowed, shape = (
-            self._allowed(arrays, first_key),
-            tuple(self.sizes[label] for label in self.scores),
-        )
+        allowed = self._allowed(arrays, first_key)
+        shape = tuple(self.sizes[label] for label in self.scores)
         scores = _broadcast(scores, shape)
         if allowed is not None:
             scores = lax.select(_broadcast(allowed, shape), scores, lax.full_like(scores, -np.inf))
         return scores
 
-    def _weigh(self, weights: Any, value: Any) -> Any:
+    def _weigh(self, weights: jax.Array, value: jax.Array) -> jax.Array:
         """Compute the weighted sum of values."""
-        return _einsum(
-            weights.astype(self.dtype),
-            self.scores,
-            value,
-            self.labels["value"],
-            self.result,
-            self.wide,
-        )
+        weights, labels = weights.astype(self.dtype), self.labels["value"]
+        return _einsum(weights, self.scores, value, labels, self.result, self.wide)
 
-    def _with_rows(self, operate: Callable[[Any, Any], Any], result: Any, rows: Any) -> Any:
-        """Apply `operate` to the result and to numbers per row of scores."""
-        return operate(result, lax.broadcast_in_dim(rows, result.shape, range(rows.ndim)))
+    # --- keys that are not moved ------------------------------------------------------------------
 
-    # --- keys that are not moved ---
-
-    def _directly(self, arrays: Arrays) -> Any:
+    def _directly(self, arrays: Arrays) -> jax.Array:
         scores = self._scores(arrays, self._key_offset(0))
         if not self.rest:
             return self._weigh(_softmax(scores), arrays["value"]).astype(self.dtype)
@@ -452,38 +465,38 @@ class BlockAttention:
         result, total = self._psum_both(self._weigh(terms, arrays["value"]), total)
         return self._quotient(result, _not_zero(total))
 
-    def _quotient(self, result: Any, total: Any) -> Any:
-        return self._with_rows(lax.div, result, total).astype(self.dtype)
+    def _quotient(self, result: jax.Array, total: jax.Array) -> jax.Array:
+        return lax.div(result, _like_result(total, result)).astype(self.dtype)
 
-    def _psum_both(self, result: Any, total: Any) -> tuple[Any, Any]:
+    def _psum_both(self, result: jax.Array, total: jax.Array) -> tuple[jax.Array, jax.Array]:
         return comm.psum(result, self.rest), comm.psum(total, self.rest)
 
-    # --- the ring ---
+    # --- the ring ---------------------------------------------------------------------------------
 
     def _split(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """Split the arrays into arrays that go around the ring and arrays that remain."""
-        moves = {"key", "value", *self.moving}
-        return {w: a for w, a in arrays.items() if w in moves}, {
-            w: a for w, a in arrays.items() if w not in moves
-        }
+        moving = {w: a for w, a in arrays.items() if w in ("key", "value", *self.moving)}
+        return moving, {w: a for w, a in arrays.items() if w not in moving}
 
-    def _pass_on(self, tree: Any) -> Any:
+    def _pass_on(self, tree: PyTree) -> PyTree:
         pairs = [(i, (i + 1) % self.steps) for i in range(self.steps)]
         return jax.tree.map(lambda data: comm.ppermute(data, self.ring, pairs), tree)
 
     def _unless_masked(
-        self, arrays: Arrays, first_key: Any, compute: Callable[[Any], Any], state: Any
-    ) -> Any:
-        """Return `compute(state)`, or `state` if causality, the window or the segments mask the complete block."""
+        self, arrays: Arrays, first_key: Number, compute: Callable[[S], S], state: S
+    ) -> S:
+        """Return `compute(state)`, or `state` if the complete block is masked.
+
+        Causality, the window or the segments can mask it.
+        """
         packed = "key_segments" in arrays
         if (
             not (self.is_causal or self.window is not None or packed)
             or self.feature_axes
             or self.carried_axes
         ):
-            return compute(
-                state
-            )  # no device may skip a block: the others would wait in a collective
+            # No device may skip a block: the others would wait in a collective.
+            return compute(state)
         first_query = self._query_offset()
         last_query = lax.add(first_query, np.int32(self.sizes[QUERY] - 1))
         conditions = []
@@ -504,31 +517,34 @@ class BlockAttention:
             functools.reduce(lax.bitwise_and, conditions), compute, lambda state: state, state
         )
 
-    def _full(self, labels: Iterable[Label], more: MeshAxes = (), fill: float = 0.0) -> Any:
+    def _full(self, labels: Iterable[Label], more: MeshAxes = (), fill: float = 0.0) -> jax.Array:
         data = lax.full([self.sizes[label] for label in labels], fill, self.wide)
         return cast_data(data, self.variance | frozenset(more))
 
-    def _ring(self, arrays: Arrays) -> tuple[Any, Any]:
+    def _ring(self, arrays: Arrays) -> tuple[jax.Array, jax.Array]:
         """Return the result, and the logarithm of the sum of exponentials of each row."""
         moving, staying = self._split(arrays)
 
-        def visit(state: Any, moving: Arrays, step: Any) -> Any:
+        def visit(state: State, moving: Arrays, step: int | jax.Array) -> State:
             first_key = self._key_offset(step)
 
-            def compute(state: Any) -> Any:
+            def compute(state: State) -> State:
                 largest, total, result = state
                 scores = self._scores(moving | staying, first_key)
                 new = lax.max(largest, _largest(scores))
                 terms, here, finite = _terms(scores, new)
                 shrink = lax.exp(lax.sub(largest, finite))
                 result = lax.add(
-                    self._with_rows(lax.mul, result, shrink), self._weigh(terms, moving["value"])
+                    lax.mul(result, _like_result(shrink, result)),
+                    self._weigh(terms, moving["value"]),
                 )
                 return lax.stop_gradient(new), lax.add(lax.mul(total, shrink), here), result
 
             return self._unless_masked(moving | staying, first_key, compute, state)
 
-        def step(carry: Any, number: Any) -> tuple[Any, None]:
+        def step(
+            carry: tuple[Arrays, State], number: int | jax.Array
+        ) -> tuple[tuple[Arrays, State], None]:
             moving, state = carry
             return (
                 self._pass_on(moving),
@@ -547,7 +563,7 @@ class BlockAttention:
             finite = _finite(comm.pmax(largest, self.rest))
             shrink = lax.exp(lax.sub(largest, finite))
             result, total = self._psum_both(
-                self._with_rows(lax.mul, result, shrink), lax.mul(total, shrink)
+                lax.mul(result, _like_result(shrink, result)), lax.mul(total, shrink)
             )
         else:
             finite = _finite(largest)
@@ -555,86 +571,82 @@ class BlockAttention:
         return self._quotient(result, total), lax.add(finite, lax.log(total))
 
     def _ring_backwards(
-        self, arrays: Arrays, wanted: tuple[str, ...], result: Any, normaliser: Any, cotangent: Any
+        self,
+        arrays: Arrays,
+        wanted: tuple[str, ...],
+        result: jax.Array,
+        normalizer: jax.Array,
+        cotangent: jax.Array,
     ) -> Arrays:
-        """Compute the gradients of `wanted`; gradients of moving arrays travel one step behind them and return to their device."""
+        """Compute the gradients of `wanted`.
+
+        The gradients of moving arrays follow them by one step, and return to their device.
+        """
         moving, staying = self._split(arrays)
-        labels = self.labels
+        labels, scores, wide = self.labels, self.scores, self.wide
         cotangent = cast_data(cotangent, self.variance | frozenset(self.carried_axes))
         product = lax.mul(cotangent.astype(self.wide), result.astype(self.wide))
         mean = lax.reduce_sum(product, tuple(range(product.ndim - len(self.carried), product.ndim)))
         if self.carried_axes:
             mean = comm.psum(mean, self.carried_axes)
-        mean, normaliser = (_column(cast_data(rows, self.variance)) for rows in (mean, normaliser))
+        mean, normalizer = (_column(cast_data(rows, self.variance)) for rows in (mean, normalizer))
 
-        def visit(held: Arrays, moving: Arrays, number: Any) -> tuple[Arrays, Arrays]:
-            """Return the gradients of arrays that remain, and this device's contributions to the gradients of the block."""
+        def visit(
+            of_staying: Arrays, moving: Arrays, number: int | jax.Array
+        ) -> tuple[Arrays, Arrays]:
+            """Return the gradients of staying arrays, and what this device adds for the block."""
             first_key = self._key_offset(number)
 
             def compute(state: tuple[Arrays, Arrays]) -> tuple[Arrays, Arrays]:
-                held, _ = state
-                here = moving | staying
-                weights = lax.exp(lax.sub(self._scores(here, first_key), normaliser))
-                of_value = _einsum(
-                    weights.astype(self.dtype),
-                    self.scores,
-                    cotangent,
-                    self.result,
-                    labels["value"],
-                    self.wide,
-                )
-                of_weights = _einsum(
-                    cotangent, self.result, here["value"], labels["value"], self.scores, self.wide
-                )
+                before, here = state[0], moving | staying
+                weights = lax.exp(lax.sub(self._scores(here, first_key), normalizer))
+                narrow, value = weights.astype(self.dtype), labels["value"]
+                of_value = _einsum(narrow, scores, cotangent, self.result, value, wide)
+                of_weights = _einsum(cotangent, self.result, here["value"], value, scores, wide)
                 if self.carried_axes:
                     of_weights = comm.psum(of_weights, self.carried_axes)
                 of_scores = lax.mul(weights, lax.sub(of_weights, mean))
                 scaled = lax.mul(of_scores, np.asarray(self.scale, self.wide)).astype(self.dtype)
-                of_query = _einsum(
-                    scaled, self.scores, here["key"], labels["key"], labels["query"], self.wide
-                )
-                of_key = _einsum(
-                    scaled, self.scores, here["query"], labels["query"], labels["key"], self.wide
-                )
-                held, added = (
-                    {"query": lax.add(held["query"], of_query)},
-                    {
-                        "key": of_key,
-                        "value": of_value,
-                    },
-                )
+                query, key = labels["query"], labels["key"]
+                of_query = _einsum(scaled, scores, here["key"], key, query, wide)
+                of_key = _einsum(scaled, scores, here["query"], query, key, wide)
+                of_staying = {"query": lax.add(before["query"], of_query)}
+                added = {"key": of_key, "value": of_value}
                 if "bias" in here:
                     of_bias = self._of_bias(of_scores)
                     if "bias" in self.moving:
                         added["bias"] = of_bias
                     elif "bias" in self.whole:  # every block is visited once
                         dim = labels["bias"].index(KEY)
-                        held["bias"] = lax.dynamic_update_slice_in_dim(
-                            state[0]["bias"], of_bias, first_key, dim
+                        of_staying["bias"] = lax.dynamic_update_slice_in_dim(
+                            before["bias"], of_bias, first_key, dim
                         )
                     else:
-                        held["bias"] = state[0]["bias"] + of_bias
-                return held, added
+                        of_staying["bias"] = before["bias"] + of_bias
+                return of_staying, added
 
             nothing = self._zeros_like(moving, wanted)
-            held, added = self._unless_masked(moving | staying, first_key, compute, (held, nothing))
-            return held, added
+            state = (of_staying, nothing)
+            return self._unless_masked(moving | staying, first_key, compute, state)
 
-        def step(carry: Any, number: Any) -> tuple[Any, None]:
-            moving, held, travelling = carry
-            following = self._pass_on(moving)
-            held, added = visit(held, moving, number)
-            return (following, held, self._pass_on(jax.tree.map(lax.add, travelling, added))), None
+        def step(
+            carry: tuple[Arrays, Arrays, Arrays], number: int | jax.Array
+        ) -> tuple[tuple[Arrays, Arrays, Arrays], None]:
+            moving, of_staying, of_moving = carry
+            next_moving = self._pass_on(moving)
+            of_staying, added = visit(of_staying, moving, number)
+            of_moving = self._pass_on(jax.tree.map(lax.add, of_moving, added))
+            return (next_moving, of_staying, of_moving), None
 
-        held = self._zeros_like(staying, wanted)
-        following = self._pass_on(moving)
-        held, at_home = visit(held, moving, 0)
-        carry = (following, held, self._zeros_like(moving, wanted))
+        of_staying = self._zeros_like(staying, wanted)
+        next_moving = self._pass_on(moving)
+        of_staying, added_first = visit(of_staying, moving, 0)
+        carry = (next_moving, of_staying, self._zeros_like(moving, wanted))
         carry, _ = lax.scan(step, carry, lax.add(lax.iota(np.int32, self.steps - 2), np.int32(1)))
-        moving, held, travelling = carry
-        held, added = visit(held, moving, self.steps - 1)
-        travelling = self._pass_on(jax.tree.map(lax.add, travelling, added))
-        gradients = held | jax.tree.map(lax.add, travelling, at_home)
+        moving, of_staying, of_moving = carry
+        of_staying, added = visit(of_staying, moving, self.steps - 1)
+        of_moving = self._pass_on(jax.tree.map(lax.add, of_moving, added))
+        gradients = of_staying | jax.tree.map(lax.add, of_moving, added_first)
         return {which: gradients[which].astype(arrays[which].dtype) for which in wanted}
 
     def _zeros_like(self, arrays: Arrays, wanted: Iterable[str]) -> Arrays:
@@ -644,7 +656,7 @@ class BlockAttention:
             if which in wanted
         }
 
-    def _of_bias(self, of_scores: Any) -> Any:
+    def _of_bias(self, of_scores: jax.Array) -> jax.Array:
         own = self.labels["bias"]
         data = jnp.sum(of_scores, [i for i, label in enumerate(self.scores) if label not in own])
         left = [label for label in self.scores if label in own]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import NoReturn
 
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.records import Record
 from namedax.errors import AxisNameError, AxisNotFoundError, format_value, raise_not_found
+from namedax.operands.pytree import names_of
 from namedax.ops.nn.attention_blocks import FEATURES, KEY, KEY_HEADS, QUERY, Label
 
-__all__ = ["OPERATION", "Names", "lacks"]
+__all__ = ["OPERATION", "Names", "raise_missing_axis"]
 
 #: The name of the operation in messages.
 OPERATION = "dot_product_attention"
@@ -40,15 +42,20 @@ class Names(Record):
     @classmethod
     def of(
         cls,
-        axis: Any,
-        features: Any,
-        key_axis: Any,
-        heads: Any,
-        key_heads: Any,
-        query: Any,
-        key: Any,
+        axis: Hashable,
+        features: Hashable,
+        key_axis: Hashable,
+        heads: Hashable,
+        key_heads: Hashable,
+        query: ArrayLike,
+        key: ArrayLike,
     ) -> Names:
-        """Read the names from the arguments of `dot_product_attention`; raise if one is not an axis name or two collide."""
+        """Read the names from the arguments of `dot_product_attention`.
+
+        Raises:
+          AxisNameError: one is not an axis name, or two collide.
+          AxisNotFoundError: `features` is missing, or `key` lacks its positions.
+        """
         if features is None:
             raise AxisNotFoundError(
                 f"{OPERATION}: axis={format_value(axis)} requires features=, the axis name over"
@@ -71,7 +78,7 @@ class Names(Record):
         own = axis
         if axis not in dims_of(key):
             if key_axis is None or key_axis not in dims_of(key):
-                lacks(
+                raise_missing_axis(
                     "key",
                     axis if key_axis is None else key_axis,
                     key,
@@ -124,12 +131,8 @@ class Names(Record):
         return KEY_HEADS if name == self.key_heads and name is not None else name
 
 
-def lacks(which: str, name: Hashable, array: Any, extra: str = "") -> Any:
+def raise_missing_axis(which: str, name: Hashable, array: ArrayLike, extra: str = "") -> NoReturn:
     """Raise an error because an operand lacks an axis."""
-    return raise_not_found(
-        OPERATION,
-        name,
-        f"{which}, {type_text(array)}",
-        [d for d in dims_of(array) if d is not None],
-        extra,
+    raise_not_found(
+        OPERATION, name, f"{which}, {type_text(array)}", names_of(dims_of(array)), extra
     )

@@ -1,4 +1,4 @@
-"""Initializers for parameters with named axes: `jax.nn.initializers`, with `named_shape` and axis names.
+"""Initializers for parameters with named axes: `jax.nn.initializers` with `named_shape`.
 
 An initializer is called as `init(key, shape, dtype, named_shape={"inputs": 784, "hidden": 512})`.
 It returns the values of JAX's initializer for the array with the named axes in front, in the given
@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
 from namedax.core.call_errors import bound as bound_arguments
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import DType, Shape
 from namedax.errors import (
     AxisNotFoundError,
     PositionalAxisError,
@@ -68,13 +70,13 @@ class NamedInitializer:
 
     def __call__(
         self,
-        key: Any,
-        shape: int | Sequence[int] = (),
-        dtype: Any = None,
-        out_sharding: Any = None,
+        key: ArrayLike,
+        shape: Shape = (),
+        dtype: DType | None = None,
+        out_sharding: jax.sharding.Sharding | None = None,
         *,
         named_shape: Mapping[Hashable, int] | None = None,
-    ) -> Any:
+    ) -> AnyArray:
         """Create a parameter.
 
         Args:
@@ -128,8 +130,8 @@ class NamedInitializer:
             )
         return draw(self.name, lambda key, whole: init(key, whole, *given), key, sizes, shape)
 
-    def _positional(self, names: list[Hashable], rank: int) -> Any:
-        """Build JAX's initializer for an array with the axes `names` followed by `rank` positional axes."""
+    def _positional(self, names: list[Hashable], rank: int) -> Callable[..., jax.Array]:
+        """Build JAX's initializer for an array with `names`, then `rank` positional axes."""
         function = getattr(jax.nn.initializers, self.name)
         if self.name in _DIRECT:
             return function
@@ -167,7 +169,7 @@ class NamedInitializer:
             )
         return self._checked(argument, axis, int(axis) % rank - rank)
 
-    def _checked(self, argument: str, axis: Any, position: int) -> int:
+    def _checked(self, argument: str, axis: object, position: int) -> int:
         if self.name == "delta_orthogonal" and position < -2:
             raise PositionalAxisError(
                 f"delta_orthogonal: {argument} is {format_value(axis)}, which is not one of the"

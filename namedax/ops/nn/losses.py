@@ -1,10 +1,10 @@
-"""Cross-entropy over named axes, also over sharded classes such as the vocabulary of a language model, in `nx.nn`.
+"""Cross-entropy over named axes, also over sharded classes.
 
-No device ever has the logits of all classes; each computes with its own. The communication is one
-number per token for the maximum, and two for sums: of the exponentials, and of the logit of the
-label, which one device contributes. (If the loss is then averaged, the latter is one number in
-total.) The gradient is `softmax - target` on every device for its own classes, and needs no further
-communication.
+An example of sharded classes is the vocabulary of a language model. No device ever has the logits
+of all classes; each computes with its own. The communication is one number per token for the
+maximum, and two for sums: of the exponentials, and of the logit of the label, which one device
+contributes. (If the loss is then averaged, the latter is one number in total.) The gradient is
+`softmax - target` on every device for its own classes, and needs no further communication.
 
 Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model
 Parallelism", 2019, section 3.
@@ -13,21 +13,20 @@ Parallelism", 2019, section 3.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type
 from namedax.core.names import is_name
 from namedax.core.records import Record
-from namedax.core.region import ambient
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -38,26 +37,29 @@ from namedax.errors import (
 )
 from namedax.operands import kernels
 from namedax.operands.axes import axis_key, resolve_axis
-from namedax.operands.broadcasting import align_ranks, to_local
+from namedax.operands.broadcasting import align_ranks
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import operation
+from namedax.operands.pytree import array_of, as_block, data_of
+from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.reduction.site import reduction_site
 from namedax.resources import communication as comm
 
-__all__ = ["FUNCTIONS", "softmax_cross_entropy"]
+__all__ = ["FUNCTIONS", "binary_cross_entropy", "softmax_cross_entropy"]
+
 
 _OP = "softmax_cross_entropy"
 
 
 @operation()
 def softmax_cross_entropy(
-    logits: Any,
-    labels: Any,
-    axis: Any = -1,
+    logits: ArrayLike,
+    labels: ArrayLike,
+    axis: AxisSpec = -1,
     *,
     z_loss: float = 0.0,
     label_smoothing: float = 0.0,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Compute the cross-entropy of the softmax of `logits` with integer labels, in nats, per token.
 
@@ -100,7 +102,8 @@ def softmax_cross_entropy(
     >>> import jax.numpy as jnp, namedax as nx
     >>> logits = nx.named(jnp.array([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), ["token", "vocab"])
     >>> labels = nx.named(jnp.array([0, 2]), ["token"])
-    >>> [round(float(x), 3) for x in nx.positional(nx.nn.softmax_cross_entropy(logits, labels, "vocab"), ["token"])]
+    >>> loss = nx.nn.softmax_cross_entropy(logits, labels, "vocab")
+    >>> [round(float(x), 3) for x in nx.positional(loss, ["token"])]
     [0.24, 1.099]
     """
     axis = axis_key(_OP, axis)
@@ -121,7 +124,7 @@ def softmax_cross_entropy(
         return kernels.run(_OP, _by_name, (axis,), (z, smoothing), *operands)
 
 
-def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) -> float:
+def _number(name: str, value: object, allowed: Callable[[float], bool], rule: str) -> float:
     if not isinstance(value, numbers.Real):
         raise ArgumentTypeError(f"{_OP}: {name}={format_value(value)} must be a static number.")
     if not allowed(float(value)):
@@ -130,28 +133,17 @@ def _number(name: str, value: Any, allowed: Callable[[float], bool], rule: str) 
 
 
 def _by_name(
-    op: str,
-    axes: tuple[Any],
-    z: float,
-    smoothing: float,
-    logits: Any,
-    labels: Any,
-    mask: Any = None,
-) -> Any:
-    region = ambient()
+    op: str, axes: tuple[Hashable], z: float, smoothing: float, *operands: ArrayLike
+) -> AnyArray:
     (axis,) = axes
-    logits, labels = (_array(to_local(array, _OP, region)) for array in (logits, labels))
+    logits, labels, *rest = [as_block(array, _OP) for array in operands]
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise ArgumentTypeError(
             f"{_OP}: the labels must be integers (indices of classes), got {type_text(labels)}. For"
             " a distribution over classes write -nx.sum(target * nx.nn.log_softmax(logits,"
             f" {format_value(axis)}), {format_value(axis)})."
         )
-    mask = None if mask is None else _array(to_local(mask, _OP, region))
-    if mask is not None and mask.dtype != jnp.bool_:
-        raise ArgumentTypeError(
-            f"{_OP}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0."
-        )
+    mask = _checked_mask(_OP, rest[0]) if rest else None
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
             f"{_OP}: the logits {type_text(logits)} are complex, and complex numbers have no order."
@@ -189,28 +181,38 @@ def _by_name(
     return site.finish(lax.squeeze(result, (dim,)))
 
 
-def _whole(data: Any, shape: tuple[int, ...]) -> Any:
+def _whole(data: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return data if data.shape == shape else jnp.broadcast_to(data, shape)
 
 
-def _array(value: Any) -> Any:
+def _array(value: ArrayLike) -> AnyArray:
     return value if isinstance(value, (NamedArray, jax.Array)) else jnp.asarray(value)
 
 
-def _with_axis(labels: Any, axis: int) -> Any:
-    """Insert a positional axis of size 1 into `labels` in place of the classes, which are the positional axis `axis` (negative)."""
+def _checked_mask(op: str, mask: AnyArray) -> AnyArray:
+    """Return a mask; raise if it is not boolean."""
+    if mask.dtype != jnp.bool_:
+        raise ArgumentTypeError(
+            f"{op}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0."
+        )
+    return mask
+
+
+def _with_axis(labels: AnyArray, axis: int) -> AnyArray:
+    """Insert a positional axis of size 1 into `labels`, in place of the classes at `axis` < 0."""
     dims = dims_of(labels)
     places = [i for i, dim in enumerate(dims) if dim is None]
     behind = -axis - 1
     if len(places) < behind:
         return labels  # it broadcasts there without a new axis
     at = len(dims) if behind == 0 else places[len(places) - behind]
-    data = lax.expand_dims(labels._data if isinstance(labels, NamedArray) else labels, (at,))
-    return (
-        make_in_region(data, (*dims[:at], None, *dims[at:]))
-        if isinstance(labels, NamedArray)
-        else data
-    )
+    data = lax.expand_dims(data_of(labels), (at,))
+    return array_of(data, (*dims[:at], None, *dims[at:]))
+
+
+def _masked(data: jax.Array, mask: jax.Array | None) -> jax.Array:
+    """Replace the elements outside of a mask by zeros."""
+    return data if mask is None else jnp.where(mask, data, 0)
 
 
 class _CrossEntropy(Record):
@@ -235,8 +237,17 @@ class _CrossEntropy(Record):
     smoothing: float
     by_class: bool
 
-    def __call__(self, data: Any, label: Any, mask: Any, real: Any = None) -> Any:
-        """Compute the loss of every token, with size 1 along `dim`; `real` masks padding classes, or is `None` without padding."""
+    def __call__(
+        self,
+        data: jax.Array,
+        label: jax.Array,
+        mask: jax.Array | None,
+        real: jax.Array | None = None,
+    ) -> jax.Array:
+        """Compute the loss of every token, with size 1 along `dim`.
+
+        `real` masks padding classes; `None` (default) without padding.
+        """
         data = data.astype(common_type(data.dtype, jnp.float32))
         if mask is not None:
             data = jnp.where(mask, data, -jnp.inf if self.by_class else 0)
@@ -245,21 +256,17 @@ class _CrossEntropy(Record):
         shift = comm.pmax(jnp.max(lax.stop_gradient(data), self.dim, keepdims=True), self.mesh_axes)
         shift = lax.select(lax.is_finite(shift), shift, lax.full_like(shift, 0))
         number = label.dtype.type
-        first: Any = np.bool_(True)
+        first: jax.Array | np.bool_ = np.bool_(True)
         wrong = answers = lax.bitwise_or(
             lax.lt(label, number(0)), lax.ge(label, number(self.count))
         )
         if self.mesh_axes:
             device, own = comm.block_index(self.mesh_axes), data.shape[self.dim]
-            place, first = (
-                lax.sub(label, lax.mul(device.astype(label.dtype), number(own))),
-                lax.eq(device, device.dtype.type(0)),
-            )
+            place = lax.sub(label, lax.mul(device.astype(label.dtype), number(own)))
+            first = lax.eq(device, device.dtype.type(0))
             here = lax.bitwise_and(lax.ge(place, number(0)), lax.lt(place, number(own)))
-            label, taken = (
-                lax.select(here, place, lax.full_like(place, -1)),
-                lax.select(here, shift, lax.full_like(shift, 0)),
-            )
+            label = lax.select(here, place, lax.full_like(place, -1))
+            taken = lax.select(here, shift, lax.full_like(shift, 0))
             # A label that is not a class belongs to no device; the first device sets its loss.
             answers = lax.bitwise_and(wrong, first)
         else:
@@ -274,14 +281,15 @@ class _CrossEntropy(Record):
         loss = lax.log(every)
         if self.z:
             loss = loss + self.z * jnp.square(loss + shift)
+        selected = mask if self.by_class else None
         count = (
-            self._sum(self._over_classes(mask.astype(data.dtype)), mask)
-            if self.by_class
-            else self.count
+            self.count
+            if selected is None
+            else self._sum(self._over_classes(selected.astype(data.dtype)), mask)
         )
         if self.smoothing:
-            shifted = shifted if real is None else jnp.where(real, shifted, 0)
-            total = self._over_classes(jnp.where(mask, shifted, 0) if self.by_class else shifted)
+            shifted = _masked(shifted, real)
+            total = self._over_classes(_masked(shifted, selected))
             picked = (1 - self.smoothing) * picked
             # With a constant weight, the logits of all classes join the sum that the label needs in
             # any case.
@@ -292,10 +300,12 @@ class _CrossEntropy(Record):
             loss = loss - self.smoothing * self._sum(total, mask) / count
         return jnp.where(count > 0, loss, 0) if self.by_class else loss
 
-    def _over_classes(self, data: Any) -> Any:
+    def _over_classes(self, data: jax.Array) -> jax.Array:
         return lax.expand_dims(lax.reduce_sum(data, (self.dim,)), (self.dim,))
 
-    def _sum(self, data: Any, mask: Any, otherwise: Any = False) -> Any:
+    def _sum(
+        self, data: jax.Array, mask: jax.Array | None, otherwise: jax.typing.ArrayLike = False
+    ) -> jax.Array:
         """Sum one number per token over all devices, with `otherwise` for tokens that do not count.
 
         With 1 for the exponentials, and 0 for everything else, these tokens act as if they had one
@@ -305,21 +315,26 @@ class _CrossEntropy(Record):
             data = jnp.where(mask, data, jnp.asarray(otherwise, data.dtype))
         return comm.psum(data, self.mesh_axes)
 
-    def _pick(self, data: Any, place: Any, wrong: Any) -> Any:
-        """Read the logit of the class at `place`, or 0 for -1; its derivative is a comparison, which needs no memory."""
+    def _pick(self, data: jax.Array, place: jax.Array, wrong: jax.Array) -> jax.Array:
+        """Read the logit of the class at `place`, or 0 for -1.
+
+        The derivative is a comparison, which needs no memory.
+        """
         dim = self.dim
         others = tuple(i for i in range(data.ndim) if i != dim)
         numbers = lax.GatherDimensionNumbers((), (dim,), (dim,), others, others)
 
         @jax.custom_jvp
-        def pick(data: Any, place: Any, wrong: Any) -> Any:
+        def pick(data: jax.Array, place: jax.Array, wrong: jax.Array) -> jax.Array:
             taken = lax.gather(
                 data, lax.expand_dims(place, (place.ndim,)), numbers, (1,) * data.ndim, mode="clip"
             )
             return lax.select(lax.lt(place, place.dtype.type(0)), lax.full_like(taken, 0), taken)
 
         @pick.defjvp
-        def _jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+        def _jvp(
+            primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+        ) -> tuple[jax.Array, jax.Array]:
             data, place, wrong = primals
             hit = lax.eq(lax.broadcasted_iota(place.dtype, data.shape, dim), place)
             factor = hit.astype(data.dtype)
@@ -331,4 +346,70 @@ class _CrossEntropy(Record):
         return pick(data, place, wrong)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {"softmax_cross_entropy": softmax_cross_entropy}
+# --- two classes ----------------------------------------------------------------------------------
+
+
+@checks_signature
+def binary_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    pos_weight: ArrayLike | None = None,
+    where: ArrayLike | None = None,
+) -> AnyArray:
+    """Compute the elementwise cross-entropy of the sigmoid of `logits` with `labels`, in nats.
+
+    Args:
+      logits: an array, named or not.
+      labels: probabilities, booleans or integers from 0 to 1; they broadcast by name.
+      pos_weight: the weight of the positive class relative to the negative one, a number or an
+        array that broadcasts; by default 1.
+      where: a boolean array that broadcasts, by default `None`. Elements where it is false have
+        loss 0 and no gradient, for any logits and labels.
+
+    Returns:
+      An array with the axes of all arguments. It has the dtype of the logits, or float32 for 16-bit
+      logits: the loss is computed in at least 32 bits. It avoids the logarithm of a rounded
+      probability, so that it is finite for all finite logits. Apply `nx.mean` over the axes to
+      average.
+
+    Communication: none.
+
+    Raises:
+      ArgumentTypeError: the logits are complex, or `where` is not boolean.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> logits = nx.named(jnp.array([0.0, 2.0]), ["k"])
+    >>> labels = nx.named(jnp.array([1, 0]), ["k"])
+    >>> nx.positional(nx.nn.binary_cross_entropy(logits, labels), ["k"]).round(3)
+    Array([0.693, 2.127], dtype=float32)
+    """
+    op = "binary_cross_entropy"
+    logits, labels = _array(logits), _array(labels)
+    if jnp.issubdtype(logits.dtype, jnp.complexfloating):
+        raise ArgumentTypeError(
+            f"{op}: the logits {type_text(logits)} are complex; write logits.real."
+        )
+    if where is not None:
+        where = _checked_mask(op, _array(where))
+    extra = [(kind, x) for kind, x in (("weight", pos_weight), ("where", where)) if x is not None]
+    kinds = [kind for kind, _ in extra]
+
+    def loss(x: jax.Array, y: jax.Array, *more: jax.typing.ArrayLike) -> jax.Array:
+        given = dict(zip(kinds, more, strict=True))
+        dtype = common_type(x.dtype, jnp.float32)
+        x, y = x.astype(dtype), y.astype(dtype)
+        if "where" in given:
+            x, y = (jnp.where(given["where"], value, jnp.zeros((), dtype)) for value in (x, y))
+        weight = jnp.asarray(given.get("weight", 1), dtype)
+        result = -(weight * y * jax.nn.log_sigmoid(x) + (1 - y) * jax.nn.log_sigmoid(-x))
+        return (
+            jnp.where(given["where"], result, jnp.zeros((), dtype)) if "where" in given else result
+        )
+
+    return apply_elementwise(op, loss, logits, labels, *(value for _, value in extra))
+
+
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {
+    f.__name__: f for f in (binary_cross_entropy, softmax_cross_entropy)
+}

@@ -1,4 +1,4 @@
-"""Masks and biases of attention over named axes, which define the keys that each query sees, in `nx.nn`.
+"""Masks and biases of attention over named axes: the keys that each query may attend to.
 
 All are computed from the indices along two axes, which every device has for its own block. So there
 is no communication, and a mask with sharded axes is never complete on one device.
@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import NamedArray
 from namedax.core.call_errors import checks_signature
+from namedax.core.types import DType
 from namedax.errors import ArgumentError, format_value
 from namedax.operands.new_axis import named_sizes
 from namedax.ops.collectives.reducing import global_index
@@ -32,8 +33,8 @@ _Shape = Mapping[Hashable, int | None]
 
 def _indices(
     op: str, named_shape: _Shape, axis: Sequence[Hashable], what: tuple[str, ...]
-) -> list[Any]:
-    """Return the indices along the axes, in the order of `axis`; the order of a dict does not define roles.
+) -> list[NamedArray]:
+    """Return the indices along the axes, in the order of `axis`.
 
     Raises:
       ArgumentError: `axis` does not have each name of `named_shape` exactly once, or not as many as
@@ -61,7 +62,7 @@ def causal_mask(
     named_shape: _Shape,
     *,
     axis: Sequence[Hashable] = ("query", "key"),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
     window: int | None = None,
 ) -> AnyArray:
     """Build the mask for queries that only look back: true if `key <= query + offset`.
@@ -85,7 +86,8 @@ def causal_mask(
       ArgumentError: `axis` does not name both axes.
 
     >>> import namedax as nx
-    >>> nx.positional(nx.nn.causal_mask({"query": 2, "key": 3}, offset=1), ["query", "key"]).tolist()
+    >>> mask = nx.nn.causal_mask({"query": 2, "key": 3}, offset=1)
+    >>> nx.positional(mask, ["query", "key"]).tolist()
     [[True, True, False], [True, True, True]]
     """
     query, key = _indices("causal_mask", named_shape, axis, ("queries", "keys"))
@@ -97,12 +99,14 @@ def causal_mask(
 @checks_signature
 def prefix_mask(
     named_shape: _Shape,
-    prefix: Any,
+    prefix: ArrayLike,
     *,
     axis: Sequence[Hashable] = ("query", "key"),
-    offset: Any = 0,
+    offset: ArrayLike = 0,
 ) -> AnyArray:
-    """Build the mask for sequences with a given prefix: a query sees the prefix and all keys up to its own position.
+    """Build the mask for sequences with a given prefix.
+
+    A query sees the prefix and all keys up to its own position.
 
     Args:
       named_shape: as in `causal_mask`.
@@ -133,10 +137,12 @@ def alibi_bias(
     named_shape: _Shape,
     *,
     axis: Sequence[Hashable] = ("head", "query", "key"),
-    offset: Any = 0,
-    dtype: Any = None,
+    offset: ArrayLike = 0,
+    dtype: DType | None = None,
 ) -> AnyArray:
-    """Build the bias of attention with linear biases (ALiBi): scores decrease with the distance of key and query.
+    """Build the bias of attention with linear biases (ALiBi).
+
+    The scores decrease with the distance of key and query.
 
     Args:
       named_shape: the sizes of the head, query and key axes by name; `None` takes the size in the
@@ -182,6 +188,6 @@ def _slopes(heads: int) -> np.ndarray:
     return np.concatenate([slopes, between])[:heads]
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {
     f.__name__: f for f in (alibi_bias, causal_mask, prefix_mask)
 }

@@ -1,18 +1,18 @@
-"""Contraction by group: every token is contracted with the weights of its own group, as in experts without capacity.
+"""Contraction of every token with the weights of its own group.
 
-On a device the tokens are sorted by group, and `jax.lax.ragged_dot` contracts each contiguous
-stretch with the weights of its group. No weights are repeated per token, no token is dropped, and
-there are no slots. A device counts its own tokens of each group, so that a block of sharded tokens
-may begin anywhere within a group.
+Experts without capacity are an example. On a device the tokens are sorted by group, and
+`jax.lax.ragged_dot` contracts each contiguous stretch with the weights of its group. No weights are
+repeated per token, no token is dropped, and there are no slots. A device counts its own tokens of
+each group, so that a block of sharded tokens may begin anywhere within a group.
 
-The communication depends on the sharding of the groups; see `grouped_dot`. `token_moves` sends
-tokens to the devices that have their weights.
+The communication depends on the sharding of the groups; see `grouped_dot`.
+`multiply_elsewhere` sends tokens to the devices that have their weights.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -20,10 +20,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import AxisType, Mesh, PartitionSpec
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.names import is_name
+from namedax.core.names import Dims, is_name
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient
 from namedax.core.types import MeshAxes
@@ -39,19 +39,19 @@ from namedax.errors import (
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import operation
 from namedax.operands.pytree import wide_index
-from namedax.ops.sorting.searching import search
+from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 from namedax.resources.mesh import replicated
 from namedax.resources.padding_masks import masked
 from namedax.resources.serial import LoopAxis
 
 __all__ = [
-    "can_be_ragged",
     "contract_by_group",
     "grouped_dot",
-    "has_ragged_exchange",
-    "in_their_places",
-    "ragged",
+    "multiply_elsewhere",
+    "supports_exchange",
+    "supports_ragged_all_to_all",
+    "undo_order",
 ]
 
 
@@ -59,7 +59,9 @@ _OP = "grouped_dot"
 
 
 @operation(scope=True)
-def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> AnyArray:
+def grouped_dot(
+    x: ArrayLike, w: ArrayLike, axis: AxisSpec, *, groups: ArrayLike, group: Hashable
+) -> AnyArray:
     """Contract every token with the weights of its group, by `jax.lax.ragged_dot`.
 
     Equals `nx.dot(x, nx.take(w, groups, group), axis)`, without an array of weights for every
@@ -111,18 +113,25 @@ def grouped_dot(x: Any, w: Any, axis: Any, *, groups: Any, group: Hashable) -> A
 
 
 def contract_by_group(
-    x: Any, w: Any, axis: Any, groups: Any, group: Hashable, is_sorted: bool
-) -> Any:
-    """Apply `grouped_dot`; `is_sorted` marks groups that are in order and in range along their one axis, which saves the sort."""
+    x: ArrayLike, w: ArrayLike, axis: AxisSpec, groups: ArrayLike, group: Hashable, is_sorted: bool
+) -> AnyArray:
+    """Apply `grouped_dot`.
+
+    `is_sorted` is true for groups in order and in range along their one axis, which saves the sort.
+    """
     region = ambient()
-    x, w, groups = (as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups))
-    names = _Names.of(x, w, groups, axis, group)
-    names.check_sizes(x, w, groups)
-    return _Contraction(x, w, groups, names, is_sorted).run()
+    blocks: list[Any] = [as_array(to_local(as_array(a), _OP, region)) for a in (x, w, groups)]
+    tokens, weights, numbers = blocks
+    names = _Names.of(tokens, weights, numbers, axis, group)
+    names.check_sizes(*blocks)
+    return _Contraction(tokens, weights, numbers, names, is_sorted).run()
 
 
 class _Names(Record):
-    """The roles of the axes; `tokens` are the axes of `x` alone that are not contracted, `out` the axes of `w` alone."""
+    """The roles of the axes.
+
+    `tokens` are the axes of `x` alone that are not contracted, `out` the axes of `w` alone.
+    """
 
     batch: tuple[Hashable, ...]
     tokens: tuple[Hashable, ...]
@@ -131,7 +140,9 @@ class _Names(Record):
     group: Hashable
 
     @classmethod
-    def of(cls, x: Any, w: Any, groups: Any, axis: Any, group: Hashable) -> _Names:
+    def of(
+        cls, x: AnyArray, w: AnyArray, groups: AnyArray, axis: AxisSpec, group: Hashable
+    ) -> _Names:
         for what, array in (("x", x), ("w", w), ("groups", groups)):
             if None in dims_of(array):
                 raise PositionalAxisError(
@@ -169,9 +180,9 @@ class _Names(Record):
         out = tuple(name for name in of_w if name not in of_x and name != group)
         return cls(batch, tokens, contracted, out, group)
 
-    def check_sizes(self, *arrays: Any) -> None:
+    def check_sizes(self, *arrays: NamedArray) -> None:
         """Raise if an axis has two sizes."""
-        known: dict[Hashable, tuple[int, Any]] = {}
+        known: dict[Hashable, tuple[int, NamedArray]] = {}
         for array in arrays:
             for name, n in array.named_shape.items():
                 size, first = known.setdefault(name, (n, array))
@@ -183,9 +194,11 @@ class _Names(Record):
 
 
 class _Contraction:
-    """One call on blocks: `x[batch, tokens, k]`, `w[batch, groups, k, out]` and `ids[batch, tokens]`."""
+    """One call on `x[batch, tokens, k]`, `w[batch, groups, k, out]` and `ids[batch, tokens]`."""
 
-    def __init__(self, x: Any, w: Any, groups: Any, names: _Names, is_sorted: bool):
+    def __init__(
+        self, x: NamedArray, w: NamedArray, groups: NamedArray, names: _Names, is_sorted: bool
+    ):
         self.names, self.region = names, ambient()
         region, n = self.region, names
         if region is not None and region.resources:
@@ -198,12 +211,10 @@ class _Contraction:
             is_sorted and not self.of_groups and len(n.tokens) == 1 and n.tokens == dims_of(groups)
         )
         everywhere = self.place((*n.batch, *n.tokens, *n.contracted, *n.out, n.group))
-        common = frozenset(everywhere).union(*(varying(_data(a)) for a in (x, w, groups)))
-        x_data, w_data = (
-            self.real(cast(x, common), dims_of(x)),
-            self.real(cast(w, common), dims_of(w)),
-        )
-        ids = cast_data(_data(groups), common)
+        common = frozenset(everywhere).union(*(varying(a._data) for a in (x, w, groups)))
+        x_data = self.real(cast(x, common), dims_of(x))
+        w_data = self.real(cast(w, common), dims_of(w))
+        ids = cast_data(groups._data, common)
         dtype = jnp.result_type(x_data, w_data)
         self.dims = dims_of(x)
         rows = [x_data.shape[dims_of(x).index(name)] for name in (*n.batch, *n.tokens)]
@@ -220,9 +231,8 @@ class _Contraction:
         self.w = in_order.reshape(batch, here, width, math.prod(self.out_shape)).astype(dtype)
         own = [name for name in (*n.batch, *n.tokens) if name in dims_of(groups)]
         ids = _ordered(ids, dims_of(groups), own)
-        ids = lax.expand_dims(
-            ids, [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own]
-        )
+        missing = [i for i, name in enumerate((*n.batch, *n.tokens)) if name not in own]
+        ids = lax.expand_dims(ids, missing)
         ids = wide_index(jnp.broadcast_to(ids, rows).reshape(batch, tokens))
         # A number after all groups (including padding), so at least the number of groups on all
         # devices.
@@ -230,20 +240,23 @@ class _Contraction:
         self.ids = jnp.where((ids >= 0) & (ids < self.count), ids, self.none).astype(jnp.int32)
 
     def place(self, names: tuple[Hashable, ...]) -> MeshAxes:
-        """Return the mesh axes over which these axes are sharded; padding of tokens acts as tokens with zero cotangents."""
+        """Return the mesh axes over which these axes are sharded.
+
+        Padding of tokens acts as tokens with zero cotangents.
+        """
         region = self.region
         return (
             () if region is None else tuple(axis for name in names for axis in region.place(name))
         )
 
-    def real(self, data: Any, dims: Any) -> Any:
+    def real(self, data: jax.Array, dims: Dims) -> jax.Array:
         """Fill the padding of contracted axes of an operand with zeros."""
         if self.region is not None:
             for name in self.names.contracted:
                 data = masked(data, dims.index(name), self.region.place(name), 0)
         return data
 
-    def run(self) -> Any:
+    def run(self) -> AnyArray:
         """Compute the result, with the names in the order of `x`."""
         shared = tuple(axis for axis in self.of_groups if axis in self.of_tokens)
         own = tuple(axis for axis in self.of_groups if axis not in self.of_tokens)
@@ -255,10 +268,9 @@ class _Contraction:
             whole = comm.all_gather(self.w, 1, self.of_groups, "varying")
             result = self.multiply(self.x, whole, self.ids, False)
         else:
-            result = self._where_the_weights_are(shared)
-        result = (
-            comm.psum(result, (*own, *self.of_contracted)) if own or self.of_contracted else result
-        )
+            result = self._exchange_tokens(shared)
+        if own or self.of_contracted:
+            result = comm.psum(result, (*own, *self.of_contracted))
         n = self.names
         have = (*n.batch, *n.tokens, *n.out)
         data = result.reshape(*self.row_shape, *self.out_shape)
@@ -267,25 +279,32 @@ class _Contraction:
         return make_result(_ordered(data, have, order), tuple(order))
 
     def _weights_are_less(self, shared: MeshAxes) -> bool:
-        """Return True if gathering the weights sends less than gathering the tokens and scattering their results."""
+        """Return True if it sends less to gather the weights than the tokens.
+
+        The results of gathered tokens are reduce-scattered.
+        """
         width, out = self.w.shape[2:]
         return self.w.size <= self.x.shape[0] * self.x.shape[1] * (width + out)
 
-    def _where_the_weights_are(self, shared: MeshAxes) -> Any:
+    def _exchange_tokens(self, shared: MeshAxes) -> jax.Array:
         """Send tokens to the devices that have their weights, and the results back."""
         here = self.w.shape[1]
-        if shared == self.of_groups and self.x.shape[0] == 1 and can_be_ragged(self.region, shared):
+        is_single = shared == self.of_groups and self.x.shape[0] == 1
+        if is_single and supports_exchange(self.region, shared):
 
-            def multiply(rows: Any, ids: Any) -> Any:
+            def multiply(rows: jax.Array, ids: jax.Array) -> jax.Array:
                 return self.multiply(rows[None], self.w, ids[None], False)[0]
 
-            return ragged(self.x[0], self.ids[0], here, shared, multiply)[None]
+            return multiply_elsewhere(self.x[0], self.ids[0], here, shared, multiply)[None]
         x, ids = (comm.all_gather(data, 1, shared, "varying") for data in (self.x, self.ids))
         result = self.multiply(x, self.w, self._among_own(ids), False)
         return comm.psum_scatter(result, 1, shared)
 
-    def _among_own(self, ids: Any) -> Any:
-        """Convert numbers of groups to numbers among this device's groups; other groups become this device's number of groups."""
+    def _among_own(self, ids: jax.Array) -> jax.Array:
+        """Convert numbers of groups to numbers among this device's groups.
+
+        Other groups become this device's number of groups.
+        """
         if not self.of_groups:
             return ids
         here = self.w.shape[1]
@@ -293,7 +312,7 @@ class _Contraction:
         return jnp.where((ids >= 0) & (ids < here), ids, here)
 
     @staticmethod
-    def multiply(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
+    def multiply(x: jax.Array, w: jax.Array, ids: jax.Array, is_sorted: bool) -> jax.Array:
         """Multiply on this device, with separate groups for each batch."""
         batch, tokens, width = x.shape
         here, out = w.shape[1], w.shape[3]
@@ -307,7 +326,7 @@ class _Contraction:
         return multiply_groups(*flat, is_sorted and batch == 1).reshape(batch, tokens, out)
 
 
-def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
+def multiply_groups(x: jax.Array, w: jax.Array, ids: jax.Array, is_sorted: bool) -> jax.Array:
     """Compute `x[t] @ w[ids[t]]`, and zeros if `ids` is the number of groups.
 
     Args:
@@ -331,30 +350,32 @@ def multiply_groups(x: Any, w: Any, ids: Any, is_sorted: bool) -> Any:
     # and afterwards.
     x = jnp.where(is_real, x, jnp.zeros((), x.dtype))
     result = jnp.where(is_real, _ragged_dot(x, w, jnp.diff(bounds)), jnp.zeros((), x.dtype))
-    return result if is_sorted else in_their_places(result, order)
+    return result if is_sorted else undo_order(result, order)
 
 
-# --- with derivatives, and vectorized --------------------------------------------------------------------------------------------
+# --- with derivatives, and vectorized -------------------------------------------------------------
 
 _FORWARDS = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
 _OUTER = lax.RaggedDotDimensionNumbers((((0,), (0,)), ((), ())), [0], [])
 
 
-def _with_batches(numbers: Any) -> Callable[..., Any]:
-    """Build the contraction with a batching rule that adds groups; JAX's own supports neither two batches nor some operands."""
+def _with_batches(numbers: lax.RaggedDotDimensionNumbers) -> Callable[..., Any]:
+    """Build the contraction with a batching rule that adds groups.
+
+    JAX's own rule supports neither two batches nor some operands.
+    """
 
     @jax.custom_batching.custom_vmap
-    def run(x: Any, y: Any, sizes: Any) -> Any:
+    def run(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
         if AxisType.Explicit not in jax.sharding.get_abstract_mesh().axis_types:
             return lax.ragged_dot_general(x, y, sizes, numbers)
-        spec = PartitionSpec(
-            *[None] * (3 if numbers is _OUTER else 2)
-        )  # JAX does not infer the sharding of the result
+        # JAX does not infer the sharding of the result.
+        spec = PartitionSpec(*[None] * (3 if numbers is _OUTER else 2))
         x, y, sizes = map(replicated, (x, y, sizes))
         return lax.ragged_dot_general(x, y, sizes, numbers, out_sharding=spec)
 
     @run.def_vmap
-    def of_batches(n: int, batched: Any, *operands: Any) -> Any:
+    def of_batches(n: int, batched: Sequence[bool], *operands: jax.Array) -> tuple[jax.Array, bool]:
         x, y, sizes = (
             a if is_batched else jnp.broadcast_to(a, (n, *a.shape))
             for a, is_batched in zip(operands, batched, strict=True)
@@ -377,27 +398,31 @@ _run_dot, _run_outer = _with_batches(_FORWARDS), _with_batches(_OUTER)
 
 
 @jax.custom_vjp
-def _ragged_dot(x: Any, w: Any, sizes: Any) -> Any:
+def _ragged_dot(x: jax.Array, w: jax.Array, sizes: jax.Array) -> jax.Array:
     """Compute `x[t] @ w[g]` for the tokens of each group, which are contiguous."""
     return _run_dot(x, w, sizes)
 
 
 @jax.custom_vjp
-def _outer(x: Any, y: Any, sizes: Any) -> Any:
-    """Sum the outer products of `x[t]` and `y[t]` over the tokens of each group: `[groups, k, out]`."""
+def _outer(x: jax.Array, y: jax.Array, sizes: jax.Array) -> jax.Array:
+    """Sum the outer products of `x[t]` and `y[t]` by group: `[groups, k, out]`."""
     return _run_outer(x, y, sizes)
 
 
-def _save(function: Any) -> Callable[..., Any]:
+def _save(function: Callable[..., jax.Array]) -> Callable[..., Any]:
     return lambda *operands: (function(*operands), operands)
 
 
-def _of_dot(saved: Any, cotangent: Any) -> Any:
+def _of_dot(
+    saved: tuple[jax.Array, jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array, None]:
     x, w, sizes = saved
     return _ragged_dot(cotangent, jnp.swapaxes(w, 1, 2), sizes), _outer(x, cotangent, sizes), None
 
 
-def _of_outer(saved: Any, cotangent: Any) -> Any:
+def _of_outer(
+    saved: tuple[jax.Array, jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array, None]:
     x, y, sizes = saved
     return (
         _ragged_dot(y, jnp.swapaxes(cotangent, 1, 2), sizes),
@@ -410,16 +435,11 @@ _ragged_dot.defvjp(_save(_ragged_dot), _of_dot)
 _outer.defvjp(_save(_outer), _of_outer)
 
 
-def _data(array: Any) -> Any:
-    return array._data if isinstance(array, NamedArray) else array
-
-
-def _ordered(data: Any, dims: Any, order: Any) -> Any:
+def _ordered(data: jax.Array, dims: Dims, order: Sequence[Hashable]) -> jax.Array:
     return lax.transpose(data, [dims.index(name) for name in order])
 
 
-#: The functions of `nx.nn`.
-FUNCTIONS: dict[str, Callable[..., Any]] = {"grouped_dot": grouped_dot}
+FUNCTIONS: dict[str, Callable[..., AnyArray]] = {"grouped_dot": grouped_dot}
 
 
 # --- transfer of tokens to the devices with the weights of their groups, an -----------------------
@@ -428,23 +448,30 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {"grouped_dot": grouped_dot}
 # support the collective; elsewhere tokens are gathered, and results reduce-scattered (`grouped`).
 
 
-def has_ragged_exchange(platform: str) -> bool:
+def supports_ragged_all_to_all(platform: str) -> bool:
     """Return True if devices of a platform support `ragged_all_to_all`."""
     return platform in ("gpu", "tpu")
 
 
-def can_be_ragged(region: Region | None, axes: MeshAxes) -> bool:
-    """Return True if tokens can be exchanged along these mesh axes: a single axis, of devices with the collective."""
+def supports_exchange(region: Region | None, axes: MeshAxes) -> bool:
+    """Return True if tokens can be exchanged along these mesh axes.
+
+    It needs a single mesh axis, of devices with the collective.
+    """
     mesh = None if region is None else region.mesh
     if not isinstance(mesh, Mesh) or len(axes) != 1 or isinstance(axes[0], LoopAxis):
         return False
-    return has_ragged_exchange(mesh.devices.flat[0].platform)
+    return supports_ragged_all_to_all(mesh.devices.flat[0].platform)
 
 
-def ragged(
-    rows: Any, ids: Any, here: int, axes: MeshAxes, multiply: Callable[[Any, Any], Any]
-) -> Any:
-    """Compute `multiply(rows, ids)` on the devices that have the groups, with the same number of groups on each.
+def multiply_elsewhere(
+    rows: jax.Array,
+    ids: jax.Array,
+    here: int,
+    axes: MeshAxes,
+    multiply: Callable[[jax.Array, jax.Array], jax.Array],
+) -> jax.Array:
+    """Compute `multiply(rows, ids)` on the devices that have the groups, `here` on each.
 
     Args:
       rows: the tokens of this device, `[tokens, k]`.
@@ -471,10 +498,10 @@ def ragged(
     back = route.back(results, rows.shape[0])
     tokens = jnp.arange(rows.shape[0], dtype=jnp.int32)
     back = jnp.where((tokens < jnp.sum(sent))[:, None], back, jnp.zeros((), back.dtype))
-    return in_their_places(back, order)
+    return undo_order(back, order)
 
 
-def in_their_places(rows: Any, order: Any) -> Any:
+def undo_order(rows: jax.Array, order: jax.Array) -> jax.Array:
     """Reverse the permutation of rows that were taken in `order`."""
     numbers = cast_data(jnp.arange(order.size, dtype=order.dtype), varying(order))
     place = (
@@ -483,10 +510,17 @@ def in_their_places(rows: Any, order: Any) -> Any:
     return jnp.take(rows, place, axis=0, mode="clip", unique_indices=True)
 
 
-class _Route:
-    """The offsets and sizes of the transfers between devices; each direction is the transpose of the other."""
+#: Input offsets, send sizes, output offsets and receive sizes of a transfer.
+Transfers = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
-    def __init__(self, table: Any, axes: MeshAxes, zero: Any):
+
+class _Route:
+    """The offsets and sizes of the transfers between devices.
+
+    Each direction is the transpose of the other.
+    """
+
+    def __init__(self, table: jax.Array, axes: MeshAxes, zero: jax.Array):
         self.axes = axes
         me = comm.block_index(axes)
         to, of = table[me] + zero, table[:, me] + zero
@@ -495,34 +529,40 @@ class _Route:
         self.there = (along[me] + zero, to, before[me] + zero, of)
         self.home = (before[:, me] + zero, of, along[:, me] + zero, to)
 
-    def send(self, rows: Any, size: int) -> Any:
+    def send(self, rows: jax.Array, size: int) -> jax.Array:
         """Send rows to the devices of their groups, in a buffer of `size`."""
-        return _both_ways(rows, size, self.there, self.home, self.axes)
+        return _transfer(rows, size, self.there, self.home, self.axes)
 
-    def back(self, rows: Any, size: int) -> Any:
+    def back(self, rows: jax.Array, size: int) -> jax.Array:
         """Send rows back to their original devices."""
-        return _both_ways(rows, size, self.home, self.there, self.axes)
+        return _transfer(rows, size, self.home, self.there, self.axes)
 
 
-def _both_ways(rows: Any, size: int, way: Any, other: Any, axes: MeshAxes) -> Any:
+def _transfer(
+    rows: jax.Array, size: int, way: Transfers, other: Transfers, axes: MeshAxes
+) -> jax.Array:
     @jax.custom_vjp
-    def move(rows: Any, way: Any, other: Any) -> Any:
+    def move(rows: jax.Array, way: Transfers, other: Transfers) -> jax.Array:
         return _exchange(rows, size, way, axes)
 
-    def forward(rows: Any, way: Any, other: Any) -> Any:
+    def forward(
+        rows: jax.Array, way: Transfers, other: Transfers
+    ) -> tuple[jax.Array, tuple[Transfers, Transfers]]:
         return move(rows, way, other), (way, other)
 
     count = rows.shape[0]
 
-    def backward(saved: Any, cotangent: Any) -> Any:
+    def backward(
+        saved: tuple[Transfers, Transfers], cotangent: jax.Array
+    ) -> tuple[jax.Array, None, None]:
         way, other = saved
-        return _both_ways(cotangent, count, other, way, axes), None, None
+        return _transfer(cotangent, count, other, way, axes), None, None
 
     move.defvjp(forward, backward)
     return move(rows, way, other)
 
 
-def _exchange(rows: Any, size: int, way: Any, axes: MeshAxes) -> Any:
+def _exchange(rows: jax.Array, size: int, way: Transfers, axes: MeshAxes) -> jax.Array:
     buffer = cast_data(
         jnp.zeros((size, *rows.shape[1:]), rows.dtype), varying(rows).union(*map(varying, way))
     )

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.region import ambient
+from namedax.core.types import DType
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -28,23 +30,27 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import to_local
 from namedax.operands.operation import operation
+from namedax.operands.pytree import names_of
 from namedax.ops.contraction.einsum import dot
 from namedax.ops.elementwise import FUNCTIONS as ELEMENTWISE
 from namedax.ops.indexing.take import take
 from namedax.ops.nn.attention import dot_product_attention
 from namedax.ops.ragged import packing
-from namedax.ops.ragged.checks import check, checked_lengths, filled, uncut
 from namedax.ops.ragged.grouped import contract_by_group
 from namedax.ops.ragged.rows import (
-    at_rows,
+    checked_lengths,
+    checked_rows,
+    concrete_value,
     ends_of,
     every,
-    known,
+    fill_end,
+    nan_if_cut,
+    no_overflow,
     reduce_rows,
+    replicate_rows,
+    row_to_read,
     segments_of,
-    spoiled,
     spread,
-    whole,
 )
 from namedax.ops.shape.rename import rename
 from namedax.resources.communication import sum_type
@@ -57,7 +63,10 @@ _exp, _log, _sqrt, _where, _isfinite, _square = (
 _maximum, _minimum = ELEMENTWISE["maximum"], ELEMENTWISE["minimum"]
 
 
-def _said(function: Callable[..., Any]) -> Callable[..., Any]:
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _as_operation(function: F) -> F:
     """Register a method as an operation, so that its name appears in programs."""
     return operation(
         lambda self, *_, **__: (self.tokens, self.rows),
@@ -78,6 +87,10 @@ _REMEDY = (
     "call a function of single tokens with r.map(function), and reduce by row with a method, such"
     " as r.sum()"
 )
+
+
+_ARRAYS = ("values", "lengths", "segments", "is_cut")
+_NAMES = ("tokens", "rows")
 
 
 @jax.tree_util.register_pytree_with_keys_class
@@ -129,11 +142,14 @@ class Ragged(metaclass=_Type):
       ArgumentTypeError: the lengths are not integers.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> r = nx.Ragged.from_rows([[1.0, 2.0, 3.0], [], [4.0, 5.0]], rows="doc", tokens="token", size=6)
+    >>> rows = [[1.0, 2.0, 3.0], [], [4.0, 5.0]]
+    >>> r = nx.Ragged.from_rows(rows, rows="doc", tokens="token", size=6)
     >>> r
     Ragged(f32[]{token:6}, 3 rows 'doc')
-    >>> nx.positional(r.sum(), ["doc"]).tolist(), nx.positional((2 * r - r.sum()).values, ["token"]).tolist()
-    ([6.0, 0.0, 9.0], [-4.0, -2.0, 0.0, -1.0, 1.0, 1.0])
+    >>> nx.positional(r.sum(), ["doc"]).tolist()
+    [6.0, 0.0, 9.0]
+    >>> nx.positional((2 * r - r.sum()).values, ["token"]).tolist()
+    [-4.0, -2.0, 0.0, -1.0, 1.0, 1.0]
     >>> [[round(float(p), 3) for p in row] for row in r.softmax().to_rows()]
     [[0.09, 0.245, 0.665], [], [0.269, 0.731]]
     """
@@ -142,90 +158,71 @@ class Ragged(metaclass=_Type):
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]  # `==` is elementwise
 
-    values: Any
-    lengths: Any
-    segments: Any
-    is_cut: Any
+    values: NamedArray
+    lengths: NamedArray
+    segments: NamedArray
+    is_cut: AnyArray
     tokens: Hashable
     rows: Hashable
 
-    def __init__(self, values: Any, lengths: Any, *, tokens: Hashable, rows: Hashable):
+    def __init__(self, values: ArrayLike, lengths: ArrayLike, *, tokens: Hashable, rows: Hashable):
         op, region = "Ragged", ambient()
-        values, lengths = (as_array(to_local(as_array(x), op, region)) for x in (values, lengths))
-        check(op, values, lengths, tokens, rows)
-        size = values.named_shape[tokens]
-        lengths, is_full = checked_lengths(op, lengths, tokens, rows, size)
-        segments = segments_of(op, lengths, rows, tokens, size)
-        is_cut = uncut(lengths, rows) if is_full else None
-        if not is_full:
-            values, lengths, is_cut = filled(values, lengths, segments, tokens, rows, size)
-        self._set(values, lengths, segments, is_cut, tokens, rows)
+        blocks = [as_array(to_local(as_array(x), op, region)) for x in (values, lengths)]
+        data, counts = checked_rows(op, blocks[0], blocks[1], tokens, rows)
+        size = data.named_shape[tokens]
+        counts, is_full = checked_lengths(op, counts, tokens, rows, size)
+        segments = segments_of(op, counts, rows, tokens, size)
+        if is_full:
+            is_cut = no_overflow(counts, rows)
+        else:
+            data, counts, is_cut = fill_end(data, counts, segments, tokens, rows, size)
+        self._set(data, counts, segments, is_cut, tokens, rows)
 
-    def _set(
-        self,
-        values: Any,
-        lengths: Any,
-        segments: Any,
-        is_cut: Any,
-        tokens: Hashable,
-        rows: Hashable,
-    ) -> None:
-        parts = {
-            "values": values,
-            "lengths": lengths,
-            "segments": segments,
-            "is_cut": is_cut,
-            "tokens": tokens,
-            "rows": rows,
-        }
-        for name, value in parts.items():
-            object.__setattr__(self, name, value)
+    def _set(self, *parts: AnyArray | Hashable) -> None:
+        for name, part in zip((*_ARRAYS, *_NAMES), parts, strict=True):
+            object.__setattr__(self, name, part)
 
     @classmethod
-    def _made(cls, values: Any, like: Ragged, is_cut: Any = None) -> Ragged:
+    def _made(cls, values: NamedArray, like: Ragged, is_cut: AnyArray | None = None) -> Ragged:
         made = object.__new__(cls)
-        made._set(
-            values,
-            like.lengths,
-            like.segments,
-            like.is_cut if is_cut is None else is_cut,
-            like.tokens,
-            like.rows,
-        )
+        is_cut = like.is_cut if is_cut is None else is_cut
+        made._set(values, like.lengths, like.segments, is_cut, like.tokens, like.rows)
         return made
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
             f"Ragged is immutable: {name!r} cannot be set. Make a new one with r.replace(values)."
         )
 
-    # --- a pytree ---------------------------------------------------------------------------------------------------------
+    # --- a pytree ---------------------------------------------------------------------------------
 
-    def tree_flatten_with_keys(self) -> Any:
+    def tree_flatten_with_keys(
+        self,
+    ) -> tuple[tuple[tuple[jax.tree_util.GetAttrKey, AnyArray], ...], tuple[Hashable, Hashable]]:
         """Return the arrays, and the names."""
         key = jax.tree_util.GetAttrKey
-        children = tuple(
-            (key(name), getattr(self, name)) for name in ("values", "lengths", "segments", "is_cut")
-        )
-        return children, (self.tokens, self.rows)
+        children = tuple((key(name), getattr(self, name)) for name in _ARRAYS)
+        return children, self._names_kept
 
     @classmethod
-    def tree_unflatten(cls, names: Any, children: Any) -> Ragged:
+    def tree_unflatten(
+        cls,
+        names: tuple[Hashable, Hashable],
+        children: tuple[NamedArray, NamedArray, NamedArray, AnyArray],
+    ) -> Ragged:
         """Build a `Ragged` from the arrays and the names."""
         made = object.__new__(cls)
         made._set(*children, *names)
         return made
 
     @property
-    def _names_kept(self) -> tuple[Hashable, ...]:
+    def _names_kept(self) -> tuple[Hashable, Hashable]:
         # Static fields, so that `nx.rename` of a tree does not change them.
         return self.tokens, self.rows
 
-    def __reduce__(self) -> Any:
-        return Ragged.tree_unflatten, (
-            (self.tokens, self.rows),
-            (self.values, self.lengths, self.segments, self.is_cut),
-        )
+    def __reduce__(self) -> tuple[Callable[..., Ragged], tuple[Any, ...]]:
+        children = tuple(getattr(self, name) for name in _ARRAYS)
+        return Ragged.tree_unflatten, (self._names_kept, children)
 
     def __repr__(self) -> str:
         try:
@@ -236,13 +233,13 @@ class Ragged(metaclass=_Type):
         except Exception:  # the leaves of a pytree may be anything
             return f"Ragged({self.values!r}, {self.lengths!r}, {self.segments!r}, {self.is_cut!r})"
 
-    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
         raise ArgumentTypeError(
             f"Ragged: {self!r} is not an array; {_REMEDY}. Its arrays are r.values, r.lengths and"
             " r.segments."
         )
 
-    # --- conversions ------------------------------------------------------------------------------------------------------
+    # --- conversions ------------------------------------------------------------------------------
 
     @classmethod
     def from_rows(
@@ -254,7 +251,9 @@ class Ragged(metaclass=_Type):
         axes: Sequence[Hashable | None] = (),
         size: int | None = None,
     ) -> Ragged:
-        """Build a `Ragged` from a list of rows: lists, NumPy or JAX arrays, with the tokens along their first axis.
+        """Build a `Ragged` from a list of rows.
+
+        The rows are lists, NumPy or JAX arrays, with the tokens along their first axis.
 
         Args:
           arrays: the rows. They differ in the size of the first axis only; an empty list is an
@@ -276,13 +275,13 @@ class Ragged(metaclass=_Type):
     @classmethod
     def from_padded(
         cls,
-        x: Any,
+        x: ArrayLike,
         *,
         rows: Hashable,
         column: Hashable,
         tokens: Hashable,
-        lengths: Any = None,
-        mask: Any = None,
+        lengths: ArrayLike | None = None,
+        mask: ArrayLike | None = None,
         size: int | None = None,
     ) -> Ragged:
         """Build a `Ragged` from an array in which every row is padded.
@@ -312,8 +311,8 @@ class Ragged(metaclass=_Type):
         )
         return cls(values, lengths, tokens=tokens, rows=rows)
 
-    @_said
-    def padded(self, column: Hashable, size: int | None = None, *, fill: Any = 0) -> Any:
+    @_as_operation
+    def padded(self, column: Hashable, size: int | None = None, *, fill: ArrayLike = 0) -> AnyArray:
         """Return an array with `rows` and `column`, in which every row is padded at its end.
 
         Args:
@@ -332,17 +331,19 @@ class Ragged(metaclass=_Type):
         return packing.padded("Ragged.padded", self, column, size, fill)
 
     def to_rows(self) -> list[np.ndarray]:
-        """Return the rows as NumPy arrays with the tokens along their first axis, outside of traces and without batches.
+        """Return the rows as NumPy arrays, with the tokens along their first axis.
+
+        It works outside of traces, and without batches.
 
         Raises:
           ArgumentError: the values are not known.
         """
         return packing.to_rows("Ragged.to_rows", self)
 
-    # --- properties of tokens and rows ----------------------------------------------------------------------------------
+    # --- properties of tokens and rows ------------------------------------------------------------
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype[Any]:
         """Return the dtype of the values."""
         return self.values.dtype
 
@@ -352,43 +353,47 @@ class Ragged(metaclass=_Type):
         return int(self.lengths.named_shape[self.rows])
 
     @property
-    def is_token(self) -> Any:
+    def is_token(self) -> NamedArray:
         """Return a mask of the tokens that belong to a row, without communication."""
         return self.segments >= 0
 
     @property
-    def starts(self) -> Any:
-        """Return the number of each row's first token; over sharded rows, one all-gather of the lengths."""
+    def starts(self) -> NamedArray:
+        """Return the number of each row's first token.
+
+        Communication: over sharded rows, one all-gather of the lengths.
+        """
         return (
             rename(ends_of(self.lengths, self.rows), {every(self.rows): self.rows}) - self.lengths
         )
 
     @property
-    def positions(self) -> Any:
-        """Return the position of every token in its row, from 0; over sharded rows, one all-gather of the lengths."""
-        starts = ends_of(self.lengths, self.rows) - whole(self.lengths, self.rows)
-        first = take(starts, at_rows(self.segments), every(self.rows), mode="clip")
+    def positions(self) -> NamedArray:
+        """Return the position of every token in its row, from 0.
+
+        Communication: over sharded rows, one all-gather of the lengths.
+        """
+        starts = ends_of(self.lengths, self.rows) - replicate_rows(self.lengths, self.rows)
+        first = self._by_token(starts)
         return packing.index_of_tokens(self) - first
 
-    @_said
-    def spread(self, x: Any) -> Any:
+    @_as_operation
+    def spread(self, x: ArrayLike) -> AnyArray:
         """Repeat `x` for each row over the tokens of the row: `rows` becomes `tokens`.
 
-        Over sharded rows, one all-gather of `x`.
+        Communication: over sharded rows, one all-gather of `x`.
 
         Raises:
           AxisNotFoundError: `x` lacks `rows`.
         """
         self._check_operand("Ragged.spread", x)
-        if self.rows not in dims_of(x):
-            raise_not_found(
-                "Ragged.spread", self.rows, type_text(x), [d for d in dims_of(x) if d is not None]
-            )
+        if not isinstance(x, NamedArray) or self.rows not in dims_of(x):
+            raise_not_found("Ragged.spread", self.rows, type_text(x), names_of(dims_of(x)))
         return spread(x, self.segments, self.rows)
 
-    # --- token by token --------------------------------------------------------------------------------------------------
+    # --- token by token ---------------------------------------------------------------------------
 
-    def replace(self, values: Any) -> Ragged:
+    def replace(self, values: AnyArray) -> Ragged:
         """Return the same rows with other values, which have `tokens`, in the same order.
 
         Raises:
@@ -401,10 +406,8 @@ class Ragged(metaclass=_Type):
                 f"{op}: the values must be an array, got {format_value(values)}. Pass its values:"
                 " r.replace(other.values)."
             )
-        if self.tokens not in dims_of(values):
-            raise_not_found(
-                op, self.tokens, type_text(values), [d for d in dims_of(values) if d is not None]
-            )
+        if not isinstance(values, NamedArray) or self.tokens not in dims_of(values):
+            raise_not_found(op, self.tokens, type_text(values), names_of(dims_of(values)))
         size, given = self.segments.named_shape[self.tokens], values.named_shape[self.tokens]
         if size != given:
             raise AxisSizeError(
@@ -418,10 +421,12 @@ class Ragged(metaclass=_Type):
             )
         # Integers, such as words, cannot be NaN for truncated rows; floats computed from them can.
         is_first = not jnp.issubdtype(self.values.dtype, jnp.inexact)
-        return self._made(spoiled(values, self.is_cut) if is_first else values, self)
+        return self._made(nan_if_cut(values, self.is_cut) if is_first else values, self)
 
-    def map(self, function: Callable[..., Any], *others: Any) -> Ragged:
-        """Apply `function` to the values and to other arrays; an array with `rows` aligns with every token of its row.
+    def map(self, function: Callable[..., AnyArray], *others: Ragged | ArrayLike) -> Ragged:
+        """Apply `function` to the values and to other arrays.
+
+        An array with `rows` aligns with every token of its row.
 
         Args:
           function: a function of named arrays that acts on every token independently, such as
@@ -436,24 +441,26 @@ class Ragged(metaclass=_Type):
             function(self.values, *(self._operand("Ragged.map", other) for other in others))
         )
 
-    def astype(self, dtype: Any) -> Ragged:
+    def astype(self, dtype: DType) -> Ragged:
         """Convert the values to another dtype."""
         return self.replace(self.values.astype(dtype))
 
-    def _check_operand(self, op: str, x: Any) -> None:
+    def _check_operand(self, op: str, x: object) -> None:
         if self.rows in dims_of(x) and self.tokens in dims_of(x):
             raise AxisNameError(
                 f"{op}: {type_text(x)} has both axes {self.rows!r} and {self.tokens!r}, but a token"
                 " belongs to one row. Rename one of them."
             )
 
-    def _operand(self, op: str, other: Any) -> Any:
+    def _operand(self, op: str, other: object) -> object:
         """Align an operand with the values: elements per row are repeated for their tokens."""
         if isinstance(other, Ragged):
             self._check_same_rows(op, other)
             return other.values
         self._check_operand(op, other)
-        return spread(other, self.segments, self.rows) if self.rows in dims_of(other) else other
+        if isinstance(other, NamedArray) and self.rows in dims_of(other):
+            return spread(other, self.segments, self.rows)
+        return other
 
     def _check_same_rows(self, op: str, other: Ragged) -> None:
         names = [(r.tokens, r.rows) for r in (self, other)]
@@ -465,7 +472,7 @@ class Ragged(metaclass=_Type):
             )
         if self.segments.data is other.segments.data:
             return
-        mine, others = known(self.segments), known(other.segments)
+        mine, others = concrete_value(self.segments), concrete_value(other.segments)
         if mine is None or others is None:
             raise ArgumentError(
                 f"{op}: {self!r} and {other!r} have separate lengths, which cannot be compared"
@@ -478,10 +485,10 @@ class Ragged(metaclass=_Type):
                 " not align."
             )
 
-    # --- row by row ------------------------------------------------------------------------------------------------------
+    # --- row by row -------------------------------------------------------------------------------
 
-    def _reduce(self, kind: str, values: Any, rows: Hashable | None = None) -> Any:
-        """Reduce over the tokens, in a dtype wide enough for many terms, and convert the result to the dtype of `jnp`."""
+    def _reduce(self, kind: str, values: NamedArray, rows: Hashable | None = None) -> NamedArray:
+        """Reduce over the tokens in a wide dtype, and convert the result to the dtype of `jnp`."""
         wide = dtype = values.dtype
         if kind in ("sum", "prod"):
             dtype = jax.eval_shape(jnp.sum, jax.ShapeDtypeStruct((1,), dtype)).dtype
@@ -490,16 +497,20 @@ class Ragged(metaclass=_Type):
         reduced = reduce_rows(
             kind, values.astype(wide), self.segments, rows, self.tokens, self.count
         ).astype(dtype)
-        return spoiled(reduced, self.is_cut)
+        return nan_if_cut(reduced, self.is_cut)
 
-    def _numbers(self) -> Any:
+    def _by_token(self, x: NamedArray) -> AnyArray:
+        """Repeat the elements of `x` for `every` row for the tokens of the row."""
+        return take(x, row_to_read(self.segments), every(self.rows), mode="clip")
+
+    def _numbers(self) -> NamedArray:
         dtype = self.values.dtype
         if jnp.issubdtype(dtype, jnp.inexact):
             return self.values
         return self.values.astype(jnp.zeros((), float).dtype)
 
-    @_said
-    def sum(self) -> Any:
+    @_as_operation
+    def sum(self) -> NamedArray:
         """Sum each row; 0 for an empty one.
 
         Communication over sharded tokens: one all-reduce of one number per row, or one
@@ -508,20 +519,20 @@ class Ragged(metaclass=_Type):
         """
         return self._reduce("sum", self.values)
 
-    @_said
-    def mean(self) -> Any:
+    @_as_operation
+    def mean(self) -> NamedArray:
         """Average each row; NaN for an empty one, as in `jnp`."""
         values = self._numbers()
         return self._reduce("sum", values) / self.lengths.astype(values.dtype)
 
-    @_said
-    def var(self) -> Any:
-        """Compute the variance of each row around its mean, with two reductions; NaN for an empty one."""
+    @_as_operation
+    def var(self) -> NamedArray:
+        """Compute the variance of each row, with two reductions; NaN for an empty one."""
         values = self._numbers()
         every_row = every(self.rows)
-        lengths = whole(self.lengths, self.rows).astype(values.dtype)
+        lengths = replicate_rows(self.lengths, self.rows).astype(values.dtype)
         mean = self._reduce("sum", values, every_row) / _maximum(lengths, 1)
-        deviation = values - take(mean, at_rows(self.segments), every_row, mode="clip")
+        deviation = values - self._by_token(mean)
         square = (
             _square(ELEMENTWISE["abs"](deviation))
             if jnp.iscomplexobj(deviation.data)
@@ -529,87 +540,90 @@ class Ragged(metaclass=_Type):
         )
         return self._reduce("sum", square) / self.lengths.astype(square.dtype)
 
-    @_said
-    def std(self) -> Any:
+    @_as_operation
+    def std(self) -> NamedArray:
         """Compute the standard deviation of each row; NaN for an empty one."""
         return _sqrt(self.var())
 
-    @_said
-    def max(self) -> Any:
-        """Take the maximum of each row; an empty one gives minus infinity or the least integer, as in `jax.ops.segment_max`."""
+    @_as_operation
+    def max(self) -> NamedArray:
+        """Take the maximum of each row.
+
+        An empty row gives minus infinity or the least integer, as in `jax.ops.segment_max`.
+        """
         return self._reduce("max", self.values)
 
-    @_said
-    def min(self) -> Any:
+    @_as_operation
+    def min(self) -> NamedArray:
         """Take the minimum of each row; an empty one gives infinity or the largest integer."""
         return self._reduce("min", self.values)
 
-    @_said
-    def prod(self) -> Any:
+    @_as_operation
+    def prod(self) -> NamedArray:
         """Multiply the values of each row; 1 for an empty one.
 
         As for `nx.segment_prod`, there is no gradient.
         """
         return self._reduce("prod", self.values)
 
-    @_said
-    def any(self) -> Any:
-        """Return True for each row with a true value; false for an empty one."""
+    @_as_operation
+    def any(self) -> NamedArray:
+        """Return True for each row with a true value; False for an empty one."""
         return self._reduce("sum", (self.values != 0).astype(jnp.int32)) > 0
 
-    @_said
-    def all(self) -> Any:
-        """Return True for each row with only true values; true for an empty one."""
+    @_as_operation
+    def all(self) -> NamedArray:
+        """Return True for each row with only true values; True for an empty one."""
         return self._reduce("sum", (self.values == 0).astype(jnp.int32)) == 0
 
-    def _shifted(self, values: Any) -> tuple[Any, Any]:
-        """Subtract the maximum of every row, and return it too (0 if it is not finite), for `every` row."""
+    def _shifted(self, values: NamedArray) -> tuple[NamedArray, NamedArray]:
+        """Subtract the maximum of each row; return it too, or 0 if it is not finite."""
         every_row = every(self.rows)
         largest = jax.lax.stop_gradient(
             self._reduce("max", jax.lax.stop_gradient(values), every_row)
         )
         largest = _where(_isfinite(largest), largest, jnp.zeros((), values.dtype))
-        return values - take(largest, at_rows(self.segments), every_row, mode="clip"), largest
+        return values - self._by_token(largest), largest
 
-    @_said
-    def logsumexp(self) -> Any:
-        """Compute the log-sum-exp of each row, with two reductions; minus infinity for an empty one."""
+    @_as_operation
+    def logsumexp(self) -> NamedArray:
+        """Compute the log-sum-exp of each row, minus infinity if it is empty; two reductions."""
         shifted, largest = self._shifted(self._numbers())
         total = self._reduce("sum", _exp(shifted))
         largest = rename(largest, {every(self.rows): self.rows})
         is_zero = total == 0
         return _where(is_zero, -jnp.inf, _log(_where(is_zero, 1, total)) + largest)
 
-    @_said
+    @_as_operation
     def softmax(self) -> Ragged:
-        """Compute the softmax of each row; over sharded tokens, two reductions of one number per row."""
+        """Compute the softmax of each row.
+
+        Communication: over sharded tokens, two reductions of one number per row.
+        """
         shifted, _ = self._shifted(self._numbers())
         terms = _exp(shifted)
-        every_row = every(self.rows)
-        total = take(
-            self._reduce("sum", terms, every_row), at_rows(self.segments), every_row, mode="clip"
-        )
-        return self.replace(terms / total)
+        total = self._reduce("sum", terms, every(self.rows))
+        return self.replace(terms / self._by_token(total))
 
-    @_said
+    @_as_operation
     def log_softmax(self) -> Ragged:
-        """Compute the logarithm of the softmax of each row; over sharded tokens, two reductions of one number per row."""
+        """Compute the logarithm of the softmax of each row.
+
+        Communication: over sharded tokens, two reductions of one number per row.
+        """
         shifted, _ = self._shifted(self._numbers())
-        every_row = every(self.rows)
-        total = self._reduce("sum", _exp(shifted), every_row)
+        total = self._reduce("sum", _exp(shifted), every(self.rows))
         total = _where(total == 0, 1, total)  # for rows that no token reads
-        return self.replace(
-            shifted - take(_log(total), at_rows(self.segments), every_row, mode="clip")
-        )
+        return self.replace(shifted - self._by_token(_log(total)))
 
-    # --- networks --------------------------------------------------------------------------------------------------------
+    # --- networks ---------------------------------------------------------------------------------
 
-    @_said
-    def dot(self, w: Any, axis: Any) -> Ragged:
-        """Contract every token with `w` over names; if `w` has the rows, with the weights of its row.
+    @_as_operation
+    def dot(self, w: ArrayLike, axis: AxisSpec) -> Ragged:
+        """Contract every token with `w` over names.
 
-        The latter applies experts without capacity if rows are experts. For the communication see
-        `nx.nn.grouped_dot`.
+        If `w` has the rows, a token is contracted with the weights of its row. This applies experts
+        without capacity if rows are experts. For the communication see `nx.nn.grouped_dot`.
 
         Args:
           w: a named array.
@@ -617,12 +631,20 @@ class Ragged(metaclass=_Type):
         """
         if self.rows not in dims_of(w):
             return self.replace(dot(self.values, w, axis))
-        result = contract_by_group(self.values, w, axis, at_rows(self.segments), self.rows, True)
+        result = contract_by_group(
+            self.values, w, axis, row_to_read(self.segments), self.rows, True
+        )
         return self.replace(result)
 
-    @_said
+    @_as_operation
     def attention(
-        self, query: Any, key: Any, value: Any, *, features: Hashable, **options: Any
+        self,
+        query: ArrayLike,
+        key: ArrayLike,
+        value: ArrayLike,
+        *,
+        features: Hashable,
+        **options: Any,
     ) -> Ragged:
         """Compute attention within each row: a token attends to the tokens of its own row.
 
@@ -640,17 +662,23 @@ class Ragged(metaclass=_Type):
         Communication: over sharded tokens, a ring in which the row numbers travel with the keys.
         Blocks without a row in common are not computed.
         """
-        segments = {"segments": at_rows(self.segments), "key_segments": self.segments}
         return self.replace(
             dot_product_attention(
-                query, key, value, axis=self.tokens, features=features, **segments, **options
+                query,
+                key,
+                value,
+                axis=self.tokens,
+                features=features,
+                segments=row_to_read(self.segments),
+                key_segments=self.segments,
+                **options,
             )
         )
 
-    # --- reading ---------------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
-    @_said
-    def pick(self, position: Any, *, fill_value: Any = None) -> Any:
+    @_as_operation
+    def pick(self, position: ArrayLike, *, fill_value: ArrayLike | None = None) -> AnyArray:
         """Read one token of each row: `r.pick(0)` the first, `r.pick(-1)` the last.
 
         Args:
@@ -663,8 +691,8 @@ class Ragged(metaclass=_Type):
         """
         return packing.pick("Ragged.pick", self, position, fill_value)
 
-    @_said
-    def take(self, index: Any, *, size: int | None = None) -> Ragged:
+    @_as_operation
+    def take(self, index: ArrayLike, *, size: int | None = None) -> Ragged:
         """Select some of the rows, in any order, possibly repeated.
 
         Args:
@@ -686,27 +714,29 @@ class Ragged(metaclass=_Type):
         return self._made(taken.values, taken, taken.is_cut | self.is_cut)
 
 
-# --- operators -----------------------------------------------------------------------------------------------------------------
+# --- operators ------------------------------------------------------------------------------------
 
 _BINARY = "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift".split()
 _COMPARE = "eq ne lt le gt ge".split()
 
 
-def _binary(name: str, reflected: bool) -> Callable[..., Any]:
+def _binary(name: str, reflected: bool) -> Callable[[Ragged, object], Ragged]:
     function = getattr(operator, name)
 
-    def method(self: Ragged, other: Any) -> Any:
+    def method(self: Ragged, other: object) -> Ragged:
         if not isinstance(
             other, (Ragged, NamedArray, jax.Array, np.ndarray, np.generic, int, float, complex)
         ):
             return NotImplemented
-        met = self._operand(f"Ragged {name.strip('_')}", other)
-        return self.replace(function(met, self.values) if reflected else function(self.values, met))
+        aligned = self._operand(f"Ragged {name.strip('_')}", other)
+        return self.replace(
+            function(aligned, self.values) if reflected else function(self.values, aligned)
+        )
 
     return method
 
 
-def _unary(name: str) -> Callable[..., Any]:
+def _unary(name: str) -> Callable[[Ragged], Ragged]:
     function = getattr(operator, name)
     return lambda self: self.replace(function(self.values))
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
@@ -30,12 +31,13 @@ from namedax.ops.collectives.gathering import gather_entries
 from namedax.ops.elementwise import apply_elementwise
 from namedax.ops.indexing.take import take
 from namedax.ops.random.drawing import (
+    OutSharding,
     Sizes,
     draw,
     gather_last,
     global_sizes,
     names_of,
-    refuse_sharding,
+    reject_sharding,
     sharding_argument,
     sizes_of,
     spread_parameter,
@@ -47,18 +49,26 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 __all__ = ["categorical", "choice", "permutation"]
 
 
+def _check_position(op: str, x: ArrayLike, axis: int, rank: int) -> None:
+    if not -rank <= axis < rank:
+        raise PositionalAxisError(
+            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if"
+            " it has one."
+        )
+
+
 @operation(scope=True)
 def categorical(
-    key: Any,
-    logits: Any,
+    key: AnyArray,
+    logits: ArrayLike,
     axis: Any = -1,
     shape: Sequence[int] | None = None,
     replace: bool = True,
     mode: str | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: OutSharding | None = None,
     named_shape: Mapping[Hashable, int] | None = None,
-) -> Any:
+) -> AnyArray:
     """Draw indices along an axis of `logits` with the probabilities `softmax(logits, axis)`.
 
     Args:
@@ -95,7 +105,7 @@ def categorical(
         return jax.random.categorical(
             key, logits, axis, shape, replace, mode, **sharding_argument(out_sharding)
         )
-    refuse_sharding("categorical", out_sharding)
+    reject_sharding("categorical", out_sharding)
     logits = as_array(logits, "categorical")
     axis = unwrap_single(axis, dims_of(logits))
     by_name = is_name(axis)
@@ -106,11 +116,7 @@ def categorical(
             raise_not_found("categorical", axis, type_text(logits), list(own))
         count, batch = own[axis], positional
     else:
-        if not -len(positional) <= axis < len(positional):
-            raise PositionalAxisError(
-                f"categorical: axis {axis} is out of range for {type_text(logits)}. Write the name"
-                " of the axis if it has one."
-            )
+        _check_position("categorical", logits, axis, len(positional))
         axis = axis % len(positional) - len(positional)
         count, batch = positional[axis], tuple(np.delete(positional, axis))
     full = batch if shape is None else tuple(int(n) for n in shape)
@@ -139,26 +145,20 @@ def categorical(
 
 
 def _categorical_without_replacement(
-    key: Any,
-    logits: Any,
+    key: AnyArray,
+    logits: AnyArray,
     name: Hashable | None,
     axis: Any,
     full: tuple[int, ...],
     batch: tuple[int, ...],
-    mode: Any,
+    mode: str | None,
     sizes: Sizes,
-) -> Any:
+) -> AnyArray:
     op = "categorical"
     of_key = names_of(to_local(key, op, ambient()))
     own = list(with_names_of({}, logits, key, name))
     samples = [n for n in sizes if n not in own and n not in of_key]
     prefix = full[: len(full) - len(batch)]
-
-    def call(key: Any, shape: Any, logits: Any) -> Any:
-        whole = tuple(n for i, n in enumerate(logits.shape) if i != logits.ndim - 1)
-        return jax.random.categorical(
-            key, logits, -1, (*(sizes[n] for n in samples), *prefix, *whole), False, mode
-        )
 
     # Transpose the dimensions: names of the logits, their positional axes, the categories.
     if name is not None:
@@ -174,8 +174,9 @@ def _categorical_without_replacement(
         else logits
     )
 
-    def one(key: Any, logits: Any) -> Any:
-        return call(key, None, logits)
+    def one(key: jax.Array, logits: jax.Array) -> jax.Array:
+        shape = (*(sizes[n] for n in samples), *prefix, *logits.shape[:-1])
+        return jax.random.categorical(key, logits, -1, shape, False, mode)
 
     result = nmap(one)(key, spread)
     data, front = (
@@ -191,8 +192,13 @@ def _categorical_without_replacement(
 
 @operation(scope=True)
 def permutation(
-    key: Any, x: Any, axis: Any = 0, independent: bool = False, *, out_sharding: Any = None
-) -> Any:
+    key: AnyArray,
+    x: ArrayLike,
+    axis: Any = 0,
+    independent: bool = False,
+    *,
+    out_sharding: OutSharding | None = None,
+) -> AnyArray:
     """Permute `x` randomly along an axis.
 
     Args:
@@ -224,10 +230,11 @@ def permutation(
     by_name = is_name(axis)
     if not by_name and not isinstance(key, NamedArray) and not isinstance(x, NamedArray):
         return jax.random.permutation(key, x, axis, independent, **sharding_argument(out_sharding))
-    refuse_sharding(op, out_sharding)
-    if np.ndim(x._data if isinstance(x, NamedArray) else x) == 0:
-        call = lambda key, shape: jax.random.permutation(key, x)  # noqa: E731
-        return draw(op, call, key, {}, (), last=axis if by_name else None)
+    reject_sharding(op, out_sharding)
+    if not isinstance(x, NamedArray) and np.ndim(x) == 0:
+        count = x
+        last = axis if by_name else None
+        return draw(op, lambda key, _: jax.random.permutation(key, count), key, {}, (), last=last)
     if independent:
         return _permute_slices(key, x, axis)
     if not by_name:
@@ -242,11 +249,11 @@ def permutation(
         )
     order = nmap(lambda key: jax.random.permutation(key, sizes[axis]))(key)
     data, names = (order._data, order._dims) if isinstance(order, NamedArray) else (order, (None,))
-    x = to_local(x, op, ambient())
-    return gather_entries(op, x, make_in_region(data, (*names[:-1], axis)), axis, whole=True)
+    index = make_in_region(data, (*names[:-1], axis))
+    return gather_entries(op, as_array(to_local(x, op, ambient())), index, axis, whole=True)
 
 
-def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
+def _permute_slices(key: AnyArray, x: ArrayLike, axis: Any) -> AnyArray:
     op = "permutation"
     x = to_local(x, op, ambient())
     dims = dims_of(x)
@@ -254,11 +261,8 @@ def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
     rank = dims.count(None)
     if is_name(axis) and axis not in names:
         raise_not_found(op, axis, type_text(x), names)
-    if not is_name(axis) and not -rank <= axis < rank:
-        raise PositionalAxisError(
-            f"{op}: axis {axis} is out of range for {type_text(x)}. Write the name of the axis if"
-            " it has one."
-        )
+    if not is_name(axis):
+        _check_position(op, x, axis, rank)
     at = names.index(axis) if is_name(axis) else len(names) + axis % rank
     if not isinstance(x, NamedArray):
         return draw(op, lambda key, shape: jax.random.permutation(key, x, at, True), key, {}, ())
@@ -275,16 +279,16 @@ def _permute_slices(key: Any, x: Any, axis: Any) -> Any:
 
 @operation(scope=True)
 def choice(
-    key: Any,
-    a: Any,
+    key: AnyArray,
+    a: ArrayLike,
     shape: Sequence[int] = (),
     replace: bool = True,
-    p: Any = None,
+    p: ArrayLike | None = None,
     axis: Any = 0,
     mode: str | None = None,
     *,
     named_shape: Mapping[Hashable, int] | None = None,
-) -> Any:
+) -> AnyArray:
     """Draw random elements of `a` along an axis, or random numbers below `a`.
 
     Args:
@@ -310,15 +314,22 @@ def choice(
     >>> import jax, jax.numpy as jnp, namedax as nx
     >>> from namedax import random
     >>> x = nx.named(jnp.arange(6).reshape(3, 2), ["batch", "k"])
-    >>> random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5}).named_shape["batch"]
+    >>> y = random.choice(jax.random.key(0), x, axis="batch", named_shape={"batch": 5})
+    >>> y.named_shape["batch"]
     5
     """
     op = "choice"
     sizes = sizes_of(op, named_shape)
-    if not sizes and not any(isinstance(v, NamedArray) for v in (key, a, p)):
+    if (
+        not sizes
+        and not isinstance(key, NamedArray)
+        and not isinstance(a, NamedArray)
+        and not isinstance(p, NamedArray)
+    ):
         return jax.random.choice(key, a, shape, replace, p, axis, mode)
-    is_count = np.ndim(a._data if isinstance(a, NamedArray) else a) == 0
+    is_count = not isinstance(a, NamedArray) and np.ndim(a) == 0
     by_name = is_name(axis)
+    count: Any
     if is_count:
         count = a
     elif by_name:
@@ -328,11 +339,7 @@ def choice(
         count = own[axis]
     else:
         positional = tuple(a.shape) if isinstance(a, NamedArray) else np.shape(a)
-        if not -len(positional) <= axis < len(positional):
-            raise PositionalAxisError(
-                f"{op}: axis {axis} is out of range for {type_text(a)}. Write the name of the axis"
-                " if it has one."
-            )
+        _check_position(op, a, axis, len(positional))
         count = positional[axis]
     if isinstance(p, NamedArray):
         if by_name and axis in names_of(p):
@@ -346,14 +353,16 @@ def choice(
                 " random.categorical(key, log(p), axis)."
             )
     parameters = {"p": p} if isinstance(p, NamedArray) else {}
-    fixed = {} if parameters else {"p": p}
+    given = None if isinstance(p, NamedArray) else p
 
-    def call(key: Any, shape: Any, **parameters: Any) -> Any:
-        return jax.random.choice(key, count, shape, replace, mode=mode, **fixed, **parameters)
+    def call(
+        key: jax.Array, shape: tuple[int, ...], p: jax.typing.ArrayLike | None = given
+    ) -> jax.Array:
+        return jax.random.choice(key, count, shape, replace, p, mode=mode)
 
     index = draw(op, call, key, sizes, tuple(shape), parameters)
     if is_count:
         return index
     if not by_name:
         return take(a, index, axis)
-    return gather_entries(op, to_local(a, op, ambient()), index, axis)
+    return gather_entries(op, as_array(to_local(a, op, ambient())), index, axis)

@@ -1,4 +1,4 @@
-"""Draws of complete arrays from one key on every device, which keeps its block.
+"""The functions of `jax.random` over names: every device draws complete arrays and keeps its block.
 
 **The numbers.** A draw is `jax.random.f(key, sizes + shape)`, with the sizes of `named_shape` in
 the given order. Names that only parameters have follow, sorted by their text. So the numbers depend
@@ -17,30 +17,48 @@ all parameters at once. The parameters of `bernoulli` and `categorical` are not 
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.call_errors import checks_signature, refuse_no_element_type
 from namedax.core.display import type_text
-from namedax.core.name_scopes import in_scope, is_worth_saying, names_in, scope_text
+from namedax.core.name_scopes import in_scope, is_in_program, names_in, scope_text
 from namedax.core.region import ambient
-from namedax.errors import ArgumentTypeError, AxisSizeError, NamedAxesLeftError
+from namedax.core.types import Dims
+from namedax.errors import (
+    ArgumentTypeError,
+    AxisSizeError,
+    NamedAxesLeftError,
+    PositionalAxisError,
+    format_value,
+)
 from namedax.operands.broadcasting import make_result, to_local
-from namedax.operands.new_axis import named_sizes
+from namedax.operands.new_axis import check_shape, named_sizes, positional_shape
 from namedax.operands.nmap import nmap
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of
+from namedax.ops.elementwise import apply_elementwise
 from namedax.resources.layout import relayout
 
 __all__ = [
-    "Sizes", "draw", "gather_last", "global_sizes", "names_of", "place_of", "refuse_sharding", "sharding_argument", "sizes_of",
-    "spread_parameter", "with_names_of", "wrap_drawn",
-]  # fmt: skip
+    *("OutSharding", "Sizes", "draw", "gather_last", "global_sizes", "key_impl", "named_version"),
+    *("names_of", "place_of", "reject_sharding", "sharding_argument", "sizes_of", "split"),
+    *("spread_parameter", "with_names_of", "wrap_drawn"),
+]
+
 
 Sizes = dict[Hashable, int]
+#: The argument `out_sharding` of samplers.
+OutSharding = jax.sharding.Sharding | jax.sharding.PartitionSpec
 
 
 def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Sizes:
@@ -48,14 +66,12 @@ def sizes_of(op: str, named_shape: Mapping[Hashable, int | None] | None) -> Size
     return {} if named_shape is None else named_sizes(op, named_shape)
 
 
-def names_of(value: Any) -> list[Hashable]:
+def names_of(value: ArrayLike) -> list[Hashable]:
     """Return the names of an array, in their physical order."""
-    return (
-        [dim for dim in dims_of(value) if dim is not None] if isinstance(value, NamedArray) else []
-    )
+    return [dim for dim in dims_of(value) if dim is not None]
 
 
-def global_sizes(op: str, value: Any) -> Sizes:
+def global_sizes(op: str, value: ArrayLike) -> Sizes:
     """Return the global size of each named axis of an array."""
     region = ambient()
     block = to_local(value, op, region)
@@ -70,7 +86,7 @@ def global_sizes(op: str, value: Any) -> Sizes:
 
 
 def place_of(name: Hashable) -> tuple[str, ...]:
-    """Return the mesh axes of the blocks of `name`; a complete draw is sliced to them, with padding."""
+    """Return the mesh axes to slice a complete draw to blocks of `name`, with padding."""
     region = ambient()
     return region.place(name) if region is not None and region.manual and name is not None else ()
 
@@ -78,15 +94,15 @@ def place_of(name: Hashable) -> tuple[str, ...]:
 @operation(name="draw", explicit=Explicit.AS_JAX)
 def draw(
     op: str,
-    call: Callable[..., Any],
-    key: Any,
+    call: Callable[..., jax.Array],
+    key: ArrayLike,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None = None,
     events: Mapping[str, int] | None = None,
     last: Hashable | None = None,
     rank: int | None = None,
-) -> Any:
+) -> AnyArray:
     """Draw complete arrays, and slice them to the blocks of this device.
 
     Args:
@@ -106,22 +122,22 @@ def draw(
       A named array, or a plain one if there are no named axes.
     """
     given = (op, call, key, sizes, shape, parameters, events, last, rank)
-    if not is_worth_saying((key, *(parameters or {}).values())):
+    if not is_in_program((key, *(parameters or {}).values())):
         return _draw(*given)
     return in_scope(scope_text(op, names_in((*sizes, last)), __name__), _draw, *given)
 
 
 def _draw(
     op: str,
-    call: Callable[..., Any],
-    key: Any,
+    call: Callable[..., jax.Array],
+    key: ArrayLike,
     sizes: Sizes,
     shape: Sequence[int],
     parameters: Mapping[str, NamedArray] | None,
     events: Mapping[str, int] | None,
     last: Hashable | None,
     rank: int | None,
-) -> Any:
+) -> AnyArray:
     key = _checked_key(op, key)
     parameters, events = dict(parameters or {}), events or {}
     known = _all_sizes(op, key, sizes, parameters)
@@ -147,12 +163,12 @@ def _draw(
     }
     total = (*(known[name] for name in wanted), *shape)
 
-    def one(key: Any, **parameters: Any) -> Any:
+    def one(key: jax.Array, **parameters: jax.Array) -> jax.Array:
         return call(key, total, **parameters)
 
     one.__name__ = op
     result = nmap(one)(key, **whole)
-    data = result._data if isinstance(result, NamedArray) else result
+    data = data_of(result)
     front = [dim for dim in dims_of(result) if dim is not None]
     dims: list[Hashable | None] = [
         *front,
@@ -164,7 +180,7 @@ def _draw(
     return wrap_drawn(data, dims, len(front))
 
 
-def _checked_key(op: str, key: Any) -> Any:
+def _checked_key(op: str, key: Any) -> AnyArray:
     """Return the key as seen in the body.
 
     Raises:
@@ -181,7 +197,7 @@ def _checked_key(op: str, key: Any) -> Any:
     return key
 
 
-def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -> Sizes:
+def _all_sizes(op: str, key: AnyArray, sizes: Sizes, parameters: Mapping[str, NamedArray]) -> Sizes:
     """Return the size of every named axis of a draw.
 
     Raises:
@@ -198,8 +214,11 @@ def _all_sizes(op: str, key: Any, sizes: Sizes, parameters: Mapping[str, Any]) -
     return known
 
 
-def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
-    """Slice a draw to blocks and name it; its first `blocked` axes are blocks already, and the others are complete."""
+def wrap_drawn(data: jax.Array, dims: Sequence[Hashable | None], blocked: int) -> AnyArray:
+    """Slice a draw to blocks and name it.
+
+    Its first `blocked` axes are blocks already, and the others are complete.
+    """
     region = ambient()
     if region is not None and region.manual:
         old = [place_of(dim) if i < blocked else () for i, dim in enumerate(dims)]
@@ -208,8 +227,8 @@ def wrap_drawn(data: Any, dims: Sequence[Hashable | None], blocked: int) -> Any:
 
 
 def spread_parameter(
-    parameter: Any, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int
-) -> Any:
+    parameter: NamedArray, op: str, of_key: list[Hashable], wanted: list[Hashable], rank: int
+) -> AnyArray:
     """Gather a parameter for a draw, with positional axes for the names to draw along."""
     region = ambient()
     block = to_local(parameter, op, region)
@@ -232,8 +251,13 @@ def spread_parameter(
     return make_in_region(data, out + positional) if out else data
 
 
-def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = None) -> Sizes:
-    """Return `sizes` followed by the other names of `value`, sorted: the named axes to draw, in the order of the numbers."""
+def with_names_of(
+    sizes: Sizes, value: ArrayLike, key: AnyArray, but: Hashable | None = None
+) -> Sizes:
+    """Return `sizes` followed by the other names of `value`, sorted.
+
+    These are the named axes to draw, in the order of the numbers.
+    """
     own = {
         name: n
         for name, n in global_sizes("random", value).items()
@@ -244,7 +268,7 @@ def with_names_of(sizes: Sizes, value: Any, key: Any, but: Hashable | None = Non
     }
 
 
-def gather_last(x: NamedArray, name: Hashable) -> tuple[Any, tuple[Any, ...]]:
+def gather_last(x: NamedArray, name: Hashable) -> tuple[jax.Array, Dims]:
     """Gather the axis `name` of `x`, and move it to the end as a positional axis."""
     block = to_local(x, "categorical", ambient())
     dims, data = block._dims, block._data
@@ -260,12 +284,228 @@ _SHARDED = (
 )
 
 
-def refuse_sharding(op: str, out_sharding: Any) -> None:
+def reject_sharding(op: str, out_sharding: object) -> None:
     """Raise if `out_sharding` is given for arrays with named axes."""
     if out_sharding is not None:
         raise NamedAxesLeftError(_SHARDED.format(op=op))
 
 
-def sharding_argument(out_sharding: Any) -> dict[str, Any]:
-    """Return `out_sharding` as keyword arguments if it is given, because some releases of JAX lack it."""
+def sharding_argument(out_sharding: OutSharding | None) -> dict[str, Any]:
+    """Return `out_sharding` as keyword arguments if it is given.
+
+    Some releases of JAX lack it.
+    """
     return {} if out_sharding is None else {"out_sharding": out_sharding}
+
+
+# The number of dimensions at the end of a parameter that belong to one draw.
+_EVENT = {
+    "multivariate_normal": {"mean": 1, "cov": 2},
+    "dirichlet": {"alpha": 1},
+    "multinomial": {"p": 1},
+}
+
+
+def named_version(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Wrap a function of `jax.random` for named arrays.
+
+    Samplers get `named_shape`; functions of keys or seeds are vectorized over names.
+    """
+    parameters = inspect.signature(function).parameters
+    return (
+        _sampler(function) if "key" in parameters and "shape" in parameters else _lifted(function)
+    )
+
+
+def _sampler(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `jax.random.f` with `named_shape`, named keys and named parameters."""
+    name = function.__name__
+    signature = inspect.signature(function)
+    events = _EVENT.get(name, {})
+
+    @functools.wraps(function)
+    def sampler(
+        *args: Any, named_shape: Mapping[Hashable, int] | None = None, **kwargs: Any
+    ) -> Any:
+        bound = _bind(name, signature, args, kwargs, bool(named_shape))
+        given = bound.arguments
+        refuse_no_element_type(name, signature, given, True)
+        parameters = {
+            p: v
+            for p, v in given.items()
+            if p not in ("key", "shape") and isinstance(v, NamedArray)
+        }
+        check_shape(name, given.get("shape"))
+        sizes = sizes_of(name, named_shape)
+        if not sizes and not parameters and not isinstance(given["key"], NamedArray):
+            return function(*args, **kwargs)
+        reject_sharding(name, given.get("out_sharding"))
+        fixed = {
+            p: v for p, v in given.items() if p not in ("key", "shape") and p not in parameters
+        }
+        shape = _shape_of(name, signature, given, events)
+        rank = len(shape) - (name == "multinomial")
+        if name == "bernoulli" and "p" in parameters and given.get("mode", "low") == "low":
+            return _bernoulli(given["key"], parameters["p"], sizes, shape)
+
+        def call(key: jax.Array, shape: tuple[int, ...], **parameters: jax.Array) -> jax.Array:
+            return function(key=key, shape=shape, **fixed, **parameters)
+
+        return draw(name, call, given["key"], sizes, shape, parameters, events, rank=rank)
+
+    has_parameters = (
+        len(set(signature.parameters) - {"key", "shape", "dtype", "out_sharding", "mode"}) > 0
+    )
+    gathered = (
+        " A parameter with a sharded axis is gathered (one all-gather)."
+        if has_parameters and name != "bernoulli"
+        else ""
+    )
+    sampler.__doc__ = (
+        f"{inspect.getdoc(function)}\n\n`named_shape` maps axis names to sizes, in addition to the"
+        " positional axes of `shape`; `None` as a size takes the mapped function's. The\nnumbers"
+        f" do not depend on the sharding.{gathered}"
+    )
+    presented: Callable[..., Any] = checks_signature(_present(sampler, signature, "named_shape"))
+    return presented
+
+
+def _bind(
+    name: str,
+    signature: inspect.Signature,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    named: bool,
+) -> inspect.BoundArguments:
+    """Bind the arguments to parameters; a sampler with named sizes needs no shape.
+
+    Raises:
+      ArgumentTypeError: an argument is missing or unknown.
+    """
+    shape = signature.parameters.get("shape")
+    if named and shape is not None and shape.default is shape.empty and len(args) < 2:
+        kwargs = {"shape": (), **kwargs}
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentTypeError(
+            f"{name}: {error}. Write nx.random.{name}({', '.join(signature.parameters)}), and"
+            " named_shape={...} by keyword."
+        ) from None
+
+
+def _shape_of(
+    op: str, signature: inspect.Signature, given: Mapping[str, Any], events: Mapping[str, int]
+) -> tuple[int, ...]:
+    """Return the positional shape of a draw.
+
+    It is the given shape, or the common positional shape of the parameters.
+    """
+    shape = given.get("shape", signature.parameters["shape"].default)
+    if shape is not None:
+        return positional_shape(op, shape)
+    shapes = []
+    for name, value in given.items():
+        if name in ("key", "shape") or not (
+            isinstance(value, NamedArray) or hasattr(value, "dtype")
+        ):
+            continue
+        own = tuple(value.shape)
+        shapes.append(own[: len(own) - events.get(name, 0)])
+    batch = np.broadcast_shapes(*shapes)
+    if "p" in events and "n" in given:  # the shape of a multinomial includes the categories
+        categories = (
+            np.shape(given["p"]) if not isinstance(given["p"], NamedArray) else given["p"].shape
+        )
+        if not categories:
+            raise PositionalAxisError(
+                f"{op}: p={format_value(given['p'])} has no positional axis, but its last"
+                " positional axis must be the categories. Write nx.positional(p, [...,"
+                " 'category'])."
+            )
+        return (*batch, categories[-1])
+    return batch
+
+
+def _bernoulli(key: AnyArray, p: NamedArray, sizes: Sizes, shape: tuple[int, ...]) -> AnyArray:
+    # As in jax.random, except that the comparison is made on blocks, so that the probabilities are
+    # not moved.
+    if not jnp.issubdtype(p.dtype, jnp.floating):
+        raise ArgumentTypeError(
+            f"bernoulli: the probabilities must be floating-point, got {type_text(p)}."
+        )
+    sizes = with_names_of(sizes, p, key)
+    noise = draw(
+        "bernoulli", lambda key, shape: jax.random.uniform(key, shape, p.dtype), key, sizes, shape
+    )
+    return apply_elementwise("bernoulli", lambda u, p: u < p, noise, p)
+
+
+def _present(
+    function: Any, signature: inspect.Signature, extra: str | None = None
+) -> Callable[..., Any]:
+    if extra is not None:
+        parameters = list(signature.parameters.values())
+        own = inspect.Parameter(
+            extra,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation="Mapping[Hashable, int] | None",
+        )
+        signature = signature.replace(parameters=[*parameters, own])
+    function.__signature__ = signature
+    function.__module__ = (  # namedax owns it: `xmap` does not lift it again, and it pickles
+        "namedax.random"
+    )
+    function.__qualname__ = function.__name__
+    return function
+
+
+def _lifted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Vectorize a function of keys or seeds over names."""
+    inner = nmap(function)
+
+    @functools.wraps(function)
+    def lifted(*args: Any, **kwargs: Any) -> Any:
+        return inner(*args, **kwargs)
+
+    presented: Callable[..., Any] = _present(lifted, inspect.signature(function))
+    return presented
+
+
+@checks_signature
+def split(
+    key: AnyArray,
+    num: int | Sequence[int] | None = None,
+    *,
+    named_shape: Mapping[Hashable, int] | None = None,
+) -> AnyArray:
+    """Split one key into new keys, along positional or named axes.
+
+    Args:
+      key: a key, or a named array of keys: each is split.
+      num: the number of keys, or a positional shape of them; by default 2, or none if `named_shape`
+        is given.
+      named_shape: the global sizes of new named axes, by default none. The keys are
+        `jax.random.split(key, sizes + num)`, with the sizes in the given order.
+
+    Returns:
+      An array of keys. In a mapped body every device keeps the keys of its block.
+
+    >>> import jax, namedax as nx
+    >>> from namedax import random
+    >>> keys = random.split(jax.random.key(0), named_shape={"layer": 3})
+    >>> random.normal(keys, (2,)).named_shape["layer"]
+    3
+    """
+    sizes = sizes_of("split", named_shape)
+    if num is None:
+        num = () if sizes else 2
+    shape = positional_shape("split", num)
+    return draw("split", lambda key, shape: jax.random.split(key, shape), key, sizes, shape)
+
+
+@checks_signature
+def key_impl(keys: AnyArray) -> Hashable:
+    """Return the generator of `keys`, as `jax.random.key_impl` does."""
+    return jax.random.key_impl(data_of(keys))

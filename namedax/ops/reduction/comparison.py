@@ -1,4 +1,4 @@
-"""Equality of two arrays as one answer over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
+"""Equality of two arrays over all axes: `allclose`, `array_equal`, `array_equiv` at top level.
 
 The functions of `nx.numpy` compare over the positional axes and give one answer for each element of
 the named axes. They reject arrays without positional axes.
@@ -10,6 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of
 from namedax.errors import NamedaxError
 from namedax.operands.operation import operation
@@ -20,19 +21,27 @@ from namedax.ops.reduction.reductions import REDUCTIONS
 __all__ = ["allclose", "array_equal", "array_equiv"]
 
 
-def _everywhere(truth: Any) -> Any:
+def _everywhere(truth: AnyArray) -> AnyArray:
     """Return True if all elements are true, by one all-reduce."""
     rank = truth.ndim
     return REDUCTIONS["all"](truth, (*names_of(dims_of(truth)), *range(rank)))
 
 
-def _array(x: Any) -> Any:
+def _array(x: ArrayLike) -> AnyArray:
     return x if isinstance(x, NamedArray) else jnp.asarray(x)
 
 
 @operation()
-def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    """Return True if all elements are close, `|a - b| <= atol + rtol * |b|`, over all named and positional axes.
+def allclose(
+    a: ArrayLike,
+    b: ArrayLike,
+    rtol: ArrayLike = 1e-5,
+    atol: ArrayLike = 1e-8,
+    equal_nan: bool = False,
+) -> AnyArray:
+    """Return True if all elements are close, over all named and positional axes.
+
+    Elements are close if `|a - b| <= atol + rtol * |b|`.
 
     Args:
       a: an array, named or not.
@@ -58,7 +67,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 
 
 @operation()
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> AnyArray:
     """Return True if two arrays have the same named and positional axes, and the same elements.
 
     The physical order of named axes does not matter.
@@ -75,7 +84,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((2, 3)), ["a", "b"])
-    >>> bool(nx.array_equal(x, nx.named(jnp.ones((3, 2)), ["b", "a"]))), bool(nx.array_equal(x, 1.0))
+    >>> y = nx.named(jnp.ones((3, 2)), ["b", "a"])
+    >>> bool(nx.array_equal(x, y)), bool(nx.array_equal(x, 1.0))
     (True, False)
     """
     a1, a2 = _array(a1), _array(a2)
@@ -85,7 +95,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 @operation()
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1: ArrayLike, a2: ArrayLike) -> AnyArray:
     """Return True if two arrays are equal after broadcasting, by name and by position.
 
     Returns:
@@ -103,11 +113,11 @@ def array_equiv(a1: Any, a2: Any) -> Any:
         return jnp.asarray(False)
 
 
-def _sizes(x: Any) -> dict[Any, int]:
+def _sizes(x: ArrayLike) -> dict[Any, int]:
     return dict(x.named_shape) if isinstance(x, NamedArray) else {}
 
 
-def _equal(a: Any, b: Any, equal_nan: bool) -> Any:
+def _equal(a: ArrayLike, b: ArrayLike, equal_nan: bool) -> AnyArray:
     same = _array(_ELEMENTWISE["equal"](a, b))
     if equal_nan:
         same = same | (_ELEMENTWISE["isnan"](a) & _ELEMENTWISE["isnan"](b))

@@ -1,4 +1,4 @@
-"""Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax, cummin, cumlogsumexp.
+"""Cumulative operations along one axis, named or positional: cumsum, cumprod, cummax and so on.
 
 Along a sharded axis every device scans its own block. One all-gather collects the totals of the
 blocks (one element per device and row), never the axis. Every device combines the totals of the
@@ -8,32 +8,35 @@ the same size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, has_infinity, weak_as
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
+from namedax.core.types import DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key
+from namedax.operands.axes import axis_key, is_axis_name
 from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
+from namedax.operands.one_axis import along
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import masked, only_real, real_blocks, real_entries
+from namedax.resources.row_moves import FILL
 
 __all__ = [
-    "FUNCTIONS",
     "LAX_FUNCTIONS",
     "cumprod",
     "cumsum",
@@ -42,7 +45,9 @@ __all__ = [
 ]
 
 
-def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False) -> ReductionPlan:
+def site_of_one_axis(
+    op: str, x: ArrayLike, axis: AxisSpec, supports_padding: bool = False
+) -> ReductionPlan:
     """Plan an operation along one axis; `supports_padding` as for any reduction.
 
     Raises:
@@ -57,8 +62,8 @@ def site_of_one_axis(op: str, x: Any, axis: Any, supports_padding: bool = False)
     return site
 
 
-def flatten_positional(op: str, x: Any) -> Any:
-    """Merge the positional axes of `x` into one at the end, as for `axis=None` in `jnp`; named axes remain."""
+def flatten_positional(op: str, x: ArrayLike) -> AnyArray:
+    """Merge the positional axes of `x` into one at the end, as for `axis=None` in `jnp`."""
     x = to_local(x, op, ambient())
     if not isinstance(x, NamedArray):
         return jnp.ravel(x)
@@ -68,12 +73,10 @@ def flatten_positional(op: str, x: Any) -> Any:
     return make_result(as_one(data, len(names), len(places)), (*(x.dims[i] for i in names), None))
 
 
-# --- the scan over blocks -------------------------------------------------------------------------------------------
-
 Scan = Callable[..., Any]
 
 
-def _identity(op: str, dtype: Any) -> Any:
+def _identity(op: str, dtype: DType) -> np.ndarray:
     if op in ("cumsum", "cumprod"):
         return np.asarray(op == "cumprod", dtype)
     if op == "cumlogsumexp" and jnp.issubdtype(dtype, jnp.complexfloating):
@@ -81,8 +84,12 @@ def _identity(op: str, dtype: Any) -> Any:
     return extreme(dtype, op != "cummin")
 
 
-def _cumlogsumexp(data: Any, axis: int, reverse: bool = False) -> Any:
-    """Apply `lax.cumlogsumexp`, also to dtypes without infinity, for which its initial -inf is NaN; reject integers."""
+def _cumlogsumexp(data: jax.Array, axis: int, reverse: bool = False) -> jax.Array:
+    """Apply `lax.cumlogsumexp`, also to dtypes without infinity, where its initial -inf is NaN.
+
+    Raises:
+      ArgumentTypeError: the data are integers.
+    """
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         raise ArgumentTypeError(
             f"cumlogsumexp: the elements are {data.dtype}, not floats. Convert them first:"
@@ -102,7 +109,9 @@ _SCANS: dict[str, tuple[Scan, Callable[[Any, Any], Any]]] = {
 }
 
 
-def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: bool) -> Any:
+def _continue_over_blocks(
+    kind: str, local: jax.Array, site: ReductionPlan, reverse: bool
+) -> jax.Array:
     """Combine the scans of the blocks, `local`, into the scan of the complete axis."""
     scan, combine = _SCANS[kind]
     (dim,) = site.axes
@@ -133,7 +142,7 @@ def _continue_over_blocks(kind: str, local: Any, site: ReductionPlan, reverse: b
 
 def _scan_with_padding(
     local: Callable[[Any, int], Any], kind: str, site: ReductionPlan, reverse: bool
-) -> Any:
+) -> jax.Array:
     """Scan an axis with padding in its last blocks; `local` scans one dimension of a block.
 
     Padding follows the real elements. A scan from the beginning therefore never includes it in a
@@ -143,10 +152,9 @@ def _scan_with_padding(
     """
     ((dim, place),) = site.uneven
     block = site.data.shape[dim]
-    nothing = _identity(kind, site.data.dtype)
-    if kind == "cumlogsumexp" and jnp.issubdtype(
-        nothing.dtype, jnp.inexact
-    ):  # two identities combined would have no derivative
+    nothing: Any = _identity(kind, site.data.dtype)
+    if kind == "cumlogsumexp" and jnp.issubdtype(nothing.dtype, jnp.inexact):
+        # Two identities combined would have no derivative.
         nothing = jnp.finfo(nothing.dtype).min
     data = masked(cast_data(site.data, site.mesh_axes), dim, place, nothing)
     if not reverse:
@@ -160,12 +168,14 @@ def _scan_with_padding(
     return only_real(data, lax.squeeze(alone, [site.data.ndim]), dim, place)
 
 
-def _turned(data: Any, dim: int, start: Any) -> Any:
+def _turned(data: jax.Array, dim: int, start: jax.Array | int) -> jax.Array:
     """Rotate `data` along a dimension, so that it begins at `start`."""
     return lax.dynamic_slice_in_dim(lax.concatenate([data, data], dim), start, data.shape[dim], dim)
 
 
-def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *static: Any) -> Any:
+def _run(
+    op: str, kind: str, local: Scan, x: ArrayLike, axis: AxisSpec, reverse: bool, *static: object
+) -> AnyArray:
     """Apply `local(op, data, dim, reverse, *static)` to every block, then scan over the blocks."""
     try:
         hash((reverse, static))
@@ -176,8 +186,14 @@ def _run(op: str, kind: str, local: Scan, x: Any, axis: Any, reverse: bool, *sta
 
 
 def _scan(
-    op: str, axis: Any, kind: str, local: Scan, reverse: bool, static: tuple[Any, ...], x: Any
-) -> Any:
+    op: str,
+    axis: AxisSpec,
+    kind: str,
+    local: Scan,
+    reverse: bool,
+    static: tuple[Any, ...],
+    x: ArrayLike,
+) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(
@@ -199,30 +215,33 @@ def _scan(
     return site.finish_whole(data)
 
 
-def _numpy_scan(op: str, data: Any, dim: int, reverse: bool, dtype: Any) -> Any:
+def _numpy_scan(
+    op: str, data: jax.Array, dim: int, reverse: bool, dtype: DType | None
+) -> jax.Array:
     function = getattr(jnp, op)
     if not reverse:
         return function(data, axis=dim, dtype=dtype)
     return jnp.flip(function(jnp.flip(data, dim), axis=dim, dtype=dtype), dim)
 
 
-def _lax_scan(op: str, data: Any, dim: int, reverse: bool) -> Any:
+def _lax_scan(op: str, data: jax.Array, dim: int, reverse: bool) -> jax.Array:
     return _SCANS[op.removeprefix("lax.")][0](data, axis=dim, reverse=reverse)
 
 
-def _run_numpy(op: str, kind: str, x: Any, axis: Any, dtype: Any, reverse: bool) -> Any:
+def _run_numpy(
+    op: str, kind: str, x: ArrayLike, axis: AxisSpec, dtype: DType | None, reverse: bool
+) -> AnyArray:
     return _run(op, kind, _numpy_scan, x, axis, reverse, dtype)
 
 
-def _run_lax(kind: str, x: Any, axis: Any, reverse: bool) -> Any:
+def _run_lax(kind: str, x: ArrayLike, axis: AxisSpec, reverse: bool) -> AnyArray:
     return _run(f"lax.{kind}", kind, _lax_scan, x, axis, reverse)
 
 
-# --- as in jax.numpy ------------------------------------------------------------------------------------------------
-
-
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
-def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
+def cumsum(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
+) -> LikeArguments:
     """Compute the cumulative sum along one axis.
 
     Args:
@@ -252,7 +271,9 @@ def cumsum(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
-def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False) -> LikeArguments:
+def cumprod(
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
+) -> LikeArguments:
     """Compute the cumulative product along one axis; arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -264,12 +285,15 @@ def cumprod(x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = Fals
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumsum(
-    x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
-    """Compute the cumulative sum along one axis with NaN as zero; arguments and communication as for `cumsum`.
+    """Compute the cumulative sum along one axis with NaN as zero.
+
+    Arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.nancumsum(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> x = nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["pos"])
+    >>> nx.positional(nx.nancumsum(x, "pos"), ["pos"])
     Array([1., 1., 4.], dtype=float32)
     """
     return _run_numpy("nancumsum", "cumsum", x, axis, dtype, reverse)
@@ -277,20 +301,33 @@ def nancumsum(
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, cached=True)
 def nancumprod(
-    x: Any, axis: Any = None, dtype: Any = None, *, reverse: bool = False
+    x: ArrayLike, axis: AxisSpec = None, dtype: DType | None = None, *, reverse: bool = False
 ) -> LikeArguments:
-    """Compute the cumulative product along one axis with NaN as one; arguments and communication as for `cumsum`.
+    """Compute the cumulative product along one axis with NaN as one.
+
+    Arguments and communication as for `cumsum`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.nancumprod(nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"]), "pos"), ["pos"])
+    >>> x = nx.named(jnp.array([2.0, jnp.nan, 3.0]), ["pos"])
+    >>> nx.positional(nx.nancumprod(x, "pos"), ["pos"])
     Array([2., 2., 6.], dtype=float32)
     """
     return _run_numpy("nancumprod", "cumprod", x, axis, dtype, reverse)
 
 
 def _run_cumulative(
-    op: str, kind: str, x: Any, axis: Any, dtype: Any, include_initial: bool
-) -> Any:
+    op: str,
+    kind: str,
+    x: ArrayLike,
+    axis: AxisSpec,
+    dtype: DType | None,
+    include_initial: bool,
+    out_axis: Hashable | None,
+    identity: int,
+) -> LikeArguments:
+    if include_initial and axis is not None and is_axis_name(axis):
+        result = _run(op, kind, _cumulative_scan, x, axis, False, dtype, False)
+        return _prepended(result, axis, identity, out_axis)
     if axis is None:
         if dims_of(x).count(None) != 1:
             raise PositionalAxisError(
@@ -306,31 +343,91 @@ def _run_cumulative(
     return _run(op, kind, _cumulative_scan, x, axis, False, dtype, include_initial)
 
 
+def _prepended(x: AnyArray, axis: Hashable, value: int, out_axis: Hashable | None) -> LikeArguments:
+    """Prepend one element along a named axis, which may get another name."""
+    site = along("pad", x, axis, supports_padding=True)
+
+    def whole(data: jax.Array) -> jax.Array:
+        widths = [(int(dim == site.dim), 0) for dim in range(data.ndim)]
+        return jnp.pad(data, widths, constant_values=value)
+
+    rows = np.pad(np.arange(site.size), (1, 0), constant_values=FILL)
+    return site.remap(out_axis, rows, value, whole)
+
+
 def _cumulative_scan(
-    op: str, data: Any, dim: int, reverse: bool, dtype: Any, include_initial: bool
-) -> Any:
+    op: str, data: jax.Array, dim: int, reverse: bool, dtype: DType | None, include_initial: bool
+) -> jax.Array:
     return getattr(jnp, op)(data, axis=dim, dtype=dtype, include_initial=include_initial)
 
 
+@operation(scope=True)
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """Compute the cumulative sum with an initial element on positional axes only; see `namespaces.extended_signatures` for names."""
-    return _run_cumulative("cumulative_sum", "cumsum", x, axis, dtype, include_initial)
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> LikeArguments:
+    """Compute the cumulative sum along one axis, as in the array API; narrow integers become `int`.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional or named axis; may be omitted (`None`, the default) if there is exactly one
+        positional axis.
+      dtype: the dtype of the result; by default `None`.
+      include_initial: if `True`, the result begins with 0 and is longer by one; by default `False`.
+      out_axis: the name of the longer axis, by default `None`, the same name; required in a mapped
+        function in which `axis` has a size.
+
+    Returns:
+      An array with the axes of `x`.
+
+    Communication: that of `cumsum`; with `include_initial` along a sharded axis, that of `pad` too.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      AxisSizeError: the longer axis has a different size in the mapped function.
+      PositionalAxisError: `axis` is not one axis.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.cumulative_sum(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    [0.0, 1.0, 3.0, 6.0]
+    """
+    return _run_cumulative(
+        "cumulative_sum", "cumsum", x, axis, dtype, include_initial, out_axis, identity=0
+    )
 
 
+@operation(scope=True)
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
-) -> Any:
-    """Compute the cumulative product, as `cumulative_sum`."""
-    return _run_cumulative("cumulative_prod", "cumprod", x, axis, dtype, include_initial)
+    x: ArrayLike,
+    /,
+    *,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    include_initial: bool = False,
+    out_axis: Hashable | None = None,
+) -> LikeArguments:
+    """Compute the cumulative product along one axis, as in the array API; it begins with 1.
 
+    Arguments and communication as for `cumulative_sum`.
 
-# --- as in jax.lax --------------------------------------------------------------------------------------------------
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, 2.0, 3.0]), ["pos"])
+    >>> nx.cumulative_prod(x, axis="pos", include_initial=True, out_axis="edge").data.tolist()
+    [1.0, 1.0, 2.0, 6.0]
+    """
+    return _run_cumulative(
+        "cumulative_prod", "cumprod", x, axis, dtype, include_initial, out_axis, identity=1
+    )
 
 
 @operation(explicit=Explicit.KEPT)
-def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
+def cummax(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative maximum along one axis, as `lax.cummax`.
 
     Args:
@@ -359,7 +456,7 @@ def cummax(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
 
 
 @operation(explicit=Explicit.KEPT)
-def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
+def cummin(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
     """Compute the cumulative minimum along one axis, as `lax.cummin`; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -370,25 +467,26 @@ def cummin(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
 
 
 @operation(explicit=Explicit.KEPT)
-def cumlogsumexp(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative `log(sum(exp(x)))` along one axis, as `lax.cumlogsumexp`; see `cummax`.
+def cumlogsumexp(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
+    """Compute the cumulative `log(sum(exp(x)))` along one axis; see `cummax`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> round(float(nx.max(nx.cumlogsumexp(nx.named(jnp.array([1000.0, 1000.0]), ["pos"]), "pos"), "pos")), 3)
+    >>> x = nx.named(jnp.array([1000.0, 1000.0]), ["pos"])
+    >>> round(float(nx.max(nx.cumlogsumexp(x, "pos"), "pos")), 3)
     1000.693
     """
     return _run_lax("cumlogsumexp", operand, axis, reverse)
 
 
 @operation(name="cumsum")
-def _lax_cumsum(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative sum along one axis as `lax.cumsum`, with the dtype preserved; communication as for `nx.cumsum`."""
+def _lax_cumsum(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
+    """Compute the cumulative sum along one axis, with the dtype preserved; see `nx.cumsum`."""
     return _run_lax("cumsum", operand, axis, reverse)
 
 
 @operation(name="cumprod")
-def _lax_cumprod(operand: Any, axis: Any = 0, reverse: bool = False) -> LikeArguments:
-    """Compute the cumulative product along one axis as `lax.cumprod`, with the dtype preserved; see `nx.cumsum`."""
+def _lax_cumprod(operand: ArrayLike, axis: AxisSpec = 0, reverse: bool = False) -> LikeArguments:
+    """Compute the cumulative product along one axis, with the dtype preserved; see `nx.cumsum`."""
     return _run_lax("cumprod", operand, axis, reverse)
 
 
@@ -400,13 +498,4 @@ for _name, _function in (("cumsum", _lax_cumsum), ("cumprod", _lax_cumprod)):
 #: The functions of `jax.lax`; its cumsum and cumprod differ from the functions of `jax.numpy`.
 LAX_FUNCTIONS: dict[str, Callable[..., Any]] = {
     f.__name__: f for f in (_lax_cumsum, _lax_cumprod, cummax, cummin, cumlogsumexp)
-}
-#: The functions of `jax.numpy`, and the functions of `jax.lax` without a namesake there.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f
-    for f in (
-        *(cumsum, cumprod, nancumsum, nancumprod),
-        *(cumulative_sum, cumulative_prod, cummax, cummin, cumlogsumexp),
-    )
-    if hasattr(jnp, f.__name__) or hasattr(lax, f.__name__)
 }

@@ -1,4 +1,4 @@
-"""Extrema and their indices: `max`, `min`, `argmax`, `argmin`, and both at once (`max_with_index`)."""
+"""Extrema and their indices: `max`, `argmax`, both at once (`max_with_index`), and minima."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ import jax.numpy as jnp
 from jax import lax
 
 from namedax.core import cpu_workarounds
-from namedax.core.annotations import AnyArray, AxisSpec
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, dims_of
 from namedax.core.element_types import extreme, weak_as
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
 from namedax.core.variance import cast_data, varying
 from namedax.errors import ArgumentError, PositionalAxisError, format_value
 from namedax.operands.axes import refuse_order_of_storage
-from namedax.operands.broadcasting import constrain_sharding, make_result, to_local
+from namedax.operands.broadcasting import constrain_sharding, make_result
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import REDUCED, Explicit, operation
+from namedax.ops.reduction.cumulative import flatten_positional
 from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm
 
-__all__ = ["WITH_INDEX", "argmax", "argmin", "max", "min"]
+__all__ = ["argmax", "argmin", "max", "max_with_index", "min", "min_with_index", "minmax"]
 
 
 @functools.lru_cache(maxsize=1024)
 def sharded_extremum(
     largest: bool, axes: tuple[int, ...], mesh_axes: tuple[str, ...]
 ) -> Callable[..., Any]:
-    """Build the maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`; ties share the gradient, as in `jnp`.
+    """Build the maximum or minimum over `axes` (kept, with size 1) and `mesh_axes`.
 
-    Its arguments are the data, with the least (or greatest) value in padding, and a mask of real
-    elements or `None`. The mask excludes padding from the ties. The forward pass is one all-reduce.
-    The tangent adds two: for the number of ties, and for the sum of the tangents.
+    Ties share the gradient, as in `jnp`. Its arguments are the data, with the least (or greatest)
+    value in padding, and a mask of real elements or `None`. The mask excludes padding from the
+    ties. The forward pass is one all-reduce. The tangent adds two: for the number of ties, and for
+    the sum of the tangents.
     """
     combine = comm.pmax if largest else comm.pmin
     reduce = functools.partial(cpu_workarounds.extremum, axes=axes, largest=largest)
     devices, loops = comm.loops_among(mesh_axes)
 
     @jax.custom_jvp
-    def extremum(data: Any, real: Any) -> Any:
+    def extremum(data: jax.Array, real: jax.Array | None) -> jax.Array:
         if mesh_axes:
             return combine(reduce(data), mesh_axes)
         # Without mesh axes, XLA's partitioner may reduce between devices.
@@ -74,9 +76,15 @@ def sharded_extremum(
 
 
 def among_steps(
-    best: Any, count: Any, loops: tuple[str, ...], combine: Callable[[Any], Any], largest: bool
+    best: jax.Array,
+    count: jax.Array,
+    loops: tuple[str, ...],
+    combine: Callable[[Any], Any],
+    largest: bool,
 ) -> tuple[Any, Any]:
-    """Return the number of ties in all steps that have the extremum, and 1 if this step is one of them, else 0.
+    """Return the number of ties in the steps that have the extremum, and 1 if this step has it.
+
+    The second result is 0 for the other steps.
 
     Args:
       best: the extremum of this step.
@@ -92,7 +100,7 @@ def among_steps(
     return jnp.sum(wins * comm.of_all_steps(count, loops), 0), comm.of_this_step(wins, loops)
 
 
-def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
+def _extremum(site: ReductionPlan, largest: bool, initial: jax.Array | None = None) -> jax.Array:
     if jnp.iscomplexobj(site.data) and not site.mesh_axes:
         whole = tuple(None if i in site.axes else dim for i, dim in enumerate(site.dims_in))
         mask = None if site.where is None else constrain_sharding(site.where, whole)
@@ -127,8 +135,14 @@ def _extremum(site: ReductionPlan, largest: bool, initial: Any = None) -> Any:
 
 
 def _run_extremum(
-    op: str, largest: bool, x: Any, axis: AxisSpec, keepdims: bool, initial: Any, where: Any
-) -> Any:
+    op: str,
+    largest: bool,
+    x: ArrayLike,
+    axis: AxisSpec,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> AnyArray:
     if where is not None and initial is None:
         raise ArgumentError(
             f"{op}: where= may exclude all elements, and the {op} of no elements is undefined. Pass"
@@ -137,7 +151,7 @@ def _run_extremum(
     return run_reduction(op, _extremum, x, axis, keepdims, where, largest, initial=initial)
 
 
-def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
+def _arg_extremum(site: ReductionPlan, largest: bool) -> jax.Array:
     # NaN precedes all values, and the first of equal elements wins. Each device offers its winner
     # and its index in the complete axis. One all-reduce finds the best value, one the least index
     # of it. A NaN offers an index below zero.
@@ -152,7 +166,10 @@ def _arg_extremum(site: ReductionPlan, largest: bool) -> Any:
 
 
 def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
-    """Replace padding in the plan by the least (or greatest) value: it follows all elements, so an equal real one wins."""
+    """Replace padding in the plan by the least (or greatest) value.
+
+    Padding follows all elements, so an equal real element wins.
+    """
     real = site.real()
     return (
         site
@@ -162,7 +179,10 @@ def _without_padding(site: ReductionPlan, largest: bool) -> ReductionPlan:
 
 
 def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
-    """Return the extremum of the block over the axes of the plan (kept, with size 1), and its global row-major index."""
+    """Return the extremum of the block over the axes (kept, with size 1), and its global index.
+
+    The index is row-major over the axes.
+    """
     find = jnp.argmax if largest else jnp.argmin
     if len(site.axes) == 1:
         (axis,) = site.axes
@@ -193,7 +213,9 @@ def _local_winner(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
     return jnp.expand_dims(value, kept), jnp.expand_dims(index, kept)
 
 
-def _winner(value: Any, index: Any, site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
+def _winner(
+    value: jax.Array, index: jax.Array, site: ReductionPlan, largest: bool
+) -> tuple[Any, Any]:
     """Return the extremum of the offers of all devices, and its index."""
     devices, loops = comm.loops_among(site.mesh_axes)
     values, indices = (
@@ -216,7 +238,9 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
         mesh_axes = site.mesh_axes  # the rule must not hold the plan, which has arrays
 
         @jax.custom_jvp
-        def attach(best: Any, winner: Any, value: Any, index: Any) -> Any:
+        def attach(
+            best: jax.Array, winner: jax.Array, value: jax.Array, index: jax.Array
+        ) -> jax.Array:
             return best
 
         @attach.defjvp
@@ -233,11 +257,16 @@ def _extremum_with_index(site: ReductionPlan, largest: bool) -> tuple[Any, Any]:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def max(
-    x: Any, axis: AxisSpec = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum over positional and named axes; ties share the gradient equally, as in `jnp`, sharded or not.
+    """Take the maximum over positional and named axes.
 
-    A NaN is the maximum.
+    A NaN is the maximum. Ties share the gradient equally, as in `jnp`, sharded or not.
 
     Args:
       x: an array, named or not.
@@ -258,7 +287,12 @@ def max(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def min(
-    x: Any, axis: AxisSpec = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Take the minimum over positional and named axes; see `max`.
 
@@ -269,7 +303,42 @@ def min(
     return _run_extremum("min", False, x, axis, keepdims, initial, where)
 
 
-def _run_arg(op: str, largest: bool, x: Any, axis: AxisSpec, keepdims: bool) -> Any:
+@operation(requires_axis=REDUCED)
+def minmax(
+    a: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | tuple[ArrayLike, ArrayLike] | None = None,
+    where: ArrayLike | None = None,
+) -> tuple[AnyArray, AnyArray]:
+    """Return the minimum and the maximum over positional and named axes; `jnp.minmax` of JAX 0.12.
+
+    Args:
+      a: an array, named or not.
+      axis: the axes, as for `max`; by default `None`, all positional axes.
+      keepdims: as for `max`; by default `False`.
+      initial: one scalar for both, or a pair, by default `None`; required with `where`.
+      where: as for `max`; by default `None`.
+
+    Communication: over sharded axes, that of `min` and of `max`.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> (nx.min(x, "k"), nx.max(x, "k"))
+    (Array(1., dtype=float32), Array(3., dtype=float32))
+    """
+    low, high = initial if isinstance(initial, tuple) else (initial, initial)
+    return (
+        _run_extremum("min", False, a, axis, keepdims, low, where),
+        _run_extremum("max", True, a, axis, keepdims, high, where),
+    )
+
+
+def _run_arg(op: str, largest: bool, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
     refuse_order_of_storage(op, x, axis)
     if isinstance(axis, set) and len(axis) > 1:
         raise PositionalAxisError(
@@ -283,36 +352,24 @@ def _run_arg(op: str, largest: bool, x: Any, axis: AxisSpec, keepdims: bool) -> 
         return run_reduction(op, _arg_extremum, x, axis, keepdims, None, largest)
     rank = dims_of(x).count(None)
     if rank != 1:
-        x = (
-            _flatten_positional(to_local(x, op, ambient()))
-            if isinstance(x, NamedArray)
-            else jnp.ravel(x)
-        )
+        x = flatten_positional(op, x)
     result = run_reduction(op, _arg_extremum, x, 0, False, None, largest)
     return _append_positional(result, rank) if keepdims else result
 
 
-def _flatten_positional(x: NamedArray) -> NamedArray:
-    names = [i for i, dim in enumerate(x._dims) if dim is not None]
-    places = [i for i, dim in enumerate(x._dims) if dim is None]
-    data = lax.transpose(x._data, names + places)
-    dims = tuple(x._dims[i] for i in names)
-    return make_in_region(as_one(data, len(names), len(places)), (*dims, None))
-
-
-def _append_positional(x: Any, count: int) -> Any:
+def _append_positional(x: AnyArray, count: int) -> AnyArray:
     """Append `count` positional axes of size 1 to `x`."""
     data = x._data if isinstance(x, NamedArray) else x
     return make_result(data.reshape(data.shape + (1,) * count), dims_of(x) + (None,) * count)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
-def argmax(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
-    """Return the index of the first maximum along an axis, positional or named (`None`: in the flattened positional axes).
+def argmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+    """Return the index of the first maximum along a positional or named axis.
 
-    Along several axes, a tuple, the index is row-major in the given order. `...` must stand for a
-    single axis, since named axes have no order. Along a sharded axis the index refers to the
-    complete axis, not to the block.
+    `None`, the default, flattens the positional axes. Along several axes, a tuple, the index is
+    row-major in the given order. `...` must stand for a single axis, since named axes have no
+    order. Along a sharded axis the index refers to the complete axis, not to the block.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.argmax(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k"))
@@ -322,7 +379,7 @@ def argmax(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT, cached=True)
-def argmin(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+def argmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum along one axis; see `argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -339,7 +396,7 @@ class WithIndex(NamedTuple):
     indices: Any
 
 
-def _run_with_index(op: str, largest: bool, x: Any, axis: AxisSpec) -> WithIndex:
+def _run_with_index(op: str, largest: bool, x: ArrayLike, axis: AxisSpec) -> WithIndex:
     several = axis is ... and isinstance(x, NamedArray) and len(x._dims) > 1
     if (
         axis is None
@@ -357,8 +414,8 @@ def _run_with_index(op: str, largest: bool, x: Any, axis: AxisSpec) -> WithIndex
 
 
 @operation(explicit=Explicit.KEPT)
-def max_with_index(x: Any, axis: AxisSpec) -> WithIndex:
-    """Return the maximum along one positional or named axis, and the index of the first element that has it.
+def max_with_index(x: ArrayLike, axis: AxisSpec) -> WithIndex:
+    """Return the maximum along one positional or named axis, and its first index.
 
     Args:
       x: an array, named or not.
@@ -384,8 +441,8 @@ def max_with_index(x: Any, axis: AxisSpec) -> WithIndex:
 
 
 @operation(explicit=Explicit.KEPT)
-def min_with_index(x: Any, axis: AxisSpec) -> WithIndex:
-    """Return the minimum along one axis and the index of the first element that has it; see `max_with_index`.
+def min_with_index(x: ArrayLike, axis: AxisSpec) -> WithIndex:
+    """Return the minimum along one axis, and its first index; see `max_with_index`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> value, index = nx.min_with_index(nx.named(jnp.array([2.0, 5.0, 4.0]), ["k"]), "k")
@@ -393,8 +450,3 @@ def min_with_index(x: Any, axis: AxisSpec) -> WithIndex:
     (2.0, 0)
     """
     return _run_with_index("min_with_index", False, x, axis)
-
-
-WITH_INDEX: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (max_with_index, min_with_index)
-}

@@ -1,4 +1,4 @@
-"""Reductions over axes, named or positional: the local reduction, then one collective for sharded axes.
+"""Reductions over named and positional axes: a local reduction, and a collective if sharded.
 
 `axis` is an integer (a positional axis), a name, or a tuple of both (or a list, a set, a view of a
 dict). `None` selects all positional axes, as in JAX, so that named axes are batch axes; `...`
@@ -15,30 +15,50 @@ ties with one more all-reduce.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, AxisSpec
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import as_array, dims_of
 from namedax.core.element_types import as_inexact, extreme, has_infinity, inexact_type
+from namedax.core.types import DType
 from namedax.core.variance import cast_data
+from namedax.errors import ArgumentError
+from namedax.operands.along_axes import along_axes, by_name, checks_axes, entries_of, names_in
+from namedax.operands.axes import resolve_axis
+from namedax.operands.nmap import nmap
 from namedax.operands.operation import REDUCED, Explicit, operation, without_axis_check
+from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.reduction.extrema import argmax, argmin, max, min
-from namedax.ops.reduction.site import ReductionPlan, run_reduction
+from namedax.ops.reduction.site import ReductionPlan, reduction_site, run_reduction
 from namedax.resources import communication as comm
 
-__all__ = ["REDUCTIONS", "sharded_maximum"]
+__all__ = [
+    "LAX_FUNCTIONS",
+    "REDUCTIONS",
+    "logmeanexp",
+    "logsumexp",
+    "resolve_ddof",
+    "sharded_maximum",
+]
 
-
-# --- sums -----------------------------------------------------------------------------------------------------------
+_where, _isfinite, _exp, _log, _abs, _sign, _real, _conj, _sqrt = (
+    _ELEMENTWISE[name]
+    for name in ("where", "isfinite", "exp", "log", "abs", "sign", "real", "conj", "sqrt")
+)
 
 
 def _sum(
-    site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None
-) -> Any:
+    site: ReductionPlan,
+    dtype: DType | None = None,
+    promote_integers: bool = True,
+    initial: jax.Array | None = None,
+) -> jax.Array:
     if not site.mesh_axes:
         return jnp.sum(
             site.data,
@@ -62,9 +82,12 @@ def _sum(
 
 
 def _prod(
-    site: ReductionPlan, dtype: Any = None, promote_integers: bool = True, initial: Any = None
-) -> Any:
-    options = {"dtype": dtype, "promote_integers": promote_integers}
+    site: ReductionPlan,
+    dtype: DType | None = None,
+    promote_integers: bool = True,
+    initial: jax.Array | None = None,
+) -> jax.Array:
+    options: dict[str, Any] = {"dtype": dtype, "promote_integers": promote_integers}
     if not site.mesh_axes:
         return jnp.prod(
             site.data,
@@ -79,14 +102,14 @@ def _prod(
     return total if initial is None else total * jnp.asarray(initial, total.dtype)
 
 
-def _mean_dtypes(data: Any, dtype: Any) -> tuple[Any, Any]:
+def _mean_dtypes(data: jax.Array, dtype: DType | None) -> tuple[Any, Any]:
     """Return the dtypes in which `jnp.mean` and `jnp.var` compute, and the dtype of the mean."""
     result = inexact_type(data.dtype)
     result = result if dtype is None else jnp.empty(0, dtype).dtype
     return jnp.float32 if result in (jnp.float16, jnp.bfloat16) else result, result
 
 
-def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
+def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: DType | None) -> None:
     """Raise for the dtypes that `jnp` rejects, with its message, for every sharding."""
     if dtype is not None:
         jax.eval_shape(
@@ -94,23 +117,23 @@ def _as_taken(f: Callable[..., Any], site: ReductionPlan, dtype: Any) -> None:
         )
 
 
-def _divided(total: Any, count: Any) -> Any:
-    """Return the quotient in the dtype of both, as in `jnp`: for requested integers, without its fraction."""
+def _divided(total: jax.Array, count: jax.Array) -> jax.Array:
+    """Return the quotient in the dtype of both, as in `jnp`; integers are divided as integers."""
     return lax.div(total, jnp.broadcast_to(count, total.shape))
 
 
-def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, Any]:
+def _mean_and_count(site: ReductionPlan, wide: DType, result: DType) -> tuple[Any, Any]:
     """Return the mean, and the number of elements in it, with one all-reduce for both.
 
     The operand of the sum always has the same form, without the axes, because XLA merges equal
     all-reduces. So the mean and the mean within a variance cost one all-reduce.
     """
 
-    def kept(data: Any) -> Any:
+    def kept(data: jax.Array) -> jax.Array:
         return jnp.expand_dims(data, site.axes) if site.keepdims else data
 
     local = jnp.sum(site.data, site.axes, dtype=wide, where=site.where)
-    if not site.is_counted:
+    if site.where is None or not site.is_counted:
         count = jnp.asarray(site.count, wide)
         if not jnp.issubdtype(wide, jnp.inexact):
             return kept(_divided(comm.psum(local, site.mesh_axes), count)), count
@@ -123,38 +146,40 @@ def _mean_and_count(site: ReductionPlan, wide: Any, result: Any) -> tuple[Any, A
     return kept(_divided(comm.psum(local, site.mesh_axes), count).astype(result)), kept(count)
 
 
-def _mean(site: ReductionPlan, dtype: Any = None) -> Any:
+def _mean(site: ReductionPlan, dtype: DType | None = None) -> jax.Array:
     if not site.mesh_axes:
         return jnp.mean(site.data, site.axes, dtype=dtype, keepdims=site.keepdims, where=site.where)
     _as_taken(jnp.mean, site, dtype)
     return _mean_and_count(site, *_mean_dtypes(site.data, dtype))[0]
 
 
-def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
-    """Compute the variance by one all-reduce for the mean and one for the squares; the gradient adds none.
+def _sharded_var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
+    """Compute the variance by one all-reduce for the mean and one for the squares.
 
-    The derivative needs no derivative of the mean, since the deviations sum to zero. Automatic
-    differentiation would send these zeros.
+    The gradient adds none. The derivative needs no derivative of the mean, since the deviations sum
+    to zero. Automatic differentiation would send these zeros.
     """
     wide, result = _mean_dtypes(site.data, dtype)
     if dtype is None and jnp.issubdtype(result, jnp.complexfloating):
         result = jnp.zeros((), result).real.dtype
     kept = site.bare().replace(keepdims=True)
 
-    def parts(data: Any, mask: Any) -> tuple[Any, Any]:
+    def parts(data: jax.Array, mask: jax.Array | None) -> tuple[Any, Any]:
         mean, count = _mean_and_count(kept.replace(data=data, where=mask), wide, wide)
         return data - mean, count.real - lax.convert_element_type(ddof, count.real.dtype)
 
-    def mean_product(a: Any, b: Any, mask: Any, divisor: Any) -> Any:
+    def mean_product(
+        a: jax.Array, b: jax.Array, mask: jax.Array | None, divisor: jax.Array
+    ) -> jax.Array:
         product = (jnp.conj(a) * b).real if jnp.iscomplexobj(a) else a * b
         return _sum(kept.replace(data=product, where=mask)) / divisor
 
-    def of_some(value: Any, divisor: Any, otherwise: float) -> Any:
+    def of_some(value: jax.Array, divisor: jax.Array, otherwise: float) -> jax.Array:
         # As in jnp: with too few elements the variance is NaN, a constant.
         return jnp.where(divisor > 0, value, jnp.asarray(otherwise, value.dtype))
 
     @jax.custom_jvp
-    def variance(data: Any, mask: Any) -> Any:
+    def variance(data: jax.Array, mask: jax.Array | None) -> jax.Array:
         centred, divisor = parts(data, mask)
         return of_some(mean_product(centred, centred, mask, divisor), divisor, jnp.nan)
 
@@ -177,40 +202,49 @@ def _sharded_var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
     return data if site.keepdims else lax.squeeze(data, site.axes)
 
 
-def _var(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
+def _var(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     if not site.mesh_axes:
+        # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.var(
-            site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where
+            site.data,
+            site.axes,
+            dtype=dtype,
+            ddof=ddof,  # type: ignore[arg-type]
+            keepdims=site.keepdims,
+            where=site.where,
         )
     _as_taken(jnp.var, site, dtype)
     return _sharded_var(site, dtype, ddof)
 
 
-def _std(site: ReductionPlan, dtype: Any, ddof: Any) -> Any:
+def _std(site: ReductionPlan, dtype: DType | None, ddof: float) -> jax.Array:
     if not site.mesh_axes:
+        # JAX annotates `ddof` as an integer, and accepts every number.
         return jnp.std(
-            site.data, site.axes, dtype=dtype, ddof=ddof, keepdims=site.keepdims, where=site.where
+            site.data,
+            site.axes,
+            dtype=dtype,
+            ddof=ddof,  # type: ignore[arg-type]
+            keepdims=site.keepdims,
+            where=site.where,
         )
     _as_taken(jnp.std, site, dtype)
     return jnp.sqrt(_sharded_var(site, dtype, ddof))
 
 
-# --- any, all and counts --------------------------------------------------------------------------------------------
-
-
-def _any(site: ReductionPlan) -> Any:
+def _any(site: ReductionPlan) -> jax.Array:
     return comm.pmax(
         jnp.any(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
     )
 
 
-def _all(site: ReductionPlan) -> Any:
+def _all(site: ReductionPlan) -> jax.Array:
     return comm.pmin(
         jnp.all(site.data, site.axes, keepdims=site.keepdims, where=site.where), site.mesh_axes
     )
 
 
-def _count_nonzero(site: ReductionPlan) -> Any:
+def _count_nonzero(site: ReductionPlan) -> jax.Array:
     data = (
         site.data
         if site.where is None
@@ -219,22 +253,19 @@ def _count_nonzero(site: ReductionPlan) -> Any:
     return comm.psum(jnp.count_nonzero(data, site.axes, keepdims=site.keepdims), site.mesh_axes)
 
 
-# --- log-sum-exp ----------------------------------------------------------------------------------------------------
-
-
-def sharded_maximum(site: ReductionPlan, data: Any) -> Any:
-    """Take the maximum of `data`, which replaces the plan's data, over the axes of the plan (kept), without a gradient."""
+def sharded_maximum(site: ReductionPlan, data: jax.Array) -> jax.Array:
+    """Take the maximum of `data` over the axes of the plan (kept), without a gradient."""
     return comm.pmax(local_maximum(lax.stop_gradient(data.real), site.axes), site.mesh_axes)
 
 
-def local_maximum(data: Any, axes: Any) -> Any:
+def local_maximum(data: jax.Array, axes: Sequence[int]) -> jax.Array:
     """Take the maximum of floats over `axes` (kept); for no elements it is the least value."""
     return jnp.max(
         data, axes, keepdims=True, initial=None if data.size else extreme(data.dtype, True)
     )
 
 
-def _logsumexp(site: ReductionPlan) -> Any:
+def _logsumexp(site: ReductionPlan) -> jax.Array:
     data = as_inexact(site.data)
     # JAX's own function initializes its maximum with -inf, which is NaN in a dtype without
     # infinity.
@@ -256,13 +287,13 @@ def _logsumexp(site: ReductionPlan) -> Any:
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def sum(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> AnyArray:
     """Sum over positional and named axes.
@@ -297,7 +328,12 @@ def sum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def mean(
-    x: Any, axis: AxisSpec = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Average over positional and named axes; arguments as for `sum`.
 
@@ -308,43 +344,130 @@ def mean(
     return run_reduction("mean", _mean, x, axis, keepdims, where, dtype)
 
 
-@operation(explicit=Explicit.AS_JAX)
+def resolve_ddof(op: str, ddof: float, correction: float | None) -> float:
+    """Return `correction`, the array API's name for `ddof`, or `ddof` if it is `None`.
+
+    Raises:
+      ArgumentError: both are given.
+    """
+    if correction is None:
+        return ddof
+    if not isinstance(ddof, int) or ddof != 0:
+        raise ArgumentError(
+            f"{op}: ddof={ddof} and correction={correction} mean the same; give one of them."
+        )
+    return correction
+
+
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def var(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
-    where: Any = None,
-) -> Any:
-    """Compute the variance; `mean` and `correction` are in the public form, in `namespaces.reduction_forms`."""
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray:
+    """Compute the variance over positional and named axes.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `...` selects all axes, `None`
+        (default) all positional ones. Required if every axis is named.
+      dtype: the dtype of the result, as in `jnp.var`; by default `None`.
+      ddof: the number that is subtracted from the count of elements, by default 0.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      mean: the mean, if it is already known, by default `None`: an array that broadcasts with `x`,
+        such as `nx.mean(x, axis, keepdims=True)`. Deviations are taken from it, whatever its value.
+      correction: the array API's name for `ddof`, by default `None`.
+
+    Returns:
+      An array with the remaining axes.
+
+    Communication: over a sharded axis two all-reduces, or one if `mean` is given.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `ddof` and `correction` are both given.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.var(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(4., dtype=float32)
+    """
+    ddof = resolve_ddof("var", ddof, correction)
+    if mean is not None:
+        return _mean_square(x, mean, axis, dtype, ddof, keepdims, where)
     return run_reduction("var", _var, x, axis, keepdims, where, dtype, ddof)
 
 
-@operation(explicit=Explicit.AS_JAX)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
 def std(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
-    where: Any = None,
-) -> Any:
-    """Compute the standard deviation, as `var`."""
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray:
+    """Compute the standard deviation over positional and named axes.
+
+    Arguments and communication as for `var`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.std(nx.named(jnp.array([1.0, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(2., dtype=float32)
+    """
+    ddof = resolve_ddof("std", ddof, correction)
+    if mean is not None:
+        return _sqrt(_mean_square(x, mean, axis, dtype, ddof, keepdims, where))
     return run_reduction("std", _std, x, axis, keepdims, where, dtype, ddof)
+
+
+def _mean_square(
+    x: ArrayLike,
+    mean: ArrayLike,
+    axis: AxisSpec,
+    dtype: DType | None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike | None,
+) -> AnyArray:
+    """Compute the mean square of the deviations from a known mean."""
+    array: AnyArray = as_array(x)
+    center: AnyArray = as_array(mean)
+    of = inexact_type(array.dtype)
+    result = jnp.zeros((), of).real.dtype if dtype is None else jnp.zeros((), dtype).dtype
+    wide: Any = of if dtype is None else result
+    wide = jnp.float32 if wide in (jnp.float16, jnp.bfloat16) else wide
+    centred = array.astype(wide) - center.astype(wide)
+    squares = _real(centred * _conj(centred))
+    total = REDUCTIONS["sum"](squares, axis, keepdims=keepdims, where=where)
+    ones = nmap(lambda data: jnp.ones_like(data, squares.dtype))(squares)
+    count = REDUCTIONS["sum"](ones, axis, keepdims=keepdims, where=where) - jnp.asarray(
+        ddof, squares.dtype
+    )
+    valid = count > 0
+    variance = total / _where(valid, count, jnp.ones((), squares.dtype))
+    return _where(valid, variance, np.asarray(np.nan, squares.dtype)).astype(result)
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.MAPPED, cached=True)
 def prod(
-    x: Any,
+    x: ArrayLike,
     axis: AxisSpec = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
     promote_integers: bool = True,
 ) -> AnyArray:
     """Multiply over positional and named axes; arguments as for `sum`.
@@ -362,7 +485,9 @@ def prod(
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def any(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> AnyArray:
+def any(
+    x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None
+) -> AnyArray:
     """Return True if any element is true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -373,7 +498,9 @@ def any(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = N
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def all(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> AnyArray:
+def all(
+    x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False, where: ArrayLike | None = None
+) -> AnyArray:
     """Return True if all elements are true, over positional and named axes; arguments as for `sum`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -384,7 +511,7 @@ def all(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = N
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
-def count_nonzero(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+def count_nonzero(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Count the nonzero elements over positional and named axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -394,10 +521,112 @@ def count_nonzero(x: Any, axis: AxisSpec = None, *, keepdims: bool = False) -> A
     return run_reduction("count_nonzero", _count_nonzero, x, axis, keepdims, None)
 
 
-@operation(explicit=Explicit.AS_JAX)
-def logsumexp(x: Any, axis: AxisSpec = None, *, keepdims: bool = False, where: Any = None) -> Any:
-    """Compute `log(sum(exp(x)))`; factors and signs are in the public form, in `namespaces.reduction_forms`."""
-    return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX, cached=True)
+def logsumexp(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    b: ArrayLike | None = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+    where: ArrayLike | None = None,
+) -> AnyArray | tuple[AnyArray, AnyArray]:
+    """Compute `log(sum(b * exp(x)))` over positional and named axes, without overflow.
+
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      b: factors, named or not, that broadcast with `x`; by default `None`, all 1.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+      return_sign: if `True`, return the logarithm of the absolute value, and the sign of the sum;
+        by default `False`, where the logarithm of a negative sum is NaN.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+
+    Returns:
+      An array with the remaining axes; with `return_sign` a pair of such arrays.
+
+    Communication: over sharded axes, two all-reduces.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, b = nx.named(jnp.array([0.0, 1000.0]), ["k"]), nx.named(jnp.array([5.0, -2.0]), ["k"])
+    >>> value, sign = nx.nn.logsumexp(x, "k", b=b, return_sign=True)
+    >>> round(float(value), 3), float(sign)
+    (1000.693, -1.0)
+    """
+    if b is None and not return_sign:
+        return run_reduction("logsumexp", _logsumexp, x, axis, keepdims, where)
+    array: AnyArray = as_array(x)
+    dtype = inexact_type(array.dtype)
+    factors: AnyArray | None = None
+    if b is not None:
+        factors = as_array(b)
+        dtype = inexact_type(jnp.promote_types(array.dtype, factors.dtype))
+        factors = factors.astype(dtype)
+        array = _where(factors != 0, array.astype(dtype), jnp.asarray(-jnp.inf, dtype))
+    array = array.astype(dtype)
+    low = jnp.asarray(-jnp.inf, jnp.zeros((), dtype).real.dtype)
+    positions = tuple(
+        dims_of(array)[:i].count(None)
+        for i in resolve_axis("logsumexp", array, axis)
+        if dims_of(array)[i] is None
+    )
+    largest = REDUCTIONS["max"](_real(array), axis, keepdims=True, where=where, initial=low)
+    shift = nmap(lax.stop_gradient)(largest)
+    shift = _where(_isfinite(shift), shift, jnp.zeros((), low.dtype))
+    terms = _exp(array - shift.astype(dtype))
+    total = REDUCTIONS["sum"](
+        terms if factors is None else terms * factors, axis, keepdims=keepdims, where=where
+    )
+    sign = _sign(total)
+    is_complex = jnp.issubdtype(dtype, jnp.complexfloating)
+    if return_sign or not is_complex:
+        total = _abs(total)
+    # A sum over axes of size 1 only removes them.
+    shift = shift if keepdims or not positions else REDUCTIONS["sum"](shift, positions)
+    result = _log(total) + shift.astype(total.dtype)
+    if return_sign:
+        return result, sign
+    return result if is_complex else _where(sign < 0, np.asarray(np.nan, result.dtype), result)
+
+
+_positional_logmeanexp = along_axes(jax.nn.logmeanexp, "logmeanexp", ("axis",))
+
+
+@checks_axes
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+def logmeanexp(
+    x: ArrayLike, axis: AxisSpec = None, where: ArrayLike | None = None, keepdims: bool = False
+) -> AnyArray:
+    """Compute `log(mean(exp(x)))` over positional and named axes, without overflow.
+
+    Args:
+      x: an array, named or not.
+      axis: the axes, as for `logsumexp`; by default `None`, all positional axes.
+      where: a boolean array, named or not, by default `None`; elements where it is false are
+        excluded.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+
+    Communication: over sharded axes, two all-reduces, and a third one with `where`.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nn.logmeanexp(nx.named(jnp.array([0.0, 0.0, 0.0]), ["k"]), "k")
+    Array(0., dtype=float32)
+    """
+    if axis is not ... and not names_in(axis):
+        return _positional_logmeanexp(x, axis, where, keepdims)
+    total = REDUCTIONS["logsumexp"](x, axis, where=where, keepdims=keepdims)
+    if where is None:
+        count = reduction_site("logmeanexp", x, axis, supports_padding=True).count
+        return total - jnp.log(count).astype(total.dtype)
+    counted = where + nmap(lambda data: jnp.zeros_like(data, int))(x)
+    return total - _log(REDUCTIONS["sum"](counted, axis, keepdims=keepdims).astype(total.dtype))
 
 
 REDUCTIONS: dict[str, Callable[..., Any]] = {
@@ -418,4 +647,78 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
         argmin,
     )
 }
-REDUCTIONS["amax"], REDUCTIONS["amin"] = REDUCTIONS["max"], REDUCTIONS["min"]
+
+
+_GATHERED_BITS = (
+    "one all-reduce of the result for booleans; the bits of integers are gathered (one all-gather)"
+)
+_COMMUNICATION = {
+    "reduce_prod": "one all-gather of the products of the blocks",
+    "reduce_and": _GATHERED_BITS,
+    "reduce_or": _GATHERED_BITS,
+}
+
+
+def _lax_reduction(
+    name: str, by_axis_name: Callable[[AnyArray, tuple[Any, ...]], AnyArray]
+) -> Callable[..., AnyArray]:
+    """Build a reduction of `jax.lax`, which calls `by_axis_name(operand, axes)` for named axes."""
+    positional = along_axes(getattr(lax, name), name, ("axes",))
+
+    def reduce(operand: ArrayLike, axes: AxisSpec) -> AnyArray:
+        array: AnyArray = as_array(operand, name)
+        if not names_in(axes):
+            return positional(array, axes)
+        return by_axis_name(array, entries_of(axes))
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = f"""Apply `jax.lax.{name}` over positional or named axes.
+
+    The dtype is preserved.
+
+    Communication: over sharded axes, {_COMMUNICATION.get(name, "one all-reduce of the result")}.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return reduce
+
+
+def _lax_logical(name: str, of_bools: Callable[..., AnyArray]) -> Callable[..., AnyArray]:
+    """Build `reduce_and` or `reduce_or`; on integers they combine bits, which are gathered."""
+    of_bits = along_axes(getattr(lax, name), name, ("axes",))
+    return _lax_reduction(
+        name,
+        lambda x, axes: of_bools(x, axes) if x.dtype == jnp.bool_ else of_bits(x, axes=axes),
+    )
+
+
+def _lax_arg(name: str) -> Callable[..., AnyArray]:
+    positional = along_axes(getattr(lax, name), name, ("axis",))
+
+    def arg(operand: ArrayLike, axis: AxisSpec, index_dtype: DType) -> AnyArray:
+        if not names_in(axis):
+            return positional(operand, axis, index_dtype)
+        return REDUCTIONS[name](operand, axis).astype(index_dtype)
+
+    arg.__name__ = arg.__qualname__ = name
+    arg.__doc__ = f"""Apply `jax.lax.{name}` along a positional or named axis.
+
+    Communication: over a sharded axis, two all-reduces of the result's size.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    return arg
+
+
+LAX_FUNCTIONS = by_name(
+    _lax_reduction("reduce_sum", lambda x, axes: sum(x, axes, promote_integers=False)),
+    _lax_reduction("reduce_prod", lambda x, axes: prod(x, axes, promote_integers=False)),
+    _lax_reduction("reduce_max", max),
+    _lax_reduction("reduce_min", min),
+    _lax_logical("reduce_and", all),
+    _lax_logical("reduce_or", any),
+    _lax_arg("argmax"),
+    _lax_arg("argmin"),
+)

@@ -1,4 +1,4 @@
-"""Segment reductions: the elements of an axis, summed (or multiplied, or compared) by the number of their segment.
+"""Segment reductions: `segment_sum` and so on combine elements of an axis by segment number.
 
 Along a sharded axis every device reduces its own elements, and one collective combines the results.
 It is an all-reduce, or a reduce-scatter if the axis of the segments is sharded over the same mesh
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.cpu_workarounds import extremum
 from namedax.core.display import type_text
@@ -55,11 +55,11 @@ _LOCAL: dict[str, Callable[..., Any]] = {
 
 @operation()
 def segment_sum(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Any = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
@@ -106,11 +106,11 @@ def segment_sum(
 
 @operation()
 def segment_prod(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Any = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
@@ -130,18 +130,18 @@ def segment_prod(
 
 @operation()
 def segment_max(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Any = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
 ) -> AnyArray:
-    """Take the maximum of the elements along an axis in each segment; the least value for an empty one. See `segment_sum`.
+    """Take the maximum of the elements along an axis in each segment. See `segment_sum`.
 
-    Ties share the gradient equally, as in `jnp`.
+    An empty segment has the least value of the dtype. Ties share the gradient equally, as in `jnp`.
 
     Communication: as for `segment_sum`, but if `out_axis` is sharded over the mesh axes of `axis`,
     one all-to-all replaces the reduce-scatter. The gradient costs one more reduction, to count the
@@ -154,11 +154,11 @@ def segment_max(
 
 @operation()
 def segment_min(
-    data: Any,
-    segment_ids: Any,
+    data: ArrayLike,
+    segment_ids: ArrayLike,
     num_segments: int | None = None,
     *,
-    axis: Any = 0,
+    axis: AxisSpec = 0,
     out_axis: Hashable | None = None,
     indices_are_sorted: bool = False,
     mode: str | None = None,
@@ -171,14 +171,14 @@ def segment_min(
 
 def _segment(
     kind: str,
-    data: Any,
-    ids: Any,
+    data: ArrayLike,
+    ids: ArrayLike,
     num_segments: int | None,
-    axis: Any,
-    out_axis: Any,
+    axis: AxisSpec,
+    out_axis: Hashable | None,
     is_sorted: bool,
     mode: str | None,
-) -> Any:
+) -> AnyArray:
     op = f"segment_{kind}"
     if mode not in (None, "drop", "fill", "clip"):
         raise PositionalAxisError(f"{op}: mode must be 'drop' or 'clip', got {format_value(mode)}.")
@@ -199,11 +199,14 @@ def _segment(
             [d for d in dims_of(ids) if d is not None],
         )
     if id_axes != [name]:
+        wanted = (
+            "exactly one, along the positional axis"
+            if name is None
+            else "none, only the named axis"
+        )
         raise PositionalAxisError(
             f"{op}: the segment_ids {type_text(ids)} have {id_axes.count(None)} positional axes;"
-            " they need"
-            f" {'exactly one, along the positional axis' if name is None else 'none, only the named axis'}"
-            f" {format_value(axis)}."
+            f" they need {wanted} {format_value(axis)}."
         )
     if out_axis is not None and not is_name(out_axis):
         raise PositionalAxisError(
@@ -232,8 +235,7 @@ def _segment(
     count = as_integer(op, "num_segments", num_segments, 0)
     if region is not None and out_axis is not None:
         region.block_size(out_axis, count, op, supports_padding=True)
-    position = axis % dims_of(data).count(None) if name is None else 0
-
+    position = dims_of(data)[:dim].count(None) if name is None else 0
     return kernels.run(
         op, _reduce, (name, out_axis), (kind, count, position, is_sorted, mode == "clip"), data, ids
     )
@@ -247,9 +249,9 @@ def _reduce(
     position: int,
     is_sorted: bool,
     clip: bool,
-    x: Any,
-    ids: Any,
-) -> Any:
+    x: AnyArray,
+    ids: jax.Array,
+) -> AnyArray:
     region = ambient()
     name, out_axis = axes
     dims, id_dims = dims_of(x), dims_of(ids)
@@ -327,8 +329,10 @@ def _reduce(
     return make_result(result, tuple(out_dims))
 
 
-def _of_real(numbers: Any, count: int, place: tuple[str, ...]) -> Any:
-    """Replace the numbers of padding, on the last axis or among the segments, by a number that is no segment.
+def _of_real(numbers: jax.Array, count: int, place: tuple[str, ...]) -> jax.Array:
+    """Replace the segment numbers of padding by a number that is no segment.
+
+    This is padding of the elements, on the last axis, and of the segments.
 
     That number exceeds all others, so that sorted numbers remain sorted.
     """
@@ -370,27 +374,29 @@ class _Placed:
 
         self.common = tuple(axis for axis in kept if axis in reduced)
 
-    def __call__(self, data: Any, ids: Any) -> Any:
+    def __call__(self, data: jax.Array, ids: jax.Array) -> jax.Array:
         return self._reduce(self.kind, data, ids, self.in_data)
 
-    def _reduce(self, kind: str, data: Any, ids: Any, in_data: tuple[bool, ...]) -> Any:
+    def _reduce(
+        self, kind: str, data: jax.Array, ids: jax.Array, in_data: tuple[bool, ...]
+    ) -> jax.Array:
         ids, size = self._own(ids)
 
-        def local(data: Any, ids: Any) -> Any:
+        def local(data: jax.Array, ids: jax.Array) -> jax.Array:
             return _LOCAL[kind](data, ids, num_segments=size, indices_are_sorted=self.is_sorted)
 
         for present in reversed(in_data):
             local = jax.vmap(local, in_axes=(0 if present else None, 0))
         return self._combine(kind, local(data, ids))
 
-    def _own(self, ids: Any) -> tuple[Any, int]:
-        """Return the local numbers of the segments on this device, and the number of segments before communication."""
+    def _own(self, ids: jax.Array) -> tuple[Any, int]:
+        """Return the local segment numbers, and the number of segments before communication."""
         if not self.kept or self.common:
             return ids, self.count
         size = block_size(self.count, math.prod(lax.axis_size(axis) for axis in self.kept))
         return ids - comm.block_index(plain(self.kept)).astype(ids.dtype) * size, size
 
-    def _combine(self, kind: str, partial: Any) -> Any:
+    def _combine(self, kind: str, partial: jax.Array) -> jax.Array:
         dim = self.batch
         if self.common:
             partial = self._scatter(kind, self._cut(self._padded(partial, dim), dim), dim)
@@ -403,15 +409,18 @@ class _Placed:
             return jnp.prod(comm.all_gather(partial[None], 0, rest, "invarying"), 0)
         return (comm.pmax if kind == "max" else comm.pmin)(partial, rest)
 
-    def _padded(self, partial: Any, dim: int) -> Any:
-        """Append copies of the last segment up to a size that divides, also to tangents, so that they transpose with it."""
+    def _padded(self, partial: jax.Array, dim: int) -> jax.Array:
+        """Append copies of the last segment up to a size that divides.
+
+        Tangents get them too, so that they transpose with it.
+        """
         if not isinstance(self.kept, Uneven):
             return partial
         last = lax.slice_in_dim(partial, self.count - 1, self.count, axis=dim)
         return lax.concatenate([partial, *[last] * (padded_size(self.kept) - self.count)], dim)
 
-    def _cut(self, partial: Any, dim: int) -> Any:
-        """Slice this device's segments along those mesh axes of the segments that do not shard the elements."""
+    def _cut(self, partial: jax.Array, dim: int) -> jax.Array:
+        """Slice this device's segments along the mesh axes that shard only the segments."""
         if self.common == self.kept:
             return partial
         before, after = partial.shape[:dim], partial.shape[dim + 1 :]
@@ -424,7 +433,7 @@ class _Placed:
                 )
         return as_one(partial, dim, partial.ndim - dim - len(after))
 
-    def _scatter(self, kind: str, partial: Any, dim: int) -> Any:
+    def _scatter(self, kind: str, partial: jax.Array, dim: int) -> jax.Array:
         if kind == "sum":
             return comm.psum_scatter(partial, dim, self.common)
         devices = math.prod(lax.axis_size(axis) for axis in self.common)
@@ -437,7 +446,7 @@ class _Placed:
             else lax.squeeze(extremum(blocks, (dim,), kind == "max"), (dim,))
         )
 
-    def differentiable(self, data: Any, ids: Any) -> Any:
+    def differentiable(self, data: jax.Array, ids: jax.Array) -> jax.Array:
         """Compute a maximum or minimum with the gradient of `jnp`, which ties share."""
         extremum = jax.custom_jvp(self)
         devices, loops = comm.loops_among(self.reduced)
@@ -459,7 +468,9 @@ class _Placed:
                 whole = comm.all_gather(result, self.batch, self.kept, "varying")
             best, whole = whole, cast_data(whole, varying(data))
 
-            def hit(data: Any, tangent: Any, whole: Any, at: Any) -> tuple[Any, Any]:
+            def hit(
+                data: jax.Array, tangent: jax.Array, whole: jax.Array, at: jax.Array
+            ) -> tuple[Any, Any]:
                 hits = data == whole.at[at].get(mode="fill", fill_value=jnp.nan)
                 return jnp.where(hits, tangent, 0), hits.astype(tangent.dtype)
 

@@ -1,4 +1,4 @@
-"""The plan of a reduction: the reduced dimensions of the block, the mesh axes, and the dims of the result."""
+"""The plan of a reduction: its dimensions, its mesh axes, and the dims of the result."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -22,7 +23,7 @@ from namedax.core.region import ambient, check_region_lives
 from namedax.core.variance import varying
 from namedax.errors import ArgumentTypeError, PositionalAxisError, check_options, format_value
 from namedax.operands import kernels
-from namedax.operands.axes import Axis, axis_key, resolve_axis
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.resources import communication as comm
@@ -49,7 +50,7 @@ class ReductionPlan(Record):
         of elements.
     """
 
-    data: Any
+    data: jax.Array
     axes: tuple[int, ...]
     named: tuple[int, ...]
     mesh_axes: tuple[str, ...]
@@ -57,36 +58,37 @@ class ReductionPlan(Record):
     dims_in: Dims
     dims: Dims
     keepdims: bool
-    where: Any
+    where: jax.Array | None
     uneven: tuple[tuple[int, Uneven], ...] = ()
     is_counted: bool = False
 
     @property
     def place(self) -> tuple[str, ...]:
-        """Return the sharding of a single reduced axis: an `Uneven` if its last blocks have padding."""
+        """Return the sharding of a single reduced axis, an `Uneven` if its blocks have padding."""
         return self.uneven[0][1] if self.uneven else self.mesh_axes
 
-    def real(self) -> Any:
+    def real(self) -> jax.Array | None:
         """Return a mask of real elements that broadcasts to `data`, or `None` without padding."""
         masks = [is_real(self.data.shape, dim, place) for dim, place in self.uneven]
         return functools.reduce(operator.and_, masks) if masks else None
 
     def of_real(self) -> ReductionPlan:
         """Add padding to the mask of the plan, for results without the reduced axes."""
-        if not self.uneven:
+        real = self.real()
+        if real is None:
             return self
-        mask = jnp.broadcast_to(self.real(), self.data.shape)
+        mask = jnp.broadcast_to(real, self.data.shape)
         return self.replace(where=mask if self.where is None else mask & self.where)
 
     def bare(self) -> ReductionPlan:
-        """Drop the arrays of the plan, for differentiation rules, which outlive the trace of the arrays."""
+        """Drop the arrays of the plan, for differentiation rules, which outlive their trace."""
         return self.replace(data=None, where=None)
 
-    def finish_whole(self, data: Any) -> Any:
+    def finish_whole(self, data: jax.Array) -> AnyArray:
         """Wrap `data` of the shape of the argument."""
         return make_result(data, self.dims_in)
 
-    def finish(self, data: Any) -> Any:
+    def finish(self, data: jax.Array) -> AnyArray:
         """Wrap `data`, the result of a `jnp` reduction with `axes` and `keepdims`."""
         if self.keepdims and self.named:
             data = lax.squeeze(data, self.named)
@@ -95,10 +97,10 @@ class ReductionPlan(Record):
 
 def reduction_site(
     op: str,
-    x: Any,
-    axis: Axis,
+    x: ArrayLike,
+    axis: AxisSpec,
     keepdims: bool = False,
-    where: Any = None,
+    where: ArrayLike | None = None,
     supports_padding: bool = False,
 ) -> ReductionPlan:
     """Resolve the axes of a reduction and their sharding.
@@ -166,7 +168,7 @@ def reduction_site(
     )
 
 
-def check_mask(op: str, x: Any, where: Any) -> None:
+def check_mask(op: str, x: ArrayLike, where: ArrayLike) -> None:
     """Raise if a mask has positional axes that the array lacks: it would repeat the array.
 
     By name it broadcasts.
@@ -188,12 +190,12 @@ def check_mask(op: str, x: Any, where: Any) -> None:
     )
 
 
-def _positional_shape(x: Any) -> tuple[int, ...]:
+def _positional_shape(x: ArrayLike) -> tuple[int, ...]:
     shape = np.shape(x._data if isinstance(x, NamedArray) else x)
     return tuple(n for n, dim in zip(shape, dims_of(x), strict=True) if dim is None)
 
 
-def _names_that_fit(x: Any, shape: tuple[int, ...]) -> list[Hashable]:
+def _names_that_fit(x: ArrayLike, shape: tuple[int, ...]) -> list[Hashable]:
     """Return axis names of the array for axes of these sizes, or none if a size fits no axis."""
     names: list[Hashable] = []
     sizes = dict(x.named_shape) if isinstance(x, NamedArray) else {}
@@ -208,13 +210,13 @@ def _names_that_fit(x: Any, shape: tuple[int, ...]) -> list[Hashable]:
 def run_reduction(
     op: str,
     reduce: Callable[..., Any],
-    x: Any,
-    axis: Axis,
+    x: ArrayLike,
+    axis: AxisSpec,
     keepdims: bool,
-    where: Any,
-    *static: Hashable,
-    initial: Any = None,
-) -> Any:
+    where: ArrayLike | None,
+    *static: object,
+    initial: ArrayLike | None = None,
+) -> AnyArray:
     """Run one reduction.
 
     `reduce(site, *static, initial)` returns the reduced data, with `keepdims` as in the plan; it
@@ -236,13 +238,13 @@ def run_reduction(
 
 def _reduce(
     op: str,
-    axis: Axis,
+    axis: AxisSpec,
     reduce: Callable[..., Any],
     keepdims: bool,
     has_mask: bool,
     has_initial: bool,
     *more: Any,
-) -> Any:
+) -> AnyArray:
     """Run `reduce` on a plan; `more` has its further arguments, then the operands."""
     count = len(more) - 1 - has_mask - has_initial
     static, x, others = more[:count], more[count], more[count + 1 :]

@@ -3,8 +3,8 @@
 Names: `conversion` (`named`, `positional`, `shard`), `rename`, which reshards, and `rearrange`,
 with its `patterns` and the `moves` that execute them.
 
-Axes: `joining`, `splitting`, `repeating`, `unit_axes`, `broadcast_to`. New arrays: `creation`,
-`grids`, `triangles`. Properties of types: `inspection`.
+Axes: `transposition`, `joining`, `splitting`, `repeating`, `unit_axes`, `broadcast_to`. New arrays:
+`creation`, `grids`, `triangles`. Properties of types: `inspection`.
 
 Read `rename` first, then `rearrange` and `moves`.
 """

@@ -1,19 +1,21 @@
-"""`broadcast_to`: broadcasting of an array to axes that it lacks, named or positional."""
+"""Broadcast an array to axes that it lacks, and insert or remove axes of size 1."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import Shape
 from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentTypeError,
@@ -29,6 +31,7 @@ from namedax.operands.new_axis import named_sizes
 from namedax.operands.nmap import Lifted
 from namedax.operands.one_axis import along, data_and_dims
 from namedax.operands.operation import MOVED, Explicit, operation
+from namedax.operands.pytree import names_of
 from namedax.ops.shape.joining import named_from_front, new_place
 
 __all__ = ["broadcast_to", "expand_dims", "squeeze"]
@@ -36,10 +39,10 @@ __all__ = ["broadcast_to", "expand_dims", "squeeze"]
 
 @operation()
 def broadcast_to(
-    array: Any,
-    shape: Any = None,
+    array: ArrayLike,
+    shape: Shape | None = None,
     *,
-    out_sharding: Any = None,
+    out_sharding: jax.sharding.NamedSharding | jax.sharding.PartitionSpec | None = None,
     named_shape: Mapping[Hashable, int | None] | None = None,
 ) -> LikeArguments:
     """Repeat an array along axes that it lacks.
@@ -92,7 +95,7 @@ def broadcast_to(
             " or named_shape={'name': size}."
         )
     if not named_shape:
-        return array
+        return as_array(array, op)
     region = ambient()
     array = to_local(array, op, region)
     data, dims = (
@@ -124,14 +127,14 @@ def broadcast_to(
         for name in new
     ]
     if region is not None:
-        region.check_placement(op, [dim for dim in result if dim is not None])
+        region.check_placement(op, names_of(result))
     data = lax.broadcast_in_dim(data, (*blocks, *data.shape), tuple(range(len(new), len(result))))
     if region is not None and region.manual:
         data = cast_data(data, [axis for name in new for axis in region.place(name)])
     return make_result(data, result)
 
 
-def _named_blocks(array: Any) -> dict[Hashable, int]:
+def _named_blocks(array: ArrayLike) -> dict[Hashable, int]:
     if not isinstance(array, NamedArray):
         return {}
     return {
@@ -139,11 +142,8 @@ def _named_blocks(array: Any) -> dict[Hashable, int]:
     }
 
 
-# --- axes of size 1 -------------------------------------------------------------------------------
-
-
 @operation(explicit=Explicit.KEPT)
-def expand_dims(a: Any, axis: Any) -> LikeArguments:
+def expand_dims(a: ArrayLike, axis: AxisSpec) -> LikeArguments:
     """Insert axes of size 1.
 
     Args:
@@ -200,7 +200,7 @@ def expand_dims(a: Any, axis: Any) -> LikeArguments:
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
-def squeeze(a: Any, axis: Any = None) -> AnyArray:
+def squeeze(a: ArrayLike, axis: AxisSpec = None) -> AnyArray:
     """Remove axes of size 1.
 
     Args:
@@ -242,8 +242,13 @@ def squeeze(a: Any, axis: Any = None) -> AnyArray:
     )
 
 
-def _lax_expand_dims(array: Any, dimensions: Any) -> AnyArray:
-    """Insert axes of size 1, as `nx.numpy.expand_dims`: a positional axis, a name that the array lacks, or a tuple of both."""
+def _lax_expand_dims(array: ArrayLike, dimensions: AxisSpec) -> AnyArray:
+    """Insert axes of size 1, as `nx.numpy.expand_dims`.
+
+    Args:
+      array: an array, named or not.
+      dimensions: a positional axis, a name that the array lacks, or a tuple of both.
+    """
     return expand_dims(array, dimensions)
 
 

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import KeyPath, PyTreeDef
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make_in_region
-from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, said
+from namedax.core.axis_mappings import AxisMapping, What, is_mapping, parse_mapping, text_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_numbers
-from namedax.core.foreign_arrays import foreign_dims, is_foreign_type, refuse_foreign
+from namedax.core.element_types import (
+    as_jax,
+    check_numbers,
+    foreign_dims,
+    is_foreign_type,
+    refuse_foreign,
+)
 from namedax.core.names import Dims, check_dims
 from namedax.core.region import ambient
+from namedax.core.types import PyTree
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,
@@ -35,6 +42,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of, names_of
 from namedax.ops.shape.rename import move, transpose_to
 from namedax.resources.assignment import check_mesh_axes, named_sharding, parse_resources
 from namedax.resources.layout import relayout
@@ -56,8 +64,16 @@ __all__ = [
 Tree = TypeVar("Tree")
 
 
-def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
-    """Apply `function(leaf, mapping, path)` to the leaves of `tree`; `axes` is a pytree prefix of axis mappings.
+def map_with_mappings(
+    function: Callable[..., AnyArray], tree: PyTree, axes: PyTree, op: str
+) -> PyTree:
+    """Apply `function(leaf, mapping, path)` to the leaves of a tree.
+
+    Args:
+      function: a function of a leaf, its axis mapping and its path.
+      tree: a pytree, in which named arrays are leaves.
+      axes: a pytree prefix of axis mappings.
+      op: the operation, for messages.
 
     Raises:
       AxisMappingError: `axes` is not a prefix of `tree`.
@@ -67,9 +83,12 @@ def map_with_mappings(function: Any, tree: Any, axes: Any, op: str) -> Any:
 
 
 def leaves_with_mappings(
-    tree: Any, axes: Any, op: str
-) -> tuple[list[tuple[Any, AxisMapping | None, Any]], Any]:
-    """Return the leaves of `tree` (named arrays are leaves) with mapping and path, and its structure; see `map_with_mappings`."""
+    tree: PyTree, axes: PyTree, op: str
+) -> tuple[list[tuple[Any, AxisMapping | None, KeyPath[Any]]], PyTreeDef]:
+    """Return the leaves of a tree with mapping and path, and its structure.
+
+    The arguments are those of `map_with_mappings`.
+    """
     leaves, structure = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_named)
     if axes is None:
         return [(leaf, None, path) for path, leaf in leaves], structure
@@ -86,7 +105,7 @@ def leaves_with_mappings(
         )
     except ValueError as error:
         raise AxisMappingError(
-            f"{op}: the axis mappings {_tree_text(axes)} are not a prefix of the structure"
+            f"{op}: the axis mappings {format_value(axes)} are not a prefix of the structure"
             f" {jax.tree.structure(tree, is_leaf=is_named)}. A tuple, a list of lists or dicts, and"
             " a dict with string keys are containers; each element corresponds to one value."
             f" ({error})"
@@ -97,36 +116,34 @@ def leaves_with_mappings(
     ], structure
 
 
-def _is_parsed(node: Any) -> bool:
+def _is_parsed(node: object) -> bool:
     return node is None or isinstance(node, AxisMapping)
 
 
 class _Box:
-    """A leaf that holds a mapping (or `None`, which is not a leaf by itself)."""
+    """A leaf that contains a mapping (or `None`, which is not a leaf by itself)."""
 
     def __init__(self, mapping: AxisMapping | None):
         self.mapping = mapping
 
 
-def _tree_text(axes: Any) -> str:
-    return format_value(axes)
-
-
-def attach_names(array: Any, mapping: AxisMapping | None, op: str, what: What) -> tuple[Any, Dims]:
-    """Return the global data of `array` and its dims, with the mapping's names for positional axes."""
+def attach_names(
+    array: AnyArray, mapping: AxisMapping | None, op: str, what: What
+) -> tuple[Any, Dims]:
+    """Return the global data of an array, and its dims with names for positional axes."""
     dims = dims_of(array)
-    data = array._data if isinstance(array, NamedArray) else array
+    data = data_of(array)
     if mapping is None:
         return data, dims
-    _refuse_named(dims, mapping, op, what)
+    _check_positional(dims, mapping, op, what)
     given = mapping.place(dims.count(None), op, what)
     names = iter(given)
     return data, check_dims(tuple(next(names) if dim is None else dim for dim in dims), op)
 
 
-def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
+def _check_positional(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None:
     """Raise if the mapping counts axes of the array that already have names."""
-    own, free = [dim for dim in dims if dim is not None], dims.count(None)
+    own, free = names_of(dims), dims.count(None)
     if not own or mapping.rank in (None, free) or not (op == "xmap" or mapping.rank == len(dims)):
         return
     renamed = {}
@@ -144,22 +161,23 @@ def _refuse_named(dims: Dims, mapping: AxisMapping, op: str, what: What) -> None
         )
         remedy += f" To rename its axes, call nx.rename(x, {renamed!r}) first." if renamed else ""
     raise AxisMappingError(
-        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {said(what)} has"
+        f"{op}: the axis mapping {mapping.text} asserts {mapping.rank} axes, but {text_of(what)} has"
         f" {free} positional axes, and the named axes {show_names(own)}. {remedy}"
     )
 
 
 def detach_names(
-    array: Any,
+    array: object,
     mapping: AxisMapping,
     op: str,
     what: What,
     carried: frozenset[Hashable] = frozenset(),
 ) -> tuple[Any, Dims]:
-    """Transpose `array` to the order of the mapping; return its data and its dims, with `None` for positional axes.
+    """Transpose an array to the order of the mapping, and return its data and dims.
 
-    A name that the mapping places and the array lacks is broadcast to its size in the mapped
-    function. Names in `carried` that the mapping does not place are kept in front of the others.
+    Positional axes of the result are `None` in the dims. A name that the mapping places and the
+    array lacks is broadcast to its size in the mapped function. Names in `carried` that the mapping
+    does not place are kept in front of the others.
 
     Raises:
       NamedAxesLeftError: the array has a name that the mapping does not place.
@@ -169,9 +187,9 @@ def detach_names(
         axis of the array.
     """
     region = ambient()
-    array = to_local(array, op, region)
-    data = array._data if isinstance(array, NamedArray) else jnp.asarray(array)
-    dims = dims_of(array)
+    block = to_local(array, op, region)
+    data = block._data if isinstance(block, NamedArray) else jnp.asarray(block)
+    dims = dims_of(block)
     placed = [name for _, name in mapping.names]
     left = [dim for dim in dims if dim is not None and dim not in placed and dim not in carried]
     if left:
@@ -188,7 +206,7 @@ def detach_names(
                 "".join(did_you_mean(name, left)[1:] + " " for name in meant) + f"Write {right}."
             )
         raise NamedAxesLeftError(
-            f"{op}: {said(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
+            f"{op}: {text_of(what)}, {type_text(array)}, still has the axes {show_names(left)}, which"
             f" {mapping.text} does not place. {remedy}"
         )
     missing = [name for name in placed if name not in dims]
@@ -196,20 +214,20 @@ def detach_names(
         size = None if region is None else region.sizes.get(name)
         if size is None:
             raise AxisMappingError(
-                f"{op}: {mapping.text} places {name!r}, but {said(what)}, {type_text(array)}, has"
+                f"{op}: {mapping.text} places {name!r}, but {text_of(what)}, {type_text(array)}, has"
                 " no such axis, and it has no size to broadcast to. Remove it from the mapping, or"
                 " give its size in axis_sizes."
             )
-        block = size if region is None else region.block_size(name, size, op, supports_padding=True)
-        data = lax.broadcast_in_dim(data, (block, *data.shape), range(1, data.ndim + 1))
+        n = size if region is None else region.block_size(name, size, op, supports_padding=True)
+        data = lax.broadcast_in_dim(data, (n, *data.shape), range(1, data.ndim + 1))
         dims = (name, *dims)
     if missing and region is not None:
         region.check_placement(
-            f"{op} {mapping.text}, {said(what)}", (dim for dim in dims if dim is not None)
+            f"{op} {mapping.text}, {text_of(what)}", (dim for dim in dims if dim is not None)
         )
     staying = tuple(dim for dim in dims if dim in carried and dim not in placed)
     target = staying + mapping.place(
-        len(dims) - len(staying), op, lambda: f"{said(what)}, {type_text(array)}, with its names"
+        len(dims) - len(staying), op, lambda: f"{text_of(what)}, {type_text(array)}, with its names"
     )
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     order = [next(places) if dim is None else dims.index(dim) for dim in target]
@@ -219,11 +237,11 @@ def detach_names(
 
 
 @overload
-def named(array: ArrayLike, axes: Any) -> NamedArray: ...
+def named(array: ArrayLike, axes: PyTree) -> NamedArray: ...
 @overload
-def named(array: Any, axes: Any) -> Any: ...
+def named(array: PyTree, axes: PyTree) -> PyTree: ...
 @checks_signature
-def named(array: Any, axes: Any) -> Any:
+def named(array: PyTree, axes: PyTree) -> PyTree:
     """Name positional axes.
 
     Args:
@@ -244,7 +262,7 @@ def named(array: Any, axes: Any) -> Any:
     ('batch', None, 'k')
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if (
             mapping is not None
             and mapping.names
@@ -277,12 +295,12 @@ def named(array: Any, axes: Any) -> Any:
     return map_with_mappings(one, array, axes, "named")
 
 
-def _enter(array: NamedArray, before: Dims, op: str) -> Any:
+def _enter(array: NamedArray, before: Dims, op: str) -> AnyArray:
     """Slice newly named axes, which are complete on every device, to their blocks."""
     region = ambient()
     if region is None:
         return array
-    region.check_placement(op, (dim for dim in array._dims if dim is not None))
+    region.check_placement(op, names_of(array._dims))
     for dim, was, size in zip(array._dims, before, array._data.shape, strict=True):
         if dim is None or was is not None:
             continue
@@ -301,7 +319,7 @@ def _enter(array: NamedArray, before: Dims, op: str) -> Any:
     return make_result(relayout(array._data, old, new), array._dims)
 
 
-def _names_placed(x: Any, axes: Any) -> list[Hashable]:
+def _names_placed(x: PyTree, axes: PyTree) -> list[Hashable]:
     """Return the names in a pytree of axis mappings, for the scope of the operation."""
     if isinstance(axes, Mapping):
         return _names_placed(x, list(axes.values()))
@@ -313,11 +331,11 @@ def _names_placed(x: Any, axes: Any) -> list[Hashable]:
 
 
 @overload
-def positional(x: ArrayLike, axes: Any) -> jax.Array: ...
+def positional(x: ArrayLike, axes: PyTree) -> jax.Array: ...
 @overload
-def positional(x: Any, axes: Any) -> Any: ...
+def positional(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
-def positional(x: Any, axes: Any) -> Any:
+def positional(x: PyTree, axes: PyTree) -> PyTree:
     """Convert all named axes to positional axes.
 
     Args:
@@ -341,7 +359,7 @@ def positional(x: Any, axes: Any) -> Any:
     (3, 2, 5)
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
                 "positional: None is not an axis mapping here; write a dict or a list of names."
@@ -357,12 +375,12 @@ def positional(x: Any, axes: Any) -> Any:
 
 
 @overload
-def untag(x: ArrayLike, axes: Any) -> AnyArray: ...
+def untag(x: ArrayLike, axes: PyTree) -> AnyArray: ...
 @overload
-def untag(x: Any, axes: Any) -> Any: ...
+def untag(x: PyTree, axes: PyTree) -> PyTree: ...
 @operation(_names_placed, explicit=Explicit.AS_JAX, scope=True)
-def untag(x: Any, axes: Any) -> Any:
-    """Convert some of the named axes to positional axes, and keep the others: a partial `nx.positional`.
+def untag(x: PyTree, axes: PyTree) -> PyTree:
+    """Convert some named axes to positional axes, and keep the others: a partial `nx.positional`.
 
     Args:
       x: a named array, or a pytree of them.
@@ -386,7 +404,7 @@ def untag(x: Any, axes: Any) -> Any:
     (('batch', None, None), (3, 5))
     """
 
-    def one(leaf: Any, mapping: AxisMapping | None, path: Any) -> Any:
+    def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
                 "untag: None is not an axis mapping here; write a dict or a list of names."
@@ -399,7 +417,7 @@ def untag(x: Any, axes: Any) -> Any:
                     _at("untag", path),
                     name,
                     type_text(leaf),
-                    [dim for dim in dims if dim is not None],
+                    names_of(dims),
                 )
         data, dims = detach_names(
             leaf, mapping, _at("untag", path), "the array", frozenset(dims) - placed - {None}
@@ -465,7 +483,7 @@ def shard(
     mesh = mesh_with_devices(mesh, "shard")
     check_mesh_axes(assignment, mesh, "shard")
 
-    def one(path: Any, leaf: Any) -> Any:
+    def one(path: KeyPath[Any], leaf: ArrayLike) -> AnyArray:
         dims, op = dims_of(leaf), _at("shard", path)
         data = leaf._data if isinstance(leaf, NamedArray) else _array(op, leaf)
         placed = put(data, named_sharding(dims, data.shape, assignment, mesh, op))
@@ -474,12 +492,12 @@ def shard(
     return jax.tree_util.tree_map_with_path(one, x, is_leaf=is_named)
 
 
-def _at(op: str, path: Any) -> str:
-    """Return the operation and the leaf of its tree, for messages; the operation alone if the argument is one array."""
+def _at(op: str, path: KeyPath[Any]) -> str:
+    """Return the operation, and the path of a leaf if the argument is a tree, for messages."""
     return f"{op}, x{jax.tree_util.keystr(path)}" if path else op
 
 
-def _array(op: str, leaf: Any) -> Any:
+def _array(op: str, leaf: object) -> jax.Array:
     """Return a leaf as an array of JAX.
 
     Raises:
@@ -496,7 +514,7 @@ def _array(op: str, leaf: Any) -> Any:
         ) from None
 
 
-def _check_leaves(tree: Any) -> None:
+def _check_leaves(tree: PyTree) -> None:
     """Check that every leaf is an array or a number.
 
     Raises:
@@ -524,15 +542,15 @@ def _check_leaves(tree: Any) -> None:
         )
 
 
-def _check_names_placed(x: Any, resources: Mapping[Hashable, Any]) -> None:
-    """Raise if an assignment shards nothing: the one array lacks a name, or no array of a tree has named axes.
+def _check_names_placed(x: PyTree, resources: Mapping[Hashable, Any]) -> None:
+    """Raise if `axis_resources` shards nothing.
 
-    Arrays without these names are valid in a tree: one `axis_resources` shards all parameters of a
-    program.
+    Then the one array lacks a name, or no array of a tree has named axes. Arrays without these
+    names are valid in a tree: one `axis_resources` shards all parameters of a program.
     """
     if jax.tree_util.all_leaves([x], is_leaf=is_named):
         dims = dims_of(x)
-        names = [dim for dim in dims if dim is not None]
+        names = names_of(dims)
         for name in resources:
             if name not in dims:
                 extra = f"Name its axes first: nx.named(x, {_naming(name, len(dims))})."
@@ -557,7 +575,7 @@ def _naming(name: Hashable, rank: int) -> str:
 
 
 @checks_signature
-def order_like(tree: Tree, like: Any) -> Tree:
+def order_like(tree: Tree, like: PyTree) -> Tree:
     """Transpose every named array of `tree` to the physical order of its counterpart in `like`.
 
     JAX compares tree structures, which include the order; this makes them equal. The named shapes
@@ -581,7 +599,7 @@ def order_like(tree: Tree, like: Any) -> Tree:
             f" {example}."
         )
 
-    def one(x: Any, target: Any) -> Any:
+    def one(x: Any, target: Any) -> AnyArray:
         dims, wanted = dims_of(x), dims_of(target)
         if set(dims) - {None} != set(wanted) - {None}:
             raise NamedAxesLeftError(

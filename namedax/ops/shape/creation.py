@@ -1,21 +1,21 @@
-"""Creation of arrays with named axes: `zeros` and similar functions, `arange` and `one_hot`."""
+"""Create arrays with named axes, one block on every device: `zeros`, `arange`, `one_hot`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import AnyArray, LikeArguments
-from namedax.core.array import NamedArray, as_array
+from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
-from namedax.core.element_types import as_jax, check_fits
-from namedax.core.foreign_arrays import refuse_foreign
+from namedax.core.element_types import as_jax, check_fits, refuse_foreign
 from namedax.core.names import check_dims, check_name, is_name
 from namedax.core.region import ambient
+from namedax.core.types import DType, Shape
 from namedax.core.variance import cast_data
 from namedax.errors import (
     ArgumentError,
@@ -51,15 +51,18 @@ __all__ = [
     "zeros",
 ]
 
+#: A device, or a sharding.
+Device: TypeAlias = jax.Device | jax.sharding.Sharding
+
 
 @operation(explicit=Explicit.AS_JAX)
 def arange(
     start: Any = None,
-    stop: Any = None,
-    step: Any = None,
+    stop: jax.typing.ArrayLike | None = None,
+    step: jax.typing.ArrayLike | None = None,
     *,
     axis: Hashable | None = None,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> AnyArray:
     """Create evenly spaced values, along a named axis if `axis` is given.
 
@@ -111,7 +114,7 @@ def arange(
 
 @operation(explicit=Explicit.AS_JAX)
 def one_hot(
-    x: Any, num_classes: int | None = None, *, axis: Any = -1, dtype: Any = None
+    x: ArrayLike, num_classes: int | None = None, *, axis: Hashable = -1, dtype: DType | None = None
 ) -> AnyArray:
     """Encode integers as one-hot vectors along a new axis, which may be named.
 
@@ -164,12 +167,12 @@ def one_hot(
 
 def _filled(
     op: str,
-    function: Any,
-    shape: Any,
+    function: Callable[..., jax.Array],
+    shape: Shape,
     named_shape: Mapping[Hashable, int | None] | None,
-    device: Any,
+    device: Device | None,
     *options: Any,
-) -> Any:
+) -> AnyArray:
     check_shape(op, shape, f"{op}(")
     if named_shape is None or named_shape == {}:
         return (
@@ -202,11 +205,11 @@ def _filled(
 
 @operation(explicit=Explicit.AS_JAX)
 def zeros(
-    shape: Any = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
-    device: Any = None,
+    device: Device | None = None,
 ) -> AnyArray:
     """Create an array of zeros, with named axes in addition to the positional ones.
 
@@ -233,13 +236,13 @@ def zeros(
 
 @operation(explicit=Explicit.AS_JAX)
 def ones(
-    shape: Any = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
-    device: Any = None,
+    device: Device | None = None,
 ) -> AnyArray:
-    """Create an array of ones, with named axes in addition to the positional ones; arguments as for `zeros`.
+    """Create an array of ones; arguments as for `zeros`.
 
     >>> import namedax as nx
     >>> nx.ones(3, named_shape={"batch": 2}).dims
@@ -250,11 +253,11 @@ def ones(
 
 @operation(explicit=Explicit.AS_JAX)
 def empty(
-    shape: Any = (),
-    dtype: Any = None,
+    shape: Shape = (),
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
-    device: Any = None,
+    device: Device | None = None,
 ) -> AnyArray:
     """Create an array with unspecified values (zeros in JAX); arguments as for `zeros`.
 
@@ -267,14 +270,14 @@ def empty(
 
 @operation(explicit=Explicit.AS_JAX)
 def full(
-    shape: Any = (),
-    fill_value: Any = None,
-    dtype: Any = None,
+    shape: Shape = (),
+    fill_value: ArrayLike | None = None,
+    dtype: DType | None = None,
     *,
     named_shape: Mapping[Hashable, int | None] | None = None,
-    device: Any = None,
+    device: Device | None = None,
 ) -> AnyArray:
-    """Create an array of one value, with named axes in addition to the positional ones; other arguments as for `zeros`.
+    """Create an array of one value, with named axes in addition to the positional ones.
 
     Args:
       shape: the sizes of the positional axes, by default `()`.
@@ -304,7 +307,11 @@ def full(
 
 @operation(explicit=Explicit.AS_JAX)
 def asarray(
-    a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None
+    a: ArrayLike | Sequence[Any],
+    dtype: DType | None = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
 ) -> LikeArguments:
     """Convert `a` to an array, which keeps named axes, also of arrays in a sequence.
 
@@ -331,7 +338,11 @@ def asarray(
 
 @operation(explicit=Explicit.AS_JAX)
 def array(
-    object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0
+    object: ArrayLike | Sequence[Any],
+    dtype: DType | None = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
 ) -> LikeArguments:
     """Create a new array as `asarray` does, with at least `ndmin` positional axes.
 
@@ -342,7 +353,14 @@ def array(
     return _as_array("array", object, dtype, order, copy, ndmin)
 
 
-def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None, ndmin: int) -> Any:
+def _as_array(
+    op: str,
+    a: ArrayLike | Sequence[Any],
+    dtype: DType | None,
+    order: str | None,
+    copy: bool | None,
+    ndmin: int,
+) -> AnyArray:
     leaves = jax.tree.leaves(a, is_leaf=lambda leaf: isinstance(leaf, NamedArray))
     for leaf in leaves:
         refuse_foreign(op, leaf)
@@ -357,16 +375,15 @@ def _as_array(op: str, a: Any, dtype: Any, order: str | None, copy: bool | None,
     if copy or (dtype is not None and jnp.zeros((), dtype).dtype != result.dtype):
         result = apply_elementwise(op, lambda data: jnp.array(data, dtype), result)
     missing = ndmin - result.ndim
-    return (
-        make_result(
-            result.data.reshape((1,) * missing + result.data.shape), (None,) * missing + result.dims
-        )
-        if missing > 0
-        else result
+    if missing <= 0:
+        return result
+    data = data_of(result)
+    return make_result(
+        data.reshape((1,) * missing + data.shape), (None,) * missing + dims_of(result)
     )
 
 
-def _stacked(a: Any) -> Any:
+def _stacked(a: ArrayLike | Sequence[Any]) -> AnyArray:
     return (
         stack([_stacked(entry) for entry in a])
         if isinstance(a, (list, tuple))
@@ -374,20 +391,17 @@ def _stacked(a: Any) -> Any:
     )
 
 
-# --- evenly spaced numbers and frequencies along an axis, in blocks -------------------------------
-
-
 @operation(explicit=Explicit.AS_JAX)
 def linspace(
-    start: Any,
-    stop: Any,
+    start: ArrayLike,
+    stop: ArrayLike,
     num: int = 50,
     endpoint: bool = True,
     retstep: bool = False,
-    dtype: Any = None,
-    axis: Any = 0,
+    dtype: DType | None = None,
+    axis: Hashable = 0,
     *,
-    device: Any = None,
+    device: Device | None = None,
 ) -> AnyArray | tuple[AnyArray, AnyArray]:
     """Create evenly spaced numbers between two ends, along a new axis that may be named.
 
@@ -441,7 +455,7 @@ def linspace(
     kind = out if jnp.issubdtype(out, jnp.inexact) else kind  # as JAX computes
     divisor = max(count - 1 if endpoint else count, 1)
 
-    def values(a: Any, b: Any, i: Any) -> Any:
+    def values(a: jax.Array, b: jax.Array, i: jax.Array) -> jax.Array:
         a, b = (jnp.asarray(end, kind) for end in (a, b))
         part = i.astype(jnp.zeros((), kind).real.dtype) / divisor
         value = a * (1 - part) + b * part
@@ -454,7 +468,7 @@ def linspace(
         return result
     steps = count - 1 if endpoint else count
 
-    def distance(a: Any, b: Any) -> Any:
+    def distance(a: jax.Array, b: jax.Array) -> jax.Array:
         return (
             (jnp.asarray(b, kind) - jnp.asarray(a, kind)) / steps
             if steps > 0
@@ -464,16 +478,28 @@ def linspace(
     return result, apply_elementwise(op, distance, start, stop)
 
 
-def _frequencies(op: str, n: Any, d: Any, dtype: Any, device: Any, axis: Any) -> Any:
+def _frequencies(
+    op: str,
+    n: int,
+    d: jax.typing.ArrayLike,
+    dtype: DType | None,
+    device: Device | None,
+    axis: Hashable | None,
+) -> AnyArray:
     options = {} if device is None else {"device": device}
     values = getattr(jnp.fft, op)(n, d, dtype=dtype, **options)
     return values if axis is None else named(values, [axis])
 
 
 def fftfreq(
-    n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None
+    n: int,
+    d: jax.typing.ArrayLike = 1.0,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    axis: Hashable | None = None,
 ) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.fft`, along a named axis if `axis` is given; otherwise as in `jnp.fft.fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.fft`, as `jnp.fft.fftfreq`, also along a named axis.
 
     Args:
       n: the number of samples.
@@ -498,9 +524,14 @@ def fftfreq(
 
 
 def rfftfreq(
-    n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, axis: Any = None
+    n: int,
+    d: jax.typing.ArrayLike = 1.0,
+    *,
+    dtype: DType | None = None,
+    device: Device | None = None,
+    axis: Hashable | None = None,
 ) -> AnyArray:
-    """Return the frequencies of `nx.numpy.fft.rfft`, along a named axis if `axis` is given; see `fftfreq`.
+    """Return the frequencies of `nx.numpy.fft.rfft`; arguments as for `fftfreq`.
 
     >>> import namedax as nx
     >>> nx.numpy.fft.rfftfreq(4, axis="f").named_shape["f"]

@@ -11,8 +11,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, as_array
 from namedax.core.call_errors import checks_signature
+from namedax.core.types import DType
 from namedax.operands.axes import resolve_axis
 from namedax.operands.operation import AxisRequirement, Explicit, operation
 from namedax.operands.pytree import data_of
@@ -36,7 +38,7 @@ _COUNTED = AxisRequirement(
 
 
 @checks_signature
-def shape(x: Any) -> tuple[int, ...]:
+def shape(x: ArrayLike) -> tuple[int, ...]:
     """Return the sizes of the positional axes.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -47,16 +49,19 @@ def shape(x: Any) -> tuple[int, ...]:
 
 
 @checks_signature
-def ndim(x: Any) -> int:
+def ndim(x: ArrayLike) -> int:
     """Return the number of positional axes."""
     return x.ndim if isinstance(x, NamedArray) else jnp.ndim(x)
 
 
 @operation(requires_axis=_COUNTED, explicit=Explicit.AS_JAX)
-def size(x: Any, axis: Any = None) -> int:
-    """Return the number of elements over the positional axes, or along given axes: positional, named, or a tuple of both.
+def size(x: ArrayLike, axis: Any = None) -> int:
+    """Return the number of elements over the positional axes, or along given axes.
 
-    Sizes of named axes are global.
+    Args:
+      x: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Sizes of named axes are global.
 
     Raises:
       AxisNotFoundError: `x` lacks a named axis.
@@ -78,47 +83,46 @@ def size(x: Any, axis: Any = None) -> int:
 
 
 @checks_signature
-def result_type(*args: Any) -> Any:
+def result_type(*args: ArrayLike | DType) -> np.dtype:
     """Return the common dtype of these arrays and types under JAX's promotion."""
     return jnp.result_type(*(data_of(arg) for arg in args))
 
 
 @checks_signature
-def iscomplexobj(x: Any) -> bool:
+def iscomplexobj(x: ArrayLike) -> bool:
     """Return True if the dtype is complex."""
     return jnp.iscomplexobj(data_of(x))
 
 
 @checks_signature
-def isrealobj(x: Any) -> bool:
+def isrealobj(x: ArrayLike) -> bool:
     """Return True if the dtype is not complex."""
     return jnp.isrealobj(data_of(x))
 
 
 @checks_signature
-def isscalar(x: Any) -> bool:
+def isscalar(x: ArrayLike) -> bool:
     """Return True if `x` is a scalar; a named array is not, for any number of positional axes."""
     return False if isinstance(x, NamedArray) else jnp.isscalar(x)
 
 
 @checks_signature
 def array_repr(
-    x: Any,
+    x: ArrayLike,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
     """Return `repr(x)` for a named array, `jnp.array_repr` for others."""
-    return (
-        repr(x)
-        if isinstance(x, NamedArray)
-        else jnp.array_repr(as_array(x, "array_repr"), max_line_width, precision, suppress_small)
-    )
+    if isinstance(x, NamedArray):
+        return repr(x)
+    data: Any = as_array(x, "array_repr")  # JAX exports NumPy's function with NumPy's types
+    return jnp.array_repr(data, max_line_width, precision, suppress_small)
 
 
 @checks_signature
 def array_str(
-    x: Any,
+    x: ArrayLike,
     max_line_width: int | None = None,
     precision: int | None = None,
     suppress_small: bool | None = None,

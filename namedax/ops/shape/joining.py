@@ -1,4 +1,4 @@
-"""Joining along an axis: `concatenate`, `append` and `stack`.
+"""Join and split arrays along an axis: `concatenate`, `append`, `stack`, `split`.
 
 Along a sharded axis, blocks of the result consist of rows of a few blocks of the operands; only
 these rows move (see `namedax.resources.row_moves.move_rows`). In a mapped function a name keeps its
@@ -8,21 +8,23 @@ in the body has no fixed size.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims, check_name, is_name
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast, varying
 from namedax.errors import (
     AxisNameError,
@@ -31,23 +33,29 @@ from namedax.errors import (
     as_integer,
     format_value,
 )
+from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_axes_apart, unwrap_single
 from namedax.operands.broadcasting import align, constrain_sharding, make_result, to_local
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.operands.operation import MOVED, Explicit, operation
+from namedax.operands.pytree import names_of
 from namedax.resources import communication as comm
 from namedax.resources.row_moves import move_rows
 
-__all__ = ["append", "array_split", "concatenate", "split", "stack"]
+__all__ = ["append", "array_split", "concatenate", "lax_concatenate", "split", "stack"]
 
-
-# --- joining --------------------------------------------------------------------------------------------------------
+#: The number of sections, or the split indices.
+Sections: TypeAlias = int | Sequence[int] | jax.typing.ArrayLike
 
 
 @operation(explicit=Explicit.KEPT)
 def concatenate(
-    arrays: Sequence[Any], axis: Any = 0, dtype: Any = None, *, out_axis: Hashable | None = None
+    arrays: Sequence[Any],
+    axis: AxisSpec = 0,
+    dtype: DType | None = None,
+    *,
+    out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Join arrays along an axis that all of them have.
 
@@ -82,7 +90,8 @@ def concatenate(
     if not is_name(axis):
         if axis is not None:
             position_of("concatenate", arrays[0], axis)  # raises for an invalid axis
-        return Lifted(lambda *xs: jnp.concatenate(xs, axis, dtype=dtype), "concatenate")(*arrays)
+        joined: Callable[..., jax.Array] = jnp.concatenate
+        return Lifted(lambda *xs: joined(xs, axis, dtype=dtype), "concatenate")(*arrays)
     return run("concatenate", _concatenate, (axis, out_axis), (dtype,), *arrays)
 
 
@@ -99,12 +108,14 @@ def _list_of(op: str, arrays: Any) -> list[Any]:
     return several
 
 
-def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> Any:
+def _concatenate(
+    op: str, axes: tuple[Any, Any], dtype: DType | None, *arrays: ArrayLike
+) -> AnyArray:
     axis, out_axis = axes
     sites = [along(op, array, axis, supports_padding=True) for array in arrays]
     region = ambient()
     dtype = jnp.result_type(*(site.data for site in sites)) if dtype is None else dtype
-    datas, dims, dim = _broadcast_the_rest(op, arrays, sites)
+    datas, dims, dim = _broadcast_other_axes(op, arrays, sites)
     datas = [data.astype(dtype) for data in datas]
     sizes = [site.size for site in sites]
     total = sum(sizes)
@@ -115,7 +126,7 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
     blocked = joined.stays_in_blocks(new, total)
     gathered = frozenset(old) - frozenset(new)
 
-    def compute(keep: frozenset[str]) -> Any:
+    def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
         if blocked:
             # The concatenated blocks of all operands are one block of a longer axis.
@@ -127,7 +138,7 @@ def _concatenate(op: str, axes: tuple[Any, Any], dtype: Any, *arrays: Any) -> An
 
 
 def rows_of_parts(sizes: Sequence[int], count: int) -> np.ndarray:
-    """Return the index of each row of the concatenation within blocks that contain a block of every operand."""
+    """Return the index of each row of the concatenation in blocks of all operands together."""
     blocks = -(-np.asarray(sizes) // count)
     offsets = np.concatenate([[0], np.cumsum(blocks)])
     rows = []
@@ -142,10 +153,13 @@ def _labels(dims: Dims) -> list[Hashable]:
     return [next(numbers) if dim is None else dim for dim in dims]
 
 
-def _broadcast_the_rest(
+def _broadcast_other_axes(
     op: str, arrays: Sequence[Any], sites: Sequence[Along]
 ) -> tuple[list[Any], Dims, int]:
-    """Broadcast all operands to equal dims and sizes except along the axis of `sites`; return data, dims and that dimension."""
+    """Broadcast all operands to equal dims and sizes, except along the axis of `sites`.
+
+    Return the data, the dims, and the dimension of that axis.
+    """
     region = ambient()
     thin = []
     for site in sites:  # `align` broadcasts all other axes, and raises for invalid ones
@@ -165,7 +179,7 @@ def _broadcast_the_rest(
     labels.insert(dim, first.name)
     dims = (*rest[:dim], first.name, *rest[dim:])
     if region is not None and region.resources:
-        region.check_placement(op, [d for d in dims if d is not None])
+        region.check_placement(op, names_of(dims))
     union = (
         frozenset[str]().union(*(varying(site.data) for site in sites))
         if region is not None and region.manual
@@ -185,7 +199,7 @@ def _broadcast_the_rest(
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT)
 def append(
-    arr: Any, values: Any, axis: Any = None, *, out_axis: Hashable | None = None
+    arr: ArrayLike, values: ArrayLike, axis: AxisSpec = None, *, out_axis: Hashable | None = None
 ) -> LikeArguments:
     """Append `values` to an array, as `concatenate([arr, values], axis)` does.
 
@@ -193,7 +207,8 @@ def append(
     named.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> append(nx.named(jnp.ones((2, 3)), ["a", "k"]), nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
+    >>> x = nx.named(jnp.ones((2, 3)), ["a", "k"])
+    >>> append(x, nx.named(jnp.ones(1), ["k"]), "k").named_shape["k"]
     4
     """
     if axis is None:
@@ -202,7 +217,9 @@ def append(
 
 
 @operation(explicit=Explicit.KEPT)
-def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = None) -> AnyArray:
+def stack(
+    arrays: Sequence[Any], axis: AxisSpec = 0, out: None = None, dtype: DType | None = None
+) -> AnyArray:
     """Join arrays along a new axis.
 
     Args:
@@ -234,7 +251,7 @@ def stack(arrays: Sequence[Any], axis: Any = 0, out: None = None, dtype: Any = N
     return run("stack", _stack, (axis,), (dtype,), *arrays)
 
 
-def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
+def _stack(op: str, axes: tuple[Any], dtype: DType | None, *arrays: ArrayLike) -> AnyArray:
     (axis,) = axes
     datas, dims = align(op, *arrays)
     datas = list(jnp.broadcast_arrays(*datas))
@@ -244,7 +261,7 @@ def _stack(op: str, axes: tuple[Any], dtype: Any, *arrays: Any) -> Any:
     return named_from_front(op, jnp.stack(datas, 0, dtype=dtype), axis, dims)
 
 
-def new_place(op: str, axis: Any, dims: Dims) -> int:
+def new_place(op: str, axis: object, dims: Dims) -> int:
     """Return the physical dimension for a new positional axis."""
     places = [i for i, dim in enumerate(dims) if dim is None]
     if isinstance(axis, bool) or not isinstance(axis, (int, np.integer)):
@@ -262,8 +279,11 @@ def new_place(op: str, axis: Any, dims: Dims) -> int:
     return places[-1] + 1 if places else len(dims)
 
 
-def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
-    """Name the leading dimension of `data`, which is complete on every device; `dims` are the dims of the others."""
+def named_from_front(op: str, data: jax.Array, name: Hashable, dims: Dims) -> AnyArray:
+    """Name the leading dimension of `data`, which is complete on every device.
+
+    `dims` are the dims of the other dimensions.
+    """
     check_dims((name, *dims), op)
     region = ambient()
     if region is not None:
@@ -273,20 +293,20 @@ def named_from_front(op: str, data: Any, name: Hashable, dims: Dims) -> Any:
                 f"{op}: axis {name!r} would have size {data.shape[0]}, but it has size {known} in"
                 " this mapped function; a name has one size. Choose another name."
             )
-        region.check_placement(op, [name, *(dim for dim in dims if dim is not None)])
+        region.check_placement(op, [name, *names_of(dims)])
         region.block_size(name, data.shape[0], op, supports_padding=True)
         if region.place(name):
             data = comm.cut(data, 0, region.place(name))
     return make_result(data, (name, *dims))
 
 
-# --- splitting of arrays along an axis ------------------------------------------------------------
-# Only rows that a device lacks move, as in `joining`.
-
-
 @operation(explicit=Explicit.KEPT, scope=True)
 def split(
-    ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None
+    ary: ArrayLike,
+    indices_or_sections: Sections,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
     """Split an array along one axis.
 
@@ -319,9 +339,13 @@ def split(
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def array_split(
-    ary: Any, indices_or_sections: Any, axis: Any = 0, *, out_axis: Any = None
+    ary: ArrayLike,
+    indices_or_sections: Sections,
+    axis: AxisSpec = 0,
+    *,
+    out_axis: Hashable | list[Hashable] | None = None,
 ) -> list[AnyArray]:
-    """Split an array like `split`, into sections that need not be equal: the first ones are larger by one.
+    """Split an array as `split` does, also unequally: the first sections are larger by one.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> [part.named_shape["k"] for part in array_split(nx.named(jnp.arange(5), ["k"]), 2, "k")]
@@ -330,14 +354,20 @@ def array_split(
     return _split("array_split", ary, indices_or_sections, axis, out_axis)
 
 
-def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any) -> list[Any]:
-    where, axis = _where_to_cut(op, indices_or_sections), unwrap_single(axis, dims_of(ary))
+def _split(
+    op: str,
+    ary: ArrayLike,
+    indices_or_sections: Sections,
+    axis: AxisSpec,
+    out_axis: Hashable | list[Hashable] | None,
+) -> list[Any]:
+    where, axis = _check_sections(op, indices_or_sections), unwrap_single(axis, dims_of(ary))
     if not is_name(axis):
         data, dims = data_and_dims(op, ary)
         parts = getattr(jnp, op)(data, where, position_of(op, ary, axis))
         return [make_result(part, dims) for part in parts]
     site = along(op, ary, axis, supports_padding=True)
-    cuts = _cuts(op, site, where)
+    cuts = _split_points(op, site, where)
     sizes = [end - begin for begin, end in itertools.pairwise(cuts)]
     names = list(out_axis) if isinstance(out_axis, list) else [out_axis] * len(sizes)
     if len(names) != len(sizes):
@@ -371,7 +401,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
             begin: int = begin,
             end: int = end,
             at: int = at,
-        ) -> Any:
+        ) -> jax.Array:
             keep |= frozenset(new)
             if together:
                 part = lax.slice_in_dim(blocks, at, at + (end - begin) // count, axis=site.dim)
@@ -384,7 +414,7 @@ def _split(op: str, ary: Any, indices_or_sections: Any, axis: Any, out_axis: Any
     return parts
 
 
-def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
+def _check_sections(op: str, indices_or_sections: Any) -> int | list[int]:
     what = "indices_or_sections"
     if isinstance(indices_or_sections, NamedArray):
         raise PositionalAxisError(
@@ -396,7 +426,7 @@ def _where_to_cut(op: str, indices_or_sections: Any) -> int | list[int]:
     return [as_integer(op, f"{what}[{i}]", index) for i, index in enumerate(indices_or_sections)]
 
 
-def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
+def _split_points(op: str, site: Along, indices_or_sections: int | list[int]) -> list[int]:
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
         if count <= 0:
@@ -418,3 +448,20 @@ def _cuts(op: str, site: Along, indices_or_sections: int | list[int]) -> list[in
             f" size {site.size} must not decrease."
         )
     return [0, *inner, site.size]
+
+
+_positional_concatenate = along_axes(lax.concatenate, "concatenate", ("dimension",))
+
+
+@functools.partial(checks_axes, name="concatenate")
+def lax_concatenate(operands: Sequence[ArrayLike], dimension: AxisSpec) -> AnyArray:
+    """Concatenate arrays along a positional or named axis, as `jax.lax.concatenate`.
+
+    Along a named axis it is `nx.concatenate`, with the same communication.
+
+    Raises:
+      AxisNotFoundError: an array lacks the name.
+    """
+    if names_in(dimension):
+        return concatenate(operands, dimension)
+    return _positional_concatenate(operands, dimension)

@@ -16,10 +16,12 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray, dims_of, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims, check_dims
@@ -31,6 +33,7 @@ from namedax.core.variance import cast_data
 from namedax.errors import AxisSizeError, RearrangeError, show_names
 from namedax.operands.broadcasting import constrain_sharding, to_local
 from namedax.operands.one_axis import finish
+from namedax.operands.pytree import data_of, names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.patterns import Term
 from namedax.resources import communication as comm
@@ -42,7 +45,10 @@ __all__ = ["Carried", "execute"]
 def _factor(
     placement: MeshAxes, sizes: Sequence[int], devices: Callable[[str], int]
 ) -> tuple[list[MeshAxes], MeshAxes]:
-    """Distribute the mesh axes of a row-major product over its axes; return them per axis, and the ones that fit none."""
+    """Distribute the mesh axes of a row-major product over its axes.
+
+    Return them per axis, and the mesh axes that fit none.
+    """
     rest = list(sizes)
     held: list[list[str]] = [[] for _ in sizes]
     i = 0
@@ -59,7 +65,7 @@ def _factor(
 
 def _solve(
     op: str,
-    x: Any,
+    x: ArrayLike,
     terms: Sequence[tuple[Term, int]],
     known: dict[Hashable, int],
     fallback: Mapping[Hashable, int],
@@ -104,11 +110,14 @@ def _solve(
 def _check_result(
     op: str, region: Region | None, dims: Dims, sizes: Sequence[int], uneven: frozenset[Hashable]
 ) -> None:
-    """Raise if the names of the result do not fit the mapped function; unmentioned names with padding are valid."""
+    """Raise if the names of the result do not fit the mapped function.
+
+    Unmentioned names with padding (`uneven`) are valid.
+    """
     check_dims(dims, op)
     if region is None:
         return
-    names = [dim for dim in dims if dim is not None]
+    names = names_of(dims)
     if region.resources:
         region.check_placement(op, names)
     region.seen.update(names)
@@ -126,14 +135,24 @@ def _check_result(
 
 def execute(
     op: str,
-    x: Any,
+    x: ArrayLike,
     left: Sequence[Term],
     right: Sequence[Term],
     sizes: Mapping[Hashable, int],
-    reduction: Any = None,
+    reduction: str | Callable[..., AnyArray] | None = None,
     text: str = "",
-) -> Any:
-    """Run a pattern; `left` has one term for every positional axis of `x`, in order, and for some of its named axes."""
+) -> AnyArray:
+    """Run a pattern.
+
+    Args:
+      op: the operation, for messages.
+      x: an array, named or not.
+      left: one term for every positional axis of `x`, in order, and for some of its named axes.
+      right: the terms of the result, without the names that `left` omits.
+      sizes: the known sizes of elementary axes.
+      reduction: the reduction over axes that the result lacks, by default `None`.
+      text: the pattern, for messages, by default empty.
+    """
     region = ambient()
     x = to_local(x, op, region)
     terms, right = _all_terms(op, x, left, right, text)
@@ -159,9 +178,9 @@ def execute(
 
 
 def _all_terms(
-    op: str, x: Any, left: Sequence[Term], right: Sequence[Term], text: str
+    op: str, x: ArrayLike, left: Sequence[Term], right: Sequence[Term], text: str
 ) -> tuple[list[Term], list[Term]]:
-    """Return one term per dimension of `x` and of the result; names that the pattern omits are kept in front."""
+    """Return one term per dimension of `x` and of the result, with unmentioned names in front."""
     dims = dims_of(x)
     by_name = {term.name: term for term in left if term.name is not None}
     in_order = iter([term for term in left if term.name is None])
@@ -183,15 +202,15 @@ def _all_terms(
 
 def _all_sizes(
     op: str,
-    x: Any,
+    x: ArrayLike,
     terms: Sequence[Term],
     right: Sequence[Term],
     sizes: Mapping[Hashable, int],
     text: str,
 ) -> dict[Hashable, int]:
-    """Return the size of every elementary axis: given sizes, sizes of the axes of `x`, and sizes of the mapped function."""
+    """Return the size of every elementary axis: given, from `x`, or from the mapped function."""
     region, dims = ambient(), dims_of(x)
-    shape = np.shape(x._data if isinstance(x, NamedArray) else x)
+    shape = np.shape(data_of(x))
     placement = _placements(region, _carried_uneven(region, terms, right))
     whole = [
         n if region is None else n * region.mesh_axis_size(placement(dim))
@@ -217,7 +236,9 @@ def _all_sizes(
 
 
 class _Move(Record):
-    """A pattern with known sizes and shardings; in pairs the first item belongs to the array, the second to the result.
+    """A pattern with known sizes and shardings.
+
+    In pairs the first item belongs to the array, the second to the result.
 
     Attributes:
       region: the ambient region.
@@ -266,7 +287,7 @@ class _Move(Record):
     def _block(self, label: Hashable, held: Mapping[Hashable, MeshAxes]) -> int:
         return self.size[label] // math.prod(map(_devices_along(self.region), held[label]))
 
-    def compute(self, keep: frozenset[str]) -> Any:
+    def compute(self, keep: frozenset[str]) -> jax.Array:
         """Compute the result, which also varies over `keep`."""
         (old, new), (here, there), (stuck, late), (order, kept) = (
             self.places,
@@ -346,7 +367,7 @@ def _factor_all(
     size: Mapping[Hashable, int],
     devices: Callable[[str], int],
 ) -> tuple[dict[Hashable, MeshAxes], list[MeshAxes]]:
-    """Return the mesh axes of all elementary axes, and for every term the mesh axes that fit none of its axes."""
+    """Return the mesh axes of all elementary axes, and those of each term that fit none."""
     held: dict[Hashable, MeshAxes] = {}
     left_over = []
     for term, axes in zip(terms, places, strict=True):
@@ -375,16 +396,19 @@ class Carried:
 
 
 def _reduce(
-    value: Any,
+    value: jax.Array,
     order: list[Hashable],
     vanishing: list[Hashable],
-    reduction: Any,
+    reduction: str | Callable[..., AnyArray],
     region: Region | None,
     size: Mapping[Hashable, int],
     here: dict[Hashable, MeshAxes],
     there: Mapping[Hashable, MeshAxes],
 ) -> tuple[Any, list[Hashable]]:
-    """Reduce elementary axes, and return the block and its labels; `here` records the mesh axes of a reduce-scatter."""
+    """Reduce elementary axes, and return the block and its labels.
+
+    `here` gets the mesh axes of a reduce-scatter.
+    """
     rest = [label for label in order if label not in vanishing]
     mesh_axes = tuple(axis for label in order if label in vanishing for axis in here[label])
     if mesh_axes and reduction in ("sum", "mean"):
@@ -425,6 +449,5 @@ def _reduce(
             f"reduce: {reduction!r} did not reduce the given axes. It must reduce them as nx.sum(x,"
             " axis=names) does."
         )
-    if not rest:
-        return result, rest
-    return lax.transpose(result._data, [result._dims.index(Carried(label)) for label in rest]), rest
+    places = [dims_of(result).index(Carried(label)) for label in rest]
+    return lax.transpose(data_of(result), places) if rest else data_of(result), rest

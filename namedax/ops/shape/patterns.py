@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from einops import EinopsError
@@ -19,8 +19,6 @@ from namedax.errors import RearrangeError, did_you_mean
 
 __all__ = ["ELLIPSIS", "Pattern", "Term", "parse_pattern"]
 
-
-# --- patterns -------------------------------------------------------------------------------------------------------
 
 ELLIPSIS = "..."
 _TOKEN = r"\.\.\.|[()]|[^\s()]+"
@@ -42,7 +40,7 @@ class Term(Record):
 
 
 class Pattern(Record):
-    """A parsed pattern: the axes of the array and of the result, and the sizes given as numbers in the pattern."""
+    """A parsed pattern: the axes of the array and of the result, and sizes given as numbers."""
 
     left: tuple[Term, ...]
     right: tuple[Term, ...]
@@ -216,7 +214,7 @@ class _Parser:
     def positions(
         self, start: int, end: int, where: dict[Hashable, int], is_left: bool
     ) -> list[Term]:
-        """Parse the positional text between `start` and `end` with einops, and add the position of errors."""
+        """Parse positional text with einops, and add the position of errors."""
         group: int | None = None
         spots: list[int] = []
         for match in re.compile(_TOKEN).finditer(self.text, start, end):
@@ -263,7 +261,9 @@ class _Parser:
         supply = iter(spots)
         return [self.term(entry, supply, where) for entry in composition]
 
-    def term(self, entry: Any, supply: Any, where: dict[Hashable, int]) -> Term:
+    def term(
+        self, entry: str | list[Any], supply: Iterator[int], where: dict[Hashable, int]
+    ) -> Term:
         labels: list[Hashable] = []
         for axis in [entry] if isinstance(entry, str) else entry:
             at = next(supply)

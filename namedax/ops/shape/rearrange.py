@@ -1,4 +1,4 @@
-"""Splitting, merging and rearranging of axes: `split_axis`, `merge_axes`, and einops patterns with braces for names.
+"""Split, merge and rearrange axes: `split_axis`, `merge_axes`, and einops patterns with names.
 
 All five functions share one pipeline, which `moves` executes; `patterns` parses the patterns.
 """
@@ -29,6 +29,7 @@ from namedax.errors import (
 )
 from namedax.operands.one_axis import run
 from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
+from namedax.operands.pytree import names_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.moves import Carried, execute
 from namedax.ops.shape.patterns import ELLIPSIS, Pattern, Term, parse_pattern
@@ -46,7 +47,9 @@ def _as_sizes(op: str, sizes: Mapping[Any, Any]) -> dict[Any, int]:
     return {label: int(n) for label, n in sizes.items()}
 
 
-def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list[Term], list[Term]]:
+def _expand_ellipsis(
+    op: str, pattern: Pattern, rank: int, x: ArrayLike
+) -> tuple[list[Term], list[Term]]:
     """Return the terms for an array with `rank` positional axes, with `...` expanded."""
     positional = [term for term in pattern.left if term.name is None]
     fixed = sum(not term.is_ellipsis for term in positional)
@@ -75,8 +78,12 @@ def _expand_ellipsis(op: str, pattern: Pattern, rank: int, x: Any) -> tuple[list
 
 
 def _run_pattern(
-    op: str, x: Any, text: str, sizes: Mapping[str, Any], reduction: Any = None
-) -> Any:
+    op: str,
+    x: ArrayLike,
+    text: str,
+    sizes: Mapping[str, Any],
+    reduction: str | Callable[..., AnyArray] | None = None,
+) -> AnyArray:
     if not isinstance(text, str):
         raise RearrangeError(
             f"{op}: the pattern must be a string such as '{{batch, embed=(heads key)}} -> {{batch,"
@@ -101,17 +108,19 @@ def _run_pattern(
     return run(op, _by_pattern, sized, (reduction,), x)
 
 
-def _by_pattern(op: str, pattern: Pattern, reduction: Any, x: Any) -> Any:
+def _by_pattern(
+    op: str, pattern: Pattern, reduction: str | Callable[..., AnyArray] | None, x: ArrayLike
+) -> AnyArray:
     dims = dims_of(x)
     left, right = _expand_ellipsis(op, pattern, dims.count(None), x)
     for term in left:
         if term.name is not None and term.name not in dims:
-            raise_not_found(op, term.name, type_text(x), [dim for dim in dims if dim is not None])
+            raise_not_found(op, term.name, type_text(x), names_of(dims))
     return execute(op, x, left, right, dict(pattern.numbers), reduction, f" in {pattern.text!r}")
 
 
 @operation()
-def rearrange(x: Any, pattern: str, /, **sizes: int) -> AnyArray:
+def rearrange(x: ArrayLike, pattern: str, /, **sizes: int) -> AnyArray:
     """Reorder, split and merge axes by an einops pattern, with names in braces.
 
     The grammar, on both sides of `->`:
@@ -171,7 +180,9 @@ def rearrange(x: Any, pattern: str, /, **sizes: int) -> AnyArray:
 
 
 @operation()
-def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int) -> AnyArray:
+def reduce(
+    x: ArrayLike, pattern: str, /, reduction: str | Callable[..., Any], **sizes: int
+) -> AnyArray:
     """Rearrange an array, and reduce the axes that appear on the left only.
 
     `nx.lax.reduce` is another function, from JAX, which folds positional axes with a function of
@@ -216,7 +227,7 @@ def reduce(x: Any, pattern: str, /, reduction: str | Callable[..., Any], **sizes
     return _run_pattern("reduce", x, pattern, sizes, reduction)
 
 
-def _is_pattern(x: Any = None, repeats: Any = None, *_: Any, **sizes: Any) -> bool:
+def _is_pattern(x: object = None, repeats: object = None, *_: object, **sizes: object) -> bool:
     return isinstance(repeats, str) or not {"axis", "total_repeat_length", "out_axis"}.issuperset(
         sizes
     )
@@ -235,9 +246,9 @@ def repeat(
 ) -> AnyArray: ...
 @operation(requires_axis=AxisRequirement(MOVED.remedy, _is_pattern), explicit=Explicit.KEPT)
 def repeat(
-    x: Any,
+    x: ArrayLike,
     repeats: Any,
-    axis: Any = None,
+    axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
@@ -305,7 +316,7 @@ def _terms_of(dims: Dims) -> list[Term]:
     return [Term(dim, (Carried(i if dim is None else (dim,)),)) for i, dim in enumerate(dims)]
 
 
-def _require(op: str, x: Any, name: Any) -> None:
+def _require(op: str, x: ArrayLike, name: Hashable) -> None:
     dims = dims_of(x)
     if not is_name(name):
         raise PositionalAxisError(
@@ -313,12 +324,12 @@ def _require(op: str, x: Any, name: Any) -> None:
             f" rearrange.{usage(op)}"
         )
     if name not in dims:
-        raise_not_found(op, name, type_text(x), [dim for dim in dims if dim is not None])
+        raise_not_found(op, name, type_text(x), names_of(dims))
 
 
 @operation()
 def split_axis(
-    x: Any, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]
+    x: ArrayLike, axis: Hashable, sizes: Mapping[Hashable, int | None] | Sequence[Hashable]
 ) -> LikeArguments:
     """Split one named axis into several, row-major.
 
@@ -376,7 +387,9 @@ def split_axis(
     return run("split_axis", _split, (axis, *new), (tuple(known.get(name) for name in new),), x)
 
 
-def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x: Any) -> Any:
+def _split(
+    op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x: ArrayLike
+) -> AnyArray:
     axis, *new = axes
     known = {name: size for name, size in zip(new, sizes, strict=True) if size is not None}
     terms = _terms_of(dims_of(x))
@@ -387,7 +400,7 @@ def _split(op: str, axes: tuple[Hashable, ...], sizes: tuple[int | None, ...], x
 
 
 @operation()
-def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
+def merge_axes(x: ArrayLike, axis: Sequence[Hashable], name: Hashable) -> LikeArguments:
     """Merge several named axes into one, row-major in the given order.
 
     Args:
@@ -432,7 +445,7 @@ def merge_axes(x: Any, axis: Sequence[Hashable], name: Hashable) -> LikeArgument
     return run("merge_axes", _merge, (name, *axes), (), x)
 
 
-def _merge(op: str, names: tuple[Hashable, ...], x: Any) -> Any:
+def _merge(op: str, names: tuple[Hashable, ...], x: ArrayLike) -> AnyArray:
     name, *axes = names
     left = _terms_of(dims_of(x))
     label = {term.name: term.axes[0] for term in left}

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 import jax
 from jax import lax
 
+from namedax.core.annotations import AnyArray
 from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.display import type_text
 from namedax.core.name_scopes import Renaming
 from namedax.core.names import Dims, check_dims, is_name
 from namedax.core.region import Region, ambient
-from namedax.core.types import MeshAxes
+from namedax.core.types import MeshAxes, PyTree
 from namedax.core.variance import (
     cast,
     cast_data,
@@ -32,6 +33,7 @@ from namedax.errors import (
 )
 from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.operation import Explicit, operation
+from namedax.operands.pytree import data_of, names_of
 from namedax.resources.layout import Layout, relayout
 from namedax.resources.serial import LoopAxis
 
@@ -41,7 +43,7 @@ __all__ = ["check_new_name", "move", "read", "rename", "transpose_to"]
 Tree = TypeVar("Tree")
 
 
-def _renamings(x: Any, names: Any = None, /, **more: Hashable) -> list[Renaming]:
+def _renamings(x: PyTree, names: Any = None, /, **more: Hashable) -> list[Renaming]:
     """Return the renamings, for the scope of the operation."""
     return [Renaming(new, old) for old, new in {**(names or {}), **more}.items()]
 
@@ -91,10 +93,10 @@ def rename(x: Tree, names: Mapping[Hashable, Hashable] | None = None, /, **more:
     return _rename_array("rename", x, names) if is_named(x) else _rename_tree(x, names)
 
 
-def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
-    """Rename all arrays of a pytree that have one of the names; each name must occur in some array."""
+def _rename_tree(tree: Tree, names: Mapping[Any, Hashable]) -> Tree:
+    """Rename the arrays of a pytree that have one of the names; some array must have each name."""
 
-    def is_array(node: Any) -> bool:
+    def is_array(node: object) -> bool:
         kept = [name for name in getattr(node, "_names_kept", ()) if name in names]
         if kept:
             raise AxisNameError(
@@ -114,7 +116,7 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
                 if jax.tree_util.all_leaves([tree])
                 else f"a tree of {len(arrays)} named arrays"
             )
-            raise_not_found("rename", old, what, known, _turned(names, known))
+            raise_not_found("rename", old, what, known, _reversal_hint(names, known))
     results = []
     for path, leaf in leaves:
         own = (
@@ -128,7 +130,7 @@ def _rename_tree(tree: Any, names: Mapping[Any, Hashable]) -> Any:
     return jax.tree.unflatten(structure, results)
 
 
-def _turned(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
+def _reversal_hint(names: Mapping[Any, Hashable], known: Iterable[Hashable]) -> str:
     """Suggest the reversed mapping if only the new names exist; else return an empty string."""
     if any(old in known for old in names) or not all(new in known for new in names.values()):
         return ""
@@ -143,8 +145,8 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     dims = dims_of(x)
     for old, new in names.items():
         if old not in dims or old is None:
-            own = [d for d in dims if d is not None]
-            raise_not_found(op, old, type_text(x), own, _turned(names, own))
+            own = names_of(dims)
+            raise_not_found(op, old, type_text(x), own, _reversal_hint(names, own))
         if not is_name(new):
             raise AxisNameError(
                 f"{op}: {new!r} is not an axis name. To make {old!r} positional, use nx.positional."
@@ -158,7 +160,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     for dim, new_dim, n in zip(dims, renamed, x._data.shape, strict=True):
         if dim is not None and dim != new_dim:
             check_new_name(op, "become", dim, new_dim, region.global_size(dim, n), region)
-    region.check_placement(op, (dim for dim in renamed if dim is not None))
+    region.check_placement(op, names_of(renamed))
     if not region.manual:
         return make_result(x._data, renamed)
     old_layout = [() if dim is None else region.place(dim) for dim in dims]
@@ -168,7 +170,7 @@ def _rename_array(op: str, x: Any, names: Mapping[Any, Hashable]) -> Any:
     return move(x, old_layout, new_layout, renamed)
 
 
-def _new_names(names: Any, more: Mapping[str, Hashable]) -> Mapping[Any, Hashable]:
+def _new_names(names: object, more: Mapping[str, Hashable]) -> Mapping[Any, Hashable]:
     if names is None:
         return more
     if not isinstance(names, Mapping):
@@ -204,12 +206,12 @@ def check_new_name(
 
 
 def move(
-    source: Any,
+    source: AnyArray,
     old: Sequence[MeshAxes],
     new: Sequence[MeshAxes],
     dims: Dims,
     finish: Callable[[Any], Any] = lambda data: data,
-) -> Any:
+) -> AnyArray:
     """Reshard the local block `source`, and return it as an array with `dims`.
 
     If the array is later combined with values that vary over the gathered mesh axes, the transpose
@@ -225,7 +227,7 @@ def move(
     before = frozenset(axis for axes in old for axis in axes)
     gathered = before - {axis for axes in new for axis in axes}
 
-    def form(wanted: frozenset[str]) -> Any:
+    def form(wanted: frozenset[str]) -> jax.Array:
         return finish(
             read(
                 source,
@@ -239,12 +241,12 @@ def move(
         return make_result(form(frozenset()), dims)
     region = ambient()
     if region is not None:
-        region.seen.update(dim for dim in dims if dim is not None)
+        region.seen.update(names_of(dims))
     return with_varying_forms(dims, form)
 
 
-def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any:
-    """Reshard the local block `source`, and make it vary over `variance` (and over its other mesh axes).
+def read(source: AnyArray, old: Layout, new: Layout, variance: frozenset[str]) -> jax.Array:
+    """Reshard the local block `source`, and make it vary over `variance` and its own mesh axes.
 
     An axis that is gathered for values that vary over the same mesh axes is gathered to varying.
     Its gradient is then one reduce-scatter. Over other mesh axes it is cast before the gather, so
@@ -262,15 +264,13 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
       variance: the mesh axes over which the result must vary, including the mesh axes of `new`.
     """
     before = frozenset(axis for axes in old for axis in axes)
-    variance = variance | (
-        varying(source._data if isinstance(source, NamedArray) else source) - before
-    )
+    variance = variance | (varying(data_of(source)) - before)
 
     cut = frozenset(axis for axes in new for axis in axes) - before
     if isinstance(source, NamedArray) and was_cast(source, cut):
         cut = frozenset()
 
-    def moved() -> Any:
+    def moved() -> jax.Array:
         early = frozenset(
             axis for axis in variance - before - cut if not isinstance(axis, LoopAxis)
         )
@@ -284,9 +284,9 @@ def read(source: Any, old: Layout, new: Layout, variance: frozenset[str]) -> Any
 
 
 def transpose_to(x: NamedArray, dims: tuple[Hashable | None, ...]) -> NamedArray:
-    """Transpose the named axes of `x` to the physical order of `dims`; positional axes keep their order.
+    """Transpose the named axes of `x` to the physical order of `dims`.
 
-    No communication.
+    Positional axes keep their order. No communication.
     """
     places = iter([i for i, dim in enumerate(x._dims) if dim is None])
     order = [next(places) if dim is None else x._dims.index(dim) for dim in dims]

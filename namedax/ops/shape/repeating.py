@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import functools
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -10,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.padded_sharding import Uneven
@@ -24,18 +25,19 @@ from namedax.errors import (
     format_value,
     refuse_names,
 )
+from namedax.operands.along_axes import checks_axes, entries_of
 from namedax.operands.axes import axis_key, new_names, resolve_axis, unwrap_single
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import along, data_and_dims, finish, position_of, run
+from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.resources import communication as comm
 
-__all__ = ["flip", "repeat", "tile"]
+__all__ = ["apply_to_complete_axis", "flip", "repeat", "rev", "tile"]
 
 
-@operation(requires_axis=MOVED, explicit=Explicit.KEPT)
-def flip(m: Any, axis: Any = None) -> LikeArguments:
+@operation(requires_axis=MOVED, explicit=Explicit.AS_JAX)
+def flip(m: ArrayLike, axis: AxisSpec = None) -> LikeArguments:
     """Reverse axes.
 
     Args:
@@ -59,7 +61,7 @@ def flip(m: Any, axis: Any = None) -> LikeArguments:
     return run("flip", _flip, axis_key("flip", axis), (), m)
 
 
-def _flip(op: str, axis: Any, m: Any) -> Any:
+def _flip(op: str, axis: AxisSpec, m: ArrayLike) -> AnyArray:
     data, dims = data_and_dims(op, m)
     places = resolve_axis(op, m, axis)
     region = ambient()
@@ -85,7 +87,10 @@ def _flip(op: str, axis: Any, m: Any) -> Any:
 
 @operation("reps", explicit=Explicit.KEPT, scope=True)
 def tile(
-    A: Any, reps: Any, *, out_axis: Hashable | Mapping[Hashable, Hashable] | None = None
+    A: ArrayLike,
+    reps: int | Sequence[int] | Mapping[Hashable, int],
+    *,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
     """Repeat a complete array.
 
@@ -120,18 +125,18 @@ def tile(
         times = as_integer("tile", f"reps[{name!r}]", times, 0)
         site = along("tile", A, name, supports_padding=True)
 
-        def whole(data: Any, times: int = times, dim: int = site.dim) -> Any:
+        def whole(data: jax.Array, times: int = times, dim: int = site.dim) -> jax.Array:
             return jnp.tile(data, [times if i == dim else 1 for i in range(data.ndim)])
 
         A = site.remap(renamed.get(name), np.tile(np.arange(site.size), times), 0, whole)
-    return A
+    return as_array(A, "tile")
 
 
 @operation(requires_axis=MOVED, explicit=Explicit.KEPT, scope=True)
 def repeat(
-    a: Any,
+    a: ArrayLike,
     repeats: Any,
-    axis: Any = None,
+    axis: AxisSpec = None,
     *,
     total_repeat_length: int | None = None,
     out_axis: Hashable | None = None,
@@ -189,17 +194,12 @@ def repeat(
     if not is_name(axis):
         if axis is not None:
             position_of("repeat", a, axis)
+        along_position: Callable[..., jax.Array] = functools.partial(
+            jnp.repeat, total_repeat_length=total_repeat_length
+        )
         if not isinstance(repeats, NamedArray):
-            return Lifted(
-                lambda data: jnp.repeat(
-                    data, repeats, axis, total_repeat_length=total_repeat_length
-                ),
-                "repeat",
-            )(a)
-        return Lifted(
-            lambda data, n: jnp.repeat(data, n, axis, total_repeat_length=total_repeat_length),
-            "repeat",
-        )(a, repeats)
+            return Lifted(lambda data: along_position(data, repeats, axis), "repeat")(a)
+        return Lifted(lambda data, n: along_position(data, n, axis), "repeat")(a, repeats)
     site = along("repeat", a, axis, supports_padding=True)
     even = known and np.ndim(repeats) == 0 and total_repeat_length is None
     if even:
@@ -209,24 +209,46 @@ def repeat(
     else:
         size = int(np.broadcast_to(np.asarray(repeats), (site.size,)).sum())
     dims, new = site.result(out_axis, size)
-    old = site.old
-    if (
-        (isinstance(old, Uneven) or isinstance(new, Uneven))
-        and known
-        and total_repeat_length is None
-    ):
-        rows = np.repeat(np.arange(site.size), np.asarray(repeats))
+    is_uneven = isinstance(site.old, Uneven) or isinstance(new, Uneven)
+    if even and site.old == new and not is_uneven:
+        return make_result(jnp.repeat(site.data, int(repeats), site.dim), dims)
+    if not known or total_repeat_length is not None:
+        return apply_to_complete_axis(
+            site,
+            out_axis,
+            size,
+            lambda data: jnp.repeat(data, repeats, site.dim, total_repeat_length=size),
+        )
+    rows = np.repeat(np.arange(site.size), np.asarray(repeats))
+    if is_uneven:
         return site.remap(out_axis, rows, 0, lambda data: jnp.take(data, rows, site.dim))
+    return apply_to_complete_axis(site, out_axis, size, lambda data: jnp.take(data, rows, site.dim))
 
-    def compute(keep: frozenset[str]) -> Any:
+
+def apply_to_complete_axis(
+    site: Along,
+    out_axis: Hashable | None,
+    size: int,
+    function: Callable[[jax.Array], jax.Array],
+) -> AnyArray:
+    """Apply a function to blocks with the complete axis, which is gathered if it is sharded."""
+    dims, new = site.result(out_axis, size)
+
+    def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
-        if even and old == new:
-            return jnp.repeat(site.data, int(repeats), site.dim)
-        whole = site.relaid(site.data, old, (), keep)
-        if known and total_repeat_length is None:  # the indices are constants
-            whole = jnp.take(whole, np.repeat(np.arange(site.size), np.asarray(repeats)), site.dim)
-        else:
-            whole = jnp.repeat(whole, repeats, site.dim, total_repeat_length=size)
-        return site.relaid(whole, (), new, keep)
+        data = function(site.relaid(site.data, site.old, (), keep))
+        return site.relaid(data, (), new, keep)
 
-    return finish(compute, dims, frozenset(old) - frozenset(new))
+    return finish(compute, dims, frozenset(site.old) - frozenset(new))
+
+
+@checks_axes
+def rev(operand: ArrayLike, dimensions: AxisSpec) -> LikeArguments:
+    """Reverse positional or named axes, as `jax.lax.rev`.
+
+    Communication: along a sharded axis the devices exchange their blocks.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks a name.
+    """
+    return flip(operand, entries_of(dimensions))

@@ -27,6 +27,7 @@ from namedax.core.element_types import weak_as
 from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import ambient
+from namedax.core.types import DType
 from namedax.core.variance import cast_data, varying
 from namedax.ops.reduction.site import ReductionPlan
 from namedax.resources import communication as comm
@@ -39,7 +40,9 @@ __all__ = ["global_positions", "merge_exchange", "sort_blocks", "sort_local", "s
 
 @functools.lru_cache(maxsize=64)
 def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return the rounds of Batcher's merge exchange network for `n` inputs; in a round no input is in two pairs.
+    """Return the rounds of Batcher's merge exchange network for `n` inputs.
+
+    In a round no input is in two pairs.
 
     >>> merge_exchange(2), [len(merge_exchange(n)) for n in (1, 3, 4, 8, 16)]
     ((((0, 1),),), [0, 3, 3, 6, 10])
@@ -59,13 +62,15 @@ def merge_exchange(n: int) -> tuple[tuple[tuple[int, int], ...], ...]:
 
 
 def sort_blocks(
-    operands: Sequence[Any],
+    operands: Sequence[jax.Array],
     dim: int,
     axes: tuple[str, ...],
     num_keys: int,
     last_first: bool = False,
-) -> list[Any]:
-    """Sort along `dim` over all blocks, ascending; with `last_first` the first device gets the largest elements.
+) -> list[jax.Array]:
+    """Sort along `dim` over all blocks, ascending.
+
+    With `last_first` the first device gets the largest elements.
 
     If `axes` has padding in the last blocks, it follows all elements; with `last_first` it precedes
     them.
@@ -103,9 +108,16 @@ def sort_blocks(
 
 
 def _padding_first(
-    data: Any, dim: int, axes: tuple[str, ...], exchange: Any, last_first: bool
-) -> list[Any]:
-    """Return a key that sorts padding last, or first with `last_first`, for one block or a pair; none without padding."""
+    data: jax.Array,
+    dim: int,
+    axes: tuple[str, ...],
+    exchange: Sequence[tuple[int, int]] | None,
+    last_first: bool,
+) -> list[jax.Array]:
+    """Return a key that sorts padding last, or first with `last_first`; none without padding.
+
+    It is for one block, or with `exchange` for a pair.
+    """
     if not isinstance(axes, Uneven):
         return []
     keys = [is_real(data.shape, dim, axes)]
@@ -121,14 +133,16 @@ def _padding_first(
     return [cast_data(key if last_first else ~key, varying(data))]
 
 
-def _sorted(operands: Sequence[Any], dim: int, num_keys: int, first: list[Any]) -> list[Any]:
+def _sorted(
+    operands: Sequence[jax.Array], dim: int, num_keys: int, first: list[jax.Array]
+) -> list[jax.Array]:
     return list(lax.sort([*first, *operands], dimension=dim, num_keys=len(first) + num_keys))[
         len(first) :
     ]
 
 
-def global_positions(site: ReductionPlan, dtype: Any) -> Any:
-    """Return the row-major index along the axes of the plan, in the order of `site.data`, as an array of its shape."""
+def global_positions(site: ReductionPlan, dtype: DType) -> jax.Array:
+    """Return the row-major index along the axes of the plan, in the shape of `site.data`."""
     region = ambient()
     index: Any = jnp.zeros((), dtype)
     for axis in sorted(site.axes):
@@ -145,7 +159,9 @@ def global_positions(site: ReductionPlan, dtype: Any) -> Any:
     return jnp.broadcast_to(index, site.data.shape)
 
 
-def sort_local(data: Any, dim: int, stable: bool = True, descending: bool = False) -> Any:
+def sort_local(
+    data: jax.Array, dim: int, stable: bool = True, descending: bool = False
+) -> jax.Array:
     """Sort the values along a dimension of the block.
 
     In a body, results of inner mapped functions are sharded over Explicit axes that the body does
@@ -157,21 +173,28 @@ def sort_local(data: Any, dim: int, stable: bool = True, descending: bool = Fals
     return jnp.sort(data, dim, stable=stable, descending=descending)
 
 
-def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_first: bool) -> Any:
-    """Sort the values over all blocks, with -0.0 and 0.0 as equal in their order; only a derivative sends the index."""
+def sort_values(
+    data: jax.Array, index: jax.Array, dim: int, axes: tuple[str, ...], last_first: bool
+) -> jax.Array:
+    """Sort the values over all blocks, with -0.0 and 0.0 as equal in their order.
+
+    Only a derivative sends the index.
+    """
     if not jnp.issubdtype(data.dtype, jnp.inexact):
         return sort_blocks((data,), dim, axes, 1, last_first)[0]
     refuse_loops(tuple(axes), data)  # the error names the type of the data, not of the keys
 
     @jax.custom_jvp
-    def values(data: Any, index: Any) -> Any:
+    def values(data: jax.Array, index: jax.Array) -> jax.Array:
         keys = _Keys.of(data, dim, axes)
         if keys is None:
             return sort_blocks((data, index), dim, axes, 2, last_first)[0]
         return keys.decode(sort_blocks((keys.encode(data, index),), dim, axes, 1, last_first)[0])
 
     @values.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _jvp(
+        primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
         data, index = primals
         return jax.jvp(
             lambda data: sort_blocks((data, index), dim, axes, 2, last_first)[0],
@@ -183,20 +206,21 @@ def sort_values(data: Any, index: Any, dim: int, axes: tuple[str, ...], last_fir
 
 
 class _Keys(Record):
-    """Integers in the order of floats, in which each of the zeros among `n` elements has a separate value, in order.
+    """Integers in the order of floats, with a separate value for each zero among `n` elements.
 
-    Floats are ordered like their bits (see `communication.in_order`). All NaN become one, and `2 *
-    n` of the freed integers represent zeros. The zero of element `i` becomes `2 * i - n` if it is
-    negative, and the next integer if it is not.
+    The zeros follow in their order. Floats are ordered like their bits (see
+    `communication.in_order`). All NaN become one, and `2 * n` of the freed integers represent
+    zeros. The zero of element `i` becomes `2 * i - n` if it is negative, and the next integer if it
+    is not.
     """
 
-    dtype: Any
-    wide: Any
+    dtype: np.dtype
+    wide: np.dtype
     n: int
 
     @classmethod
-    def of(cls, data: Any, dim: int, axes: tuple[str, ...]) -> _Keys | None:
-        """Return the keys of the narrowest dtype with enough integers, or `None` if there is none."""
+    def of(cls, data: jax.Array, dim: int, axes: tuple[str, ...]) -> _Keys | None:
+        """Return the keys of the narrowest dtype with enough integers; `None` if there is none."""
         if not jnp.issubdtype(data.dtype, jnp.floating):
             return None
         n = data.shape[dim] * math.prod(lax.axis_size(axis) for axis in axes)
@@ -207,7 +231,7 @@ class _Keys(Record):
                 return cls(data.dtype, wide, n)
         return None
 
-    def encode(self, data: Any, index: Any) -> Any:
+    def encode(self, data: jax.Array, index: jax.Array) -> jax.Array:
         """Convert floats with these positions to keys."""
         bits = jnp.dtype(f"int{jnp.finfo(self.wide).bits}")
         ordered = comm.to_ordered_bits(data.astype(self.wide), bits, nan_is_last=True)
@@ -218,7 +242,7 @@ class _Keys(Record):
         )
         return jnp.where((ordered == 0) | (ordered == -1), zero, moved)
 
-    def decode(self, keys: Any) -> Any:
+    def decode(self, keys: jax.Array) -> jax.Array:
         """Convert keys to floats."""
         n, last = keys.dtype.type(self.n), jnp.iinfo(keys.dtype).max
         zero = (keys + n) % 2 - 1  # -1 are the ordered bits of -0.0

@@ -1,4 +1,4 @@
-"""Selection along named axes, with a result of fixed size: `nonzero`, and `unique` over names.
+"""Selection of elements by a condition: `where`, `nonzero`, and `unique` over names.
 
 The number of selected elements depends on data, so the result has a given size and a separate axis.
 A cumulative sum gives each device the number of elements selected before its block, and so their
@@ -9,46 +9,48 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, overload
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.annotations import AnyArray
-from namedax.core.array import NamedArray, dims_of
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName
 from namedax.errors import (
     ArgumentError,
     AxisNameError,
     NamedAxesLeftError,
     format_value,
     raise_not_found,
+    refuse_names,
 )
-from namedax.operands.along_axes import along_axes
+from namedax.operands.along_axes import along_axes, entries_of
 from namedax.operands.broadcasting import to_local
 from namedax.operands.new_axis import size_of
-from namedax.operands.nmap import nmap
-from namedax.operands.operation import MOVED, operation
+from namedax.operands.nmap import Lifted, nmap
+from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.operands.pytree import names_of
 from namedax.ops.collectives.reducing import global_index
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.indexing.getitem import read
-from namedax.ops.indexing.take_along_axis import take_along_axis
-from namedax.ops.reduction.cumulative import FUNCTIONS as _SCANS
+from namedax.ops.indexing.diagonal import index_along
+from namedax.ops.indexing.getitem import read, take_along_axis
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.segments import segment_sum
 from namedax.ops.shape.rearrange import merge_axes
 from namedax.ops.shape.rename import rename
-from namedax.ops.shape.triangles import index_along
-from namedax.ops.sorting.sorting import FUNCTIONS as _SORTING
+from namedax.ops.sorting.sorting import argsort, sort
 from namedax.ops.window.neighbours import shift
 
-__all__ = ["nonzero", "unique"]
+__all__ = ["nonzero", "unique", "where"]
 
 _where, _isnan = _ELEMENTWISE["where"], _ELEMENTWISE["isnan"]
-_sum, _cumsum = REDUCTIONS["sum"], _SCANS["cumsum"]
+_sum = REDUCTIONS["sum"]
 
 
 class _Found:
@@ -61,8 +63,8 @@ class _Found:
         return repr(self.name)
 
 
-def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+def _axes(op: str, x: AnyArray, axis: AxisSpec, out_axis: AxisName | None) -> tuple[Hashable, ...]:
+    axes = entries_of(axis)
     names = names_of(dims_of(x))
     for name in axes:
         if not is_name(name):
@@ -80,7 +82,7 @@ def _axes(op: str, x: Any, axis: Any, out_axis: Any) -> tuple[Hashable, ...]:
     return axes
 
 
-def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
+def _size(op: str, size: object, out_axis: Hashable | None) -> int:
     if size is not None and (
         isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0
     ):
@@ -98,17 +100,17 @@ def _size(op: str, size: Any, out_axis: Hashable | None) -> int:
     return size_of(op, out_axis, None if size is None else int(size), "size")
 
 
-def _named_last(result: Any, found: Any, out_axis: Hashable | None) -> Any:
+def _named_last(result: AnyArray, found: _Found, out_axis: Hashable | None) -> AnyArray:
     return result if out_axis is None else rename(result, {found: out_axis})
 
 
 @operation(scope=True)
 def nonzero(
-    a: Any,
+    a: ArrayLike,
     *,
-    size: Any = None,
-    fill_value: Any = None,
-    axis: Any = None,
+    size: int | None = None,
+    fill_value: jax.typing.ArrayLike | tuple[jax.typing.ArrayLike, ...] | None = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, ...]:
     """Return the indices of the nonzero elements, in row-major order.
@@ -149,15 +151,15 @@ def nonzero(
                 " its named axes. Pass size=, and for indices along named axes also axis=."
             )
         return nmap(functools.partial(jnp.nonzero, size=size, fill_value=fill_value))(a)
-    a = to_local(a, op, ambient())
-    axes, places = _axes(op, a, axis, out_axis), _size(op, size, out_axis)
+    x = as_array(to_local(a, op, ambient()), op)
+    axes, places = _axes(op, x, axis, out_axis), _size(op, size, out_axis)
     fills = fill_value if isinstance(fill_value, (tuple, list)) else (fill_value,) * len(axes)
     if len(fills) != len(axes):
         raise ArgumentError(
             f"{op}: fill_value={format_value(fill_value)} has {len(fills)} values for {len(axes)}"
             " axes. Pass a number, or one for each."
         )
-    mask = a if a.dtype == jnp.bool_ else a != 0
+    mask = x if x.dtype == jnp.bool_ else x != 0
     slot, count = _slots(mask, axes, places)
     found = _Found(out_axis)
     results = []
@@ -170,17 +172,22 @@ def nonzero(
     return tuple(results)
 
 
-def _slots(mask: Any, axes: Sequence[Hashable], places: int) -> tuple[Any, Any]:
-    """Return the result index of every selected element, with `places` for the others, and the number of selected elements."""
+def _slots(mask: AnyArray, axes: Sequence[Hashable], places: int) -> tuple[AnyArray, AnyArray]:
+    """Return the result index of every selected element, and the number of selected elements.
+
+    The index of the others is `places`.
+    """
     ones = mask.astype(jnp.arange(1).dtype)
-    rank, count = _cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
+    rank, count = cumsum(ones, axes[-1]) - 1, _sum(ones, axes[-1])
     for name in reversed(axes[:-1]):
-        rank = rank + _cumsum(count, name) - count
+        rank = rank + cumsum(count, name) - count
         count = _sum(count, name)
     return _where(mask, rank, places), count
 
 
-def _gathered(values: Any, slot: Any, places: int, axes: Sequence[Hashable], out: Any) -> Any:
+def _gathered(
+    values: AnyArray, slot: AnyArray, places: int, axes: Sequence[Hashable], out: _Found | None
+) -> AnyArray:
     """Scatter the values to their result indices, and drop indices out of range."""
     result = segment_sum(values, slot, places, axis=axes[-1], out_axis=out)
     return _sum(result, tuple(axes[:-1])) if len(axes) > 1 else result
@@ -188,13 +195,13 @@ def _gathered(values: Any, slot: Any, places: int, axes: Sequence[Hashable], out
 
 def _filled(
     op: str,
-    result: Any,
-    count: Any,
+    result: AnyArray,
+    count: AnyArray,
     places: int,
-    fill: Any,
+    fill: ArrayLike,
     found: _Found,
     out_axis: Hashable | None,
-) -> Any:
+) -> AnyArray:
     """Fill the result after its selected elements with `fill`."""
     if out_axis is not None:
         known = global_index(op, found, places) < count
@@ -211,15 +218,15 @@ _lifted_unique = along_axes(jnp.unique, "unique", ("axis",))
 
 @operation(requires_axis=MOVED, scope=True)
 def unique(
-    ar: Any,
+    ar: ArrayLike,
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
-    axis: Any = None,
+    axis: AxisSpec = None,
     *,
     equal_nan: bool = True,
-    size: Any = None,
-    fill_value: Any = None,
+    size: int | None = None,
+    fill_value: ArrayLike | None = None,
     sorted: bool = True,
     out_axis: Hashable | None = None,
 ) -> AnyArray | tuple[AnyArray, ...]:
@@ -267,8 +274,8 @@ def unique(
     if out_axis is None:
         options = {"equal_nan": equal_nan, "size": size, "fill_value": fill_value, "sorted": sorted}
         return _lifted_unique(ar, return_index, return_inverse, return_counts, axis, **options)
-    ar = to_local(ar, op, ambient())
-    axes, places = _axes(op, ar, axis, out_axis), _size(op, size, out_axis)
+    x = as_array(to_local(ar, op, ambient()), op)
+    axes, places = _axes(op, x, axis, out_axis), _size(op, size, out_axis)
     if len(axes) > 1:
         if return_inverse or return_index:
             raise ArgumentError(
@@ -276,12 +283,12 @@ def unique(
                 f" nx.merge_axes(x, {format_value(axes)}, 'flat')."
             )
         name: Hashable = _Found(axes)
-        ar = merge_axes(ar, axes, name)
+        x = merge_axes(x, axes, name)
     else:
         (name,) = axes
     return _unique(
         op,
-        ar,
+        x,
         name,
         places,
         fill_value,
@@ -293,24 +300,24 @@ def unique(
 
 def _unique(
     op: str,
-    x: Any,
+    x: AnyArray,
     axis: Hashable,
     places: int,
-    fill: Any,
+    fill: ArrayLike | None,
     equal_nan: bool,
     out_axis: Hashable,
     more: tuple[bool, bool, bool],
-) -> Any:
-    ordered = _SORTING["sort"](x, axis)
+) -> AnyArray | tuple[AnyArray, ...]:
+    ordered = sort(x, axis)
     before = shift(ordered, 1, axis)
     first = (ordered != before) | (index_along(op, ordered, axis) == 0)
     if equal_nan and jnp.issubdtype(x.dtype, jnp.inexact):
         first = first & ~(_isnan(ordered) & _isnan(before) & (index_along(op, ordered, axis) > 0))
     ones = first.astype(jnp.arange(1).dtype)
-    slot, count = _cumsum(ones, axis) - 1, _sum(ones, axis)
+    slot, count = cumsum(ones, axis) - 1, _sum(ones, axis)
     found = _Found(out_axis)
 
-    def at_places(values: Any, fill: Any) -> Any:
+    def at_places(values: AnyArray, fill: ArrayLike) -> AnyArray:
         """Scatter the value of the first element of each group."""
         result = _gathered(values, _where(first, slot, places), places, (axis,), found)
         return _filled(op, result, count, places, fill, found, out_axis)
@@ -320,17 +327,93 @@ def _unique(
     values = at_places(numbers, _at_first(op, numbers, axis) if fill is None else fill)
     results = [values.astype(x.dtype) if values.dtype != x.dtype else values]
     if more[0] or more[1]:
-        order = _SORTING["argsort"](x, axis)
+        order = argsort(x, axis)
         if more[0]:
             results.append(at_places(order, _at_first(op, order, axis)))
         if more[1]:
-            results.append(take_along_axis(slot, _SORTING["argsort"](order, axis), axis))
+            results.append(take_along_axis(slot, argsort(order, axis), axis))
     if more[2]:
         counts = _gathered(ones * 0 + 1, slot, places, (axis,), found)
         results.append(_filled(op, counts, count, places, 0, found, out_axis))
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _at_first(op: str, x: Any, axis: Hashable) -> Any:
+def _at_first(op: str, x: AnyArray, axis: Hashable) -> AnyArray:
     """Return the element of `x` at index 0."""
     return read(op, x, {axis: 0})
+
+
+@overload
+def where(condition: NamedArray, x: ArrayLike, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: NamedArray, y: ArrayLike, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: NamedArray, /) -> NamedArray: ...
+@overload
+def where(condition: ArrayLike, x: ArrayLike, y: ArrayLike, /) -> AnyArray: ...
+@overload
+def where(
+    condition: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> tuple[AnyArray, ...]: ...
+@operation(explicit=Explicit.ALIGNED)
+def where(
+    condition: ArrayLike,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    /,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+    axis: AxisSpec = None,
+    out_axis: Hashable | None = None,
+) -> AnyArray | tuple[AnyArray, ...]:
+    """Select elements of `x` where `condition` holds, else of `y`, broadcast by name.
+
+    Args:
+      condition: a boolean array, named or not.
+      x: an array or a number; by default `None`.
+      y: an array or a number; by default `None`. Without both, return the indices at which
+        `condition` holds, along the positional axes as in `jnp.where`; names are batch axes.
+      size: the number of indices in the one-argument form, by default `None`; required if the array
+        has names.
+      fill_value: the fill value after the last index; by default `None`.
+      axis: the names along which the one-argument form searches, as in `nx.nonzero`; by default
+        `None`, the positional axes.
+      out_axis: the name of the axis of the indices, as in `nx.nonzero`; by default `None`.
+
+    Raises:
+      NamedAxesLeftError: the condition has names, and neither `x` and `y` nor a size is given; the
+        result's shape depends on data.
+      ArgumentError: one of `size`, `fill_value`, `axis`, `out_axis` is given with `x` and `y`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([1.0, -2.0, 3.0]), ["k"])
+    >>> nx.positional(nx.where(x > 0, x, 0.0), ["k"])
+    Array([1., 0., 3.], dtype=float32)
+    """
+    if x is not None and y is not None:
+        if not (size is None and fill_value is None and axis is None and out_axis is None):
+            raise ArgumentError(
+                "where: size=, fill_value=, axis= and out_axis= are for the form with one argument;"
+                " leave them out if x and y are given."
+            )
+        return _where(condition, x, y)
+    if axis is not None:
+        return nonzero(condition, size=size, fill_value=fill_value, axis=axis, out_axis=out_axis)
+    if isinstance(condition, NamedArray) and size is not None:
+        find = Lifted(lambda data: jnp.where(data, size=size, fill_value=fill_value), "where")
+        return find(condition)
+    refuse_names("where", condition)
+    if any(isinstance(array, NamedArray) for array in (condition, x, y)):
+        raise NamedAxesLeftError(
+            "where: named arrays require condition, x and y. The result shape of the one-argument"
+            " form depends on data."
+        )
+    positional: Any = jnp.where  # its overloads separate the two forms
+    return positional(condition, x, y, size=size, fill_value=fill_value)

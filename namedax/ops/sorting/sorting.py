@@ -1,36 +1,59 @@
-"""Order along an axis, named or positional: `sort`, `argsort`, `lexsort`, and partitions; `network` sorts sharded axes."""
+"""Order along an axis: `sort`, `argsort`, `lexsort`, partitions, `top_k`, `searchsorted`.
+
+`network` sorts sharded axes.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
-from namedax.core.array import make_in_region
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven
 from namedax.core.region import ambient
+from namedax.core.types import DType, PyTree
 from namedax.core.variance import cast_data, varying
-from namedax.errors import ArgumentError, AxisSizeError, as_integer, format_value
+from namedax.errors import (
+    ArgumentError,
+    AxisSizeError,
+    PositionalAxisError,
+    as_integer,
+    format_value,
+)
 from namedax.operands import kernels
+from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import axis_key
-from namedax.operands.broadcasting import align, to_local
+from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.new_axis import finish_with_new_axis
-from namedax.operands.nmap import explain_type_errors
+from namedax.operands.nmap import Lifted, explain_type_errors
 from namedax.operands.operation import operation
+from namedax.operands.pytree import data_of
+from namedax.ops.indexing.getitem import take_along_axis
 from namedax.ops.reduction.cumulative import flatten_positional, site_of_one_axis
 from namedax.ops.sorting.network import global_positions, sort_blocks, sort_local, sort_values
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import real_blocks, real_entries, refilled
 
-__all__ = ["FUNCTIONS", "TopK", "argpartition", "argsort", "lexsort", "partition", "sort", "top_k"]
-
-
-# --- sort -----------------------------------------------------------------------------------------------------------
+__all__ = [
+    "TopK",
+    "argpartition",
+    "argsort",
+    "lax_sort",
+    "lexsort",
+    "partition",
+    "search",
+    "searchsorted",
+    "sort",
+    "top_k",
+]
 
 
 def _check_kind(op: str, kind: None, order: None) -> None:
@@ -42,8 +65,8 @@ def _check_kind(op: str, kind: None, order: None) -> None:
 
 @operation(cached=True)
 def sort(
-    x: Any,
-    axis: Any = -1,
+    x: ArrayLike,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
@@ -84,7 +107,7 @@ def sort(
         return kernels.run("sort", _sort, axis_key("sort", axis), (stable, descending), x)
 
 
-def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
+def _sort(op: str, axis: AxisSpec, stable: bool, descending: bool, x: AnyArray) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
@@ -100,14 +123,14 @@ def _sort(op: str, axis: Any, stable: bool, descending: bool, x: Any) -> Any:
 
 @operation(cached=True)
 def argsort(
-    x: Any,
-    axis: Any = -1,
+    x: ArrayLike,
+    axis: AxisSpec = -1,
     *,
     kind: None = None,
     order: None = None,
     stable: bool = True,
     descending: bool = False,
-    dtype: Any = None,
+    dtype: DType | None = None,
 ) -> LikeArguments:
     """Return the indices that sort along one axis; ties keep their order, NaN last.
 
@@ -139,7 +162,9 @@ def argsort(
         )
 
 
-def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: Any) -> Any:
+def _argsort(
+    op: str, axis: AxisSpec, stable: bool, descending: bool, dtype: DType | None, x: AnyArray
+) -> AnyArray:
     if axis is None:
         x = flatten_positional(op, x)
     site = site_of_one_axis(op, x, -1 if axis is None else axis, supports_padding=True)
@@ -156,8 +181,10 @@ def _argsort(op: str, axis: Any, stable: bool, descending: bool, dtype: Any, x: 
 
 
 @operation()
-def lexsort(keys: Iterable[Any], axis: Any = -1) -> AnyArray:
-    """Return the indices that sort along one axis by several keys, with the last key as the primary one; ties keep their order.
+def lexsort(keys: Iterable[ArrayLike], axis: AxisSpec = -1) -> AnyArray:
+    """Return the indices that sort along one axis by several keys, the last one as the primary key.
+
+    Ties keep their order.
 
     Args:
       keys: a sequence of arrays, named or not, which broadcast by name; or one array with the keys
@@ -181,7 +208,7 @@ def lexsort(keys: Iterable[Any], axis: Any = -1) -> AnyArray:
         return kernels.run("lexsort", _lexsort, axis_key("lexsort", axis), (), *keys)
 
 
-def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
+def _lexsort(op: str, axis: AxisSpec, *keys: AnyArray) -> AnyArray:
     datas, dims = align(op, *keys)
     datas = list(jnp.broadcast_arrays(*datas))
     site = site_of_one_axis(
@@ -199,16 +226,25 @@ def _lexsort(op: str, axis: Any, *keys: Any) -> Any:
     return site.finish_whole(lax.sort(operands, dimension=dim, num_keys=len(operands) - 1)[-1])
 
 
-# --- partitions -----------------------------------------------------------------------------------------------------
-
-
-def _run_partition(op: str, function: Callable[..., Any], x: Any, kth: int, axis: Any) -> Any:
+def _run_partition(
+    op: str,
+    function: Callable[[jax.Array, int, int], jax.Array],
+    x: ArrayLike,
+    kth: int,
+    axis: AxisSpec,
+) -> AnyArray:
     kth = as_integer(op, "kth", kth)
     with explain_type_errors:
         return kernels.run(op, _partition, axis_key(op, axis), (function, kth), x)
 
 
-def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: Any) -> Any:
+def _partition(
+    op: str,
+    axis: AxisSpec,
+    function: Callable[[jax.Array, int, int], jax.Array],
+    kth: int,
+    x: AnyArray,
+) -> AnyArray:
     site = site_of_one_axis(op, x, axis, supports_padding=True)
     (dim,) = site.axes
     data = site.data
@@ -219,7 +255,7 @@ def _partition(op: str, axis: Any, function: Callable[..., Any], kth: int, x: An
 
 
 @operation()
-def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
+def partition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
     """Partition values along one axis at rank `kth`: smaller values precede it, larger ones follow.
 
     As `jnp.partition`.
@@ -235,34 +271,31 @@ def partition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
 
 
 @operation()
-def argpartition(x: Any, kth: int, axis: Any = -1) -> LikeArguments:
-    """Return the indices of `partition`, as `jnp.argpartition`; a sharded axis is gathered, as in `partition`.
+def argpartition(x: ArrayLike, kth: int, axis: AxisSpec = -1) -> LikeArguments:
+    """Return the indices of `partition`, as `jnp.argpartition`.
+
+    A sharded axis is gathered, as in `partition`.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.argpartition(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 0, "k"), ["k"])[0]
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> nx.positional(nx.argpartition(x, 0, "k"), ["k"])[0]
     Array(1, dtype=int32)
     """
     return _run_partition("argpartition", jnp.argpartition, x, kth, axis)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (sort, argsort, lexsort, partition, argpartition)
-}
-
-
-# --- `top_k` --------------------------------------------------------------------------------------
-
-
 class TopK(NamedTuple):
     """The largest values along an axis, and their indices."""
 
-    values: Any
-    indices: Any
+    values: AnyArray
+    indices: AnyArray
 
 
 @operation(scope=True)
-def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -> TopK:
-    """Return the `k` largest values along one axis in descending order, with their indices; NaN counts as the largest.
+def top_k(x: ArrayLike, k: int, *, axis: AxisSpec = -1, out_axis: Hashable | None = None) -> TopK:
+    """Return the `k` largest values along one axis in descending order, with their indices.
+
+    NaN counts as the largest.
 
     Args:
       x: an array, named or not.
@@ -327,8 +360,10 @@ def top_k(x: Any, k: int, *, axis: Any = -1, out_axis: Hashable | None = None) -
     )
 
 
-def _real_top_k(data: Any, k: int, place: Uneven) -> tuple[Any, Any]:
-    """Return the `k` largest real elements of the block along the last axis, followed by padding if there are fewer.
+def _real_top_k(data: jax.Array, k: int, place: Uneven) -> tuple[jax.Array, jax.Array]:
+    """Return the `k` largest real elements of the block along the last axis.
+
+    Padding follows if there are fewer.
 
     If the block is smaller than `k`, the result is the complete block.
 
@@ -351,7 +386,155 @@ def _last_padding(place: Uneven, block: int) -> int:
 
 
 def _real_candidates(place: Uneven, k: int, block: int) -> int:
-    """Return the number of real candidates of all blocks, with up to `k` in each; they precede the others."""
+    """Return the number of real candidates of all blocks, with up to `k` in each.
+
+    They precede the others.
+    """
     return (real_blocks(place, block) - 1) * min(k, block) + min(
         k, block - _last_padding(place, block)
     )
+
+
+_positional_sort = along_axes(lax.sort, "sort", ("dimension",))
+
+
+@functools.partial(checks_axes, name="sort")
+def lax_sort(
+    operand: PyTree, dimension: AxisSpec = -1, is_stable: bool = True, num_keys: int = 1
+) -> PyTree:
+    """Sort along a positional or named axis, as `jax.lax.sort`.
+
+    Communication: one array along a sharded axis is sorted as by `nx.sort`; several arrays gather
+    the axis.
+
+    Raises:
+      AxisNotFoundError: `operand` lacks the name.
+    """
+    if isinstance(operand, NamedArray) and names_in(dimension):
+        return sort(operand, dimension, stable=is_stable)
+    return _positional_sort(operand, dimension, is_stable, num_keys)
+
+
+def search(
+    a: jax.Array, v: jax.Array, side: str, method: str = "scan", real: jax.Array | None = None
+) -> jax.Array:
+    """Apply `jnp.searchsorted` to positional arrays, also to blocks.
+
+    The search is among the first `real` elements of `a` (default all).
+
+    JAX 0.10.2 rejects its own version in a `jax.shard_map` body, because its declared type does not
+    vary over the mesh.
+    """
+    region = ambient()
+    if region is None or not region.manual:
+        return jnp.searchsorted(a, v, side=side, method=method)
+    a, v = jnp.asarray(a), jnp.asarray(v)
+    dtype = jnp.promote_types(a.dtype, v.dtype)
+    a, v = a.astype(dtype), v.astype(dtype)
+    missing = jnp.issubdtype(dtype, jnp.inexact)
+
+    def less(p: jax.Array, q: jax.Array) -> jax.Array:
+        return (p < q) | (jnp.isnan(q) & ~jnp.isnan(p)) if missing else p < q
+
+    n = a.shape[0]
+    low, high = (
+        jnp.zeros(v.shape, jnp.int32),
+        jnp.full(v.shape, n if real is None else real, jnp.int32),
+    )
+    for _ in range(n.bit_length()):
+        middle = (low + high) // 2
+        entry = a[jnp.minimum(middle, n - 1)]
+        behind = (low < high) & (less(entry, v) if side == "left" else ~less(v, entry))
+        low, high = jnp.where(behind, middle + 1, low), jnp.where(behind, high, middle)
+    return low
+
+
+@operation(scope=True)
+def searchsorted(
+    a: ArrayLike,
+    v: ArrayLike,
+    side: str = "left",
+    sorter: ArrayLike | None = None,
+    *,
+    method: str = "scan",
+    axis: Hashable | None = None,
+) -> AnyArray:
+    """Find the indices at which values would keep a sorted array sorted.
+
+    Args:
+      a: the sorted array: with one positional axis, or with the named axis `axis`. Its other named
+        axes are batch axes.
+      v: the values, named or not.
+      side: the side of equal elements, `"left"` (default) or `"right"`.
+      sorter: indices that sort `a`, with its axes, by default `None`.
+      method: as in `jnp.searchsorted`; by default `"scan"`.
+      axis: the name of the sorted axis, by default `None`, for the positional axis.
+
+    Returns:
+      Integers with the axes of `v` and the other named axes of `a`.
+
+    Communication: along a sharded axis every device counts in its block, and one all-reduce of the
+    result sums the counts. A `sorter` is applied before, as by `take_along_axis`.
+
+    Raises:
+      AxisNotFoundError: `a` has no axis of that name.
+      PlacementConflictError: `v` has an axis that is sharded over the mesh axis of `axis`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> edges = nx.named(jnp.array([1.0, 2.0, 3.0]), ["edge"])
+    >>> nx.searchsorted(edges, jnp.array([0.5, 2.0, 9.0]), axis="edge")
+    Array([0, 1, 3], dtype=int32)
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(
+            f"searchsorted: side must be 'left' or 'right', got {format_value(side)}."
+        )
+
+    def lifted(
+        a: ArrayLike, v: ArrayLike, *sorter: ArrayLike, real: jax.Array | None = None
+    ) -> AnyArray:
+        return Lifted(
+            lambda a, v, *s: search(a[s[0]] if s else a, v, side, method, real), "searchsorted"
+        )(a, v, *sorter)
+
+    more: tuple[ArrayLike, ...] = () if sorter is None else (sorter,)
+    if axis is None:
+        return lifted(a, v, *more)
+    region = ambient()
+    a, v = to_local(a, "searchsorted", region), to_local(v, "searchsorted", region)
+    site = site_of_one_axis("searchsorted", a, axis, supports_padding=True)
+    if dims_of(a).count(None) > (0 if site.named else 1):
+        raise PositionalAxisError(
+            f"searchsorted: {type_text(a)} has positional axes in addition to axis"
+            f" {format_value(axis)}. Name them."
+        )
+    if not site.named:
+        return lifted(a, v, *more)
+    if axis in dims_of(v):
+        raise AxisSizeError(
+            f"searchsorted: the values {type_text(v)} have the searched axis {format_value(axis)}."
+            " Rename it in the values."
+        )
+    if region is not None and region.resources:
+        names = dict.fromkeys(dim for dim in (*dims_of(a), *dims_of(v)) if dim is not None)
+        region.check_placement("searchsorted", names)
+        region.seen.update(names)
+    if site.mesh_axes and sorter is not None:
+        a, more = take_along_axis(a, sorter, axis), ()
+
+    def as_position(x: ArrayLike) -> ArrayLike:
+        block = to_local(x, "searchsorted", region)
+        if not isinstance(block, NamedArray) or axis not in block.dims:
+            return block
+        dims = tuple(None if dim == axis else dim for dim in block.dims)
+        return make_in_region(block.data, dims)
+
+    real = (
+        real_entries(site.place, site.data.shape[site.axes[0]])
+        if isinstance(site.place, Uneven)
+        else None
+    )
+    result = lifted(as_position(a), v, *map(as_position, more), real=real)
+    if not site.mesh_axes:
+        return result
+    return make_result(comm.psum(data_of(result), site.mesh_axes), dims_of(result))

@@ -5,7 +5,7 @@ Every device counts its own elements, and the counts are summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
@@ -13,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, to_type
 from namedax.core.region import ambient
 from namedax.core.reshape import as_one
+from namedax.core.types import Dims, DType
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentError, ArgumentTypeError, AxisSizeError, as_integer, format_value
 from namedax.operands import kernels
@@ -27,9 +28,10 @@ from namedax.operands.broadcasting import align, make_result, to_local
 from namedax.operands.new_axis import finish_with_new_axis, new_axis_placement
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import MOVED, operation
+from namedax.operands.pytree import data_of
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
-from namedax.ops.sorting.searching import search
+from namedax.ops.sorting.sorting import search
 from namedax.resources import communication as comm
 
 __all__ = ["bincount", "histogram"]
@@ -37,15 +39,18 @@ __all__ = ["bincount", "histogram"]
 _sum, _max, _min = (REDUCTIONS[name] for name in ("sum", "max", "min"))
 
 
-def _flat_last(data: Any, axes: tuple[int, ...]) -> Any:
+def _flat_last(data: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Merge the axes `axes` of `data` into one at the end."""
     rest = [i for i in range(data.ndim) if i not in axes]
     data = lax.transpose(data, [*rest, *sorted(axes)])
     return as_one(data, len(rest), len(axes))
 
 
-def _scatter_add(index: Any, weights: Any, length: int) -> Any:
-    """Scatter `[..., m]` indices and weights to `[..., length]` sums; indices of `length` or more are dropped."""
+def _scatter_add(index: jax.Array, weights: jax.Array, length: int) -> jax.Array:
+    """Scatter `[..., m]` indices and weights to `[..., length]` sums.
+
+    Indices of `length` or more are dropped.
+    """
     add: Callable[..., Any] = jax.vmap(
         lambda i, w: jnp.zeros(length, w.dtype).at[i].add(w, mode="drop")
     )
@@ -54,8 +59,13 @@ def _scatter_add(index: Any, weights: Any, length: int) -> Any:
     return result.reshape((*rows, length))
 
 
-def _combine_counts(op: str, partial: Any, site: ReductionPlan, out_axis: Hashable | None) -> Any:
-    """Sum over all devices along a new last axis: one all-reduce, or one reduce-scatter if it has the same sharding."""
+def _combine_counts(
+    op: str, partial: jax.Array, site: ReductionPlan, out_axis: Hashable | None
+) -> AnyArray:
+    """Sum over all devices along a new last axis.
+
+    This is one all-reduce, or one reduce-scatter if the new axis has the same sharding.
+    """
     dims = (*site.dims, None)
     placement = new_axis_placement(op, out_axis, partial.shape[-1], site.dims)
     if placement and placement == site.mesh_axes:
@@ -66,16 +76,18 @@ def _combine_counts(op: str, partial: Any, site: ReductionPlan, out_axis: Hashab
     return finish_with_new_axis(op, partial, dims, len(dims) - 1, out_axis)
 
 
-def _prepared(op: str, x: Any, weights: Any, axis: Any) -> tuple[ReductionPlan, Any]:
+def _prepared(
+    op: str, x: AnyArray, weights: AnyArray | None, axis: AxisSpec
+) -> tuple[ReductionPlan, jax.Array | None]:
     """Return the plan for `x`, and weights of the shape of its data; both broadcast by name."""
     if weights is None:
         return reduction_site(op, x, axis, supports_padding=True), None
-    (data, weights), dims = align(op, x, weights)
-    data, weights = jnp.broadcast_arrays(data, weights)
-    return reduction_site(op, make_result(data, dims), axis, supports_padding=True), weights
+    datas, dims = align(op, x, weights)
+    data, weight = jnp.broadcast_arrays(*datas)
+    return reduction_site(op, make_result(data, dims), axis, supports_padding=True), weight
 
 
-def _without_padding(index: Any, site: ReductionPlan, nowhere: int) -> Any:
+def _without_padding(index: jax.Array, site: ReductionPlan, nowhere: int) -> jax.Array:
     """Assign padding to a bin that does not exist."""
     real = site.real()
     if real is None:
@@ -90,12 +102,12 @@ def _without_padding(index: Any, site: ReductionPlan, nowhere: int) -> Any:
 
 @operation(requires_axis=MOVED)
 def bincount(
-    x: Any,
-    weights: Any = None,
+    x: ArrayLike,
+    weights: ArrayLike | None = None,
     minlength: int = 0,
     *,
     length: int | None = None,
-    axis: Any = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> AnyArray:
     """Count how often each integer from 0 on occurs, over positional and named axes.
@@ -152,7 +164,9 @@ def bincount(
         )
 
 
-def _bincount(op: str, axes: kernels.AxesAndNew, length: int, x: Any, *more: Any) -> Any:
+def _bincount(
+    op: str, axes: kernels.AxesAndNew, length: int, x: AnyArray, *more: AnyArray
+) -> AnyArray:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     index = _flat_last(site.data, site.axes)
     index = _without_padding(
@@ -168,13 +182,13 @@ def _bincount(op: str, axes: kernels.AxesAndNew, length: int, x: Any, *more: Any
 
 @operation(requires_axis=MOVED)
 def histogram(
-    x: Any,
-    bins: Any = 10,
-    range: Any = None,
-    weights: Any = None,
+    x: ArrayLike,
+    bins: ArrayLike = 10,
+    range: ArrayLike | Sequence[ArrayLike] | None = None,
+    weights: ArrayLike | None = None,
     density: bool | None = None,
     *,
-    axis: Any = None,
+    axis: AxisSpec = None,
     out_axis: Hashable | None = None,
 ) -> tuple[AnyArray, AnyArray]:
     """Count the elements in each bin, over positional and named axes.
@@ -206,8 +220,8 @@ def histogram(
       AxisNotFoundError: `x` has no axis of that name.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> counts, edges = nx.histogram(nx.named(jnp.array([0.0, 0.2, 0.9]), ["k"]), 2, (0, 1), axis="k")
-    >>> counts, edges
+    >>> x = nx.named(jnp.array([0.0, 0.2, 0.9]), ["k"])
+    >>> nx.histogram(x, 2, (0, 1), axis="k")
     (Array([2., 1.], dtype=float32), Array([0. , 0.5, 1. ], dtype=float32))
     """
     x = as_inexact(as_array(x))
@@ -242,17 +256,18 @@ def histogram(
 
 
 def _histogram(
-    op: str, axes: kernels.AxesAndNew, dtype: Any, x: Any, edges: Any, *more: Any
-) -> Any:
+    op: str, axes: kernels.AxesAndNew, dtype: DType, x: AnyArray, edges: AnyArray, *more: AnyArray
+) -> AnyArray:
     site, weight = _prepared(op, x, more[0] if more else None, axes.axes)
     values = _flat_last(site.data, site.axes)
     flat = jnp.ones(values.shape, dtype) if weight is None else _flat_last(weight, site.axes)
-    ends = edges
     if isinstance(edges, NamedArray) or edges.ndim > 1:
         (ends, _), dims = align(op, edges, make_result(values[..., :1], (*site.dims, None)))
         # In the order of the values: the dims of the plan, then the edges.
         ends = _reorder(ends, dims, (*site.dims, None))
         ends = jnp.broadcast_to(ends, (*values.shape[:-1], ends.shape[-1]))
+    else:
+        ends = edges
     ends = cast_data(ends, site.mesh_axes)
     if ends.ndim == 1:
         index, last = search(ends, values, "right"), ends[-1]
@@ -268,12 +283,18 @@ def _histogram(
     return _combine_counts(op, counts, site, axes.new)
 
 
-def _reorder(data: Any, dims: tuple[Any, ...], target: tuple[Any, ...]) -> Any:
+def _reorder(data: jax.Array, dims: Dims, target: Dims) -> jax.Array:
     places = iter([i for i, dim in enumerate(dims) if dim is None])
     return lax.transpose(data, [next(places) if dim is None else dims.index(dim) for dim in target])
 
 
-def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
+def _equal_edges(
+    x: AnyArray,
+    bins: int,
+    range: ArrayLike | Sequence[ArrayLike] | None,
+    axis: AxisSpec,
+    dtype: DType,
+) -> AnyArray:
     """Return `bins + 1` equally spaced edges along a last positional axis."""
     if range is not None:
         ends = jnp.asarray(range, dtype)
@@ -285,7 +306,7 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
     else:
         first, last = lax.stop_gradient(_min(x, axis)), lax.stop_gradient(_max(x, axis))
 
-    def edges(first: Any, last: Any) -> Any:
+    def edges(first: jax.Array, last: jax.Array) -> jax.Array:
         point = first == last
         first, last = jnp.where(point, first - 0.5, first), jnp.where(point, last + 0.5, last)
         return jnp.linspace(first, last, bins + 1, axis=-1, dtype=dtype)
@@ -294,13 +315,11 @@ def _equal_edges(x: Any, bins: int, range: Any, axis: Any, dtype: Any) -> Any:
     return make_result(edges(jnp.asarray(low), jnp.asarray(high)), (*dims, None))
 
 
-def _density(counts: Any, edges: Any, out_axis: Hashable | None) -> Any:
+def _density(counts: AnyArray, edges: AnyArray, out_axis: Hashable | None) -> AnyArray:
     last = out_axis if out_axis is not None else -1
     total = _sum(counts, last, keepdims=out_axis is None)
-    edges = to_local(edges, "histogram", ambient())
-    data, dims = (
-        (edges.data, edges.dims) if isinstance(edges, NamedArray) else (edges, dims_of(edges))
-    )
-    widths = jnp.diff(data, axis=-1)
+    block = as_array(to_local(edges, "histogram", ambient()))
+    dims = dims_of(block)
+    widths = jnp.diff(data_of(block), axis=-1)
     result = finish_with_new_axis("histogram", widths, dims, widths.ndim - 1, out_axis)
     return counts / result / total

@@ -8,12 +8,13 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import AxisName, DType
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -23,6 +24,7 @@ from namedax.errors import (
     raise_not_found,
     show_names,
 )
+from namedax.operands.along_axes import entries_of
 from namedax.operands.broadcasting import to_local
 from namedax.operands.nmap import Lifted
 from namedax.operands.operation import operation
@@ -47,17 +49,17 @@ class _Variable:
 
 @operation(scope=True)
 def cov(
-    m: Any,
-    y: Any = None,
+    m: ArrayLike,
+    y: ArrayLike | None = None,
     rowvar: bool = True,
     bias: bool = False,
     ddof: int | None = None,
-    fweights: Any = None,
-    aweights: Any = None,
-    dtype: Any = None,
+    fweights: ArrayLike | None = None,
+    aweights: ArrayLike | None = None,
+    dtype: DType | None = None,
     *,
-    axis: Any = None,
-    variables: Any = None,
+    axis: AxisSpec = None,
+    variables: Sequence[AxisName] | None = None,
 ) -> AnyArray:
     """Compute the covariances of variables over observations.
 
@@ -97,15 +99,15 @@ def cov(
            [4., 7.]], dtype=float32)
     """
     if axis is None:
-        _refuse("cov", variables, "variables")
-        _refuse_names_alone("cov", m, y)
+        _require_axis("cov", variables, "variables")
+        _reject_names_alone("cov", m, y)
         return Lifted(
             lambda m, y, f, a: jnp.cov(
                 m, y, rowvar=rowvar, bias=bias, ddof=ddof, fweights=f, aweights=a, dtype=dtype
             ),
             "cov",
         )(m, y, fweights, aweights)
-    _refuse_second("cov", m, y, axis)
+    _reject_second("cov", m, y, axis)
     if ddof is not None and int(ddof) != ddof:
         raise ArgumentError(f"cov: ddof={format_value(ddof)} must be an integer.")
     result, _, place = _covariances(
@@ -123,15 +125,17 @@ def cov(
 
 @operation(scope=True)
 def corrcoef(
-    x: Any,
-    y: Any = None,
+    x: ArrayLike,
+    y: ArrayLike | None = None,
     rowvar: bool = True,
-    dtype: Any = None,
+    dtype: DType | None = None,
     *,
-    axis: Any = None,
-    variables: Any = None,
+    axis: AxisSpec = None,
+    variables: Sequence[AxisName] | None = None,
 ) -> AnyArray:
-    """Compute correlation coefficients of variables over observations: covariances over the roots of both variances.
+    """Compute correlation coefficients of variables over observations.
+
+    They are covariances over the roots of both variances.
 
     See `nx.cov`.
 
@@ -160,11 +164,11 @@ def corrcoef(
            [1., 1.]], dtype=float32)
     """
     if axis is None:
-        _refuse("corrcoef", variables, "variables")
-        _refuse_names_alone("corrcoef", x, y)
+        _require_axis("corrcoef", variables, "variables")
+        _reject_names_alone("corrcoef", x, y)
         return Lifted(lambda x, y: jnp.corrcoef(x, y, rowvar, dtype), "corrcoef")(x, y)
-    _refuse_second("corrcoef", x, y, axis)
-    _refuse_one_variable(x, axis, variables)
+    _reject_second("corrcoef", x, y, axis)
+    _reject_one_variable(x, axis, variables)
     result, (left, right), place = _covariances(
         "corrcoef", x, axis, variables, 1, None, None, dtype
     )
@@ -174,7 +178,7 @@ def corrcoef(
     return place(result)
 
 
-def _refuse(op: str, value: Any, what: str) -> None:
+def _require_axis(op: str, value: object, what: str) -> None:
     if value is not None:
         raise ArgumentError(
             f"{op}: {what}={format_value(value)} requires axis=, the name of the observations. Pass"
@@ -182,24 +186,27 @@ def _refuse(op: str, value: Any, what: str) -> None:
         )
 
 
-def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
-    """Raise, without axis=, if an array lacks a positional axis, or if the second argument is a name and not an array."""
-    names = names_of(x.dims) if isinstance(x, NamedArray) else []
+def _reject_names_alone(op: str, x: ArrayLike, y: object) -> None:
+    """Raise if the form without axis= does not fit.
+
+    An array may lack a positional axis, or the second argument may be a name and not an array.
+    """
+    names = names_of(x.dims) if isinstance(x, NamedArray) and x.ndim == 0 else ()
     entries = y if isinstance(y, (tuple, list)) else (y,)
     if any(isinstance(entry, str) for entry in entries):
         left = [name for name in names if name not in entries]
-        pair = f", variables=({left[0]!r}, 'other')" if left and x.ndim == 0 else ""
+        pair = f", variables=({left[0]!r}, 'other')" if left else ""
         raise ArgumentTypeError(
             f"{op}: y={format_value(y)} is not an array; the second argument is an array of more"
             f" variables. Pass the name of the observations by keyword: nx.{op}(x,"
             f" axis={format_value(y)}{pair})."
         )
-    if names and x.ndim == 0 and y is not None:
+    if names and y is not None:
         raise PositionalAxisError(
             f"{op}: {type_text(x)} has no positional axis, but two arrays must be variables over"
             f" positional observations. {_of_both(op, x, names)}"
         )
-    if names and x.ndim == 0:
+    if names:
         pair = f", variables=({names[0]!r}, 'other')" if len(names) > 1 else ""
         raise PositionalAxisError(
             f"{op}: {type_text(x)} has no positional axis, but without axis= the variables and"
@@ -209,34 +216,31 @@ def _refuse_names_alone(op: str, x: Any, y: Any) -> None:
         )
 
 
-def _of_both(op: str, x: Any, axes: Sequence[Any]) -> str:
+def _of_both(op: str, x: ArrayLike, axes: Sequence[AxisName]) -> str:
     """Return code for two arrays that are one variable each."""
-    if len(names_of(x.dims)) != len(axes) or x.ndim:
+    if not isinstance(x, NamedArray) or len(names_of(x.dims)) != len(axes) or x.ndim:
         return "Join the variables of both arrays first, nx.concatenate."
     axis = show_names(axes[:1]) if len(axes) == 1 else format_value(tuple(axes))
-    new = [word for word in ("variable", "variable2", "side", "side2") if word not in axes][:2]
+    new = [name for name in ("variable", "variable2", "side", "side2") if name not in axes][:2]
     return (
         f"Stack both, nx.{op}(nx.stack([x, y], {format_value(new[0])}), axis={axis},"
         f" variables=({show_names(new)}))."
     )
 
 
-def _refuse_second(op: str, x: Any, y: Any, axis: Any) -> None:
+def _reject_second(op: str, x: ArrayLike, y: object, axis: AxisSpec) -> None:
     if y is not None:
-        axes = axis if isinstance(axis, (tuple, list)) else (axis,)
-        remedy = (
-            _of_both(op, x, list(axes))
-            if isinstance(x, NamedArray)
-            else "Join the variables of both arrays first, nx.concatenate."
-        )
-        raise ArgumentError(f"{op}: y= is only for the form without axis=. {remedy}")
+        axes = entries_of(axis)
+        raise ArgumentError(f"{op}: y= is only for the form without axis=. {_of_both(op, x, axes)}")
 
 
-def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:
-    """Raise if each result would be the correlation of a variable with itself, which is always 1."""
+def _reject_one_variable(
+    x: ArrayLike, axis: AxisSpec, variables: Sequence[AxisName] | None
+) -> None:
+    """Raise if each result would be the correlation of a variable with itself, always 1."""
     if variables is not None or not isinstance(x, NamedArray) or x.ndim:
         return
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = entries_of(axis)
     left = [name for name in names_of(x.dims) if name not in axes]
     if left and all(name in x.dims for name in axes):
         raise PositionalAxisError(
@@ -247,8 +251,13 @@ def _refuse_one_variable(x: Any, axis: Any, variables: Any) -> None:
         )
 
 
-def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tuple[Any, Any, Any]:
-    """Return the array with its variables under a name (or none), that name, and the name for the other side."""
+def _pair(
+    op: str, x: NamedArray, axes: tuple[AxisName, ...], variables: Sequence[AxisName] | None
+) -> tuple[NamedArray, AxisName, AxisName]:
+    """Return the array with its variables under a name, that name, and the name of the other side.
+
+    Both names are `None` if there is one variable.
+    """
     if variables is not None:
         good = (
             isinstance(variables, (tuple, list))
@@ -274,7 +283,7 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
             " are one axis. Name the others, which are batch axes."
         )
     if variables is not None:
-        return x, *variables
+        return x, variables[0], variables[1]
     if x.ndim == 0:
         return x, None, None
     left, right = _Variable(), _Variable()
@@ -282,21 +291,33 @@ def _pair(op: str, x: NamedArray, axes: tuple[Any, ...], variables: Any) -> tupl
 
 
 def _covariances(
-    op: str, m: Any, axis: Any, variables: Any, ddof: int, fweights: Any, aweights: Any, dtype: Any
-) -> tuple[Any, Any, Callable[[Any], Any]]:
-    """Return the covariances, the variances of both sides, and a function that restores the axes of a result."""
-    m = to_local(m, op, ambient())
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    op: str,
+    m: ArrayLike,
+    axis: AxisSpec,
+    variables: Sequence[AxisName] | None,
+    ddof: int,
+    fweights: ArrayLike | None,
+    aweights: ArrayLike | None,
+    dtype: DType | None,
+) -> tuple[AnyArray, tuple[AnyArray, AnyArray], Callable[[AnyArray], AnyArray]]:
+    """Return the covariances, the variances of both sides, and a function of a result.
+
+    The function restores the axes.
+    """
+    block = to_local(m, op, ambient())
+    axes = entries_of(axis)
+    if not isinstance(block, NamedArray):
+        raise_not_found(op, axes[0], type_text(block), ())
     for name in axes:
-        if not isinstance(m, NamedArray) or not is_name(name) or name not in m.dims:
-            raise_not_found(
-                op, name, type_text(m), names_of(m.dims) if isinstance(m, NamedArray) else []
-            )
-    m = m.astype(inexact_type(m.dtype) if dtype is None else dtype)
-    m, left, right = _pair(op, m, axes, variables)
+        if not is_name(name) or name not in block.dims:
+            raise_not_found(op, name, type_text(block), names_of(block.dims))
+    x = block.astype(inexact_type(block.dtype) if dtype is None else dtype)
+    x, left, right = _pair(op, x, axes, variables)
     region = ambient()
     count = math.prod(
-        m.named_shape[name] if region is None else region.global_size(name, _block(m, name))
+        x.named_shape[name]
+        if region is None
+        else region.global_size(name, x._data.shape[x._dims.index(name)])
         for name in axes
     )
     weights = fweights
@@ -305,16 +326,16 @@ def _covariances(
     if weights is None:
         total: Any = count
         divisor: Any = count - ddof
-        mean = REDUCTIONS["mean"](m, axes)
+        mean = REDUCTIONS["mean"](x, axes)
     else:
         total = _sum(weights, axes)
-        mean = _sum(_ELEMENTWISE["multiply"](m, weights), axes) / total
+        mean = _sum(_ELEMENTWISE["multiply"](x, weights), axes) / total
         divisor = (
             total - ddof
             if aweights is None
             else total - ddof * _sum(weights * aweights, axes) / total
         )
-    centred = _ELEMENTWISE["subtract"](m, mean)
+    centred = _ELEMENTWISE["subtract"](x, mean)
     weighted = centred if weights is None else _ELEMENTWISE["multiply"](centred, weights)
     other = _ELEMENTWISE["conj"](centred)
     variance = _ELEMENTWISE["real"](_sum(_ELEMENTWISE["multiply"](weighted, other), axes)) / divisor
@@ -331,8 +352,3 @@ def _covariances(
             else (lambda result: result)
         ),
     )
-
-
-def _block(x: NamedArray, name: Any) -> int:
-    size: int = x._data.shape[x._dims.index(name)]
-    return size

@@ -1,4 +1,4 @@
-"""Quantiles over axes, named or positional: `quantile`, `percentile`, `median`, and their variants without NaNs.
+"""Quantiles over axes, named or positional, with and without NaNs.
 
 Along a sharded axis `namedax.ops.sorting.network` sorts the elements, and one all-reduce finds the
 elements at a rank.
@@ -6,15 +6,13 @@ elements at a rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray
-from namedax.core.array import NamedArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
+from namedax.core.array import NamedArray, as_array, dims_of
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type, inexact_type
 from namedax.core.reshape import as_one
@@ -25,32 +23,30 @@ from namedax.errors import (
     NamedAxesLeftError,
     PositionalAxisError,
     format_value,
+    refuse_names,
 )
 from namedax.operands import kernels
-from namedax.operands.axes import axis_key
+from namedax.operands.along_axes import entries_of, to_front
+from namedax.operands.axes import axis_key, resolve_axis
 from namedax.operands.broadcasting import make_result
-from namedax.operands.nmap import explain_type_errors
+from namedax.operands.nmap import explain_type_errors, nmap
 from namedax.operands.operation import REDUCED, operation
+from namedax.operands.pytree import data_of
 from namedax.ops.reduction.site import ReductionPlan, reduction_site
 from namedax.ops.sorting.network import global_positions, sort_local, sort_values
 from namedax.resources import communication as comm
 
-__all__ = [
-    "FUNCTIONS",
-    "median",
-    "nanmedian",
-    "nanpercentile",
-    "nanquantile",
-    "percentile",
-    "quantile",
-]
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
-def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
-    """Read elements of `ordered` along its last axis, at ranks `[..., q]`; one all-reduce of the result if it is sharded."""
+def _at_rank(ordered: jax.Array, rank: jax.Array, mesh_axes: tuple[str, ...]) -> jax.Array:
+    """Read elements of `ordered` along its last axis, at ranks `[..., q]`.
+
+    If that axis is sharded, this is one all-reduce of the result.
+    """
     if not mesh_axes:
         return jnp.take_along_axis(ordered, rank, -1)
     block = ordered.shape[-1]
@@ -60,7 +56,7 @@ def _at_rank(ordered: Any, rank: Any, mesh_axes: tuple[str, ...]) -> Any:
     return comm.psum(comm.only_where(here, values), mesh_axes)
 
 
-def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
+def _quantile(site: ReductionPlan, q: jax.Array, method: str, skip_nans: bool) -> jax.Array:
     """Compute quantiles of shape `[*q.shape, *rest]`."""
     dtype = inexact_type(site.data.dtype)
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -73,7 +69,7 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
     rest = [i for i in range(data.ndim) if i not in site.axes]
     order = [*rest, *sorted(site.axes)]
 
-    def flat(array: Any) -> Any:
+    def flat(array: jax.Array) -> jax.Array:
         array = lax.transpose(array, order)
         return as_one(array, len(rest), len(site.axes))
 
@@ -113,8 +109,14 @@ def _quantile(site: ReductionPlan, q: Any, method: str, skip_nans: bool) -> Any:
 
 
 def _run_quantile(
-    op: str, x: Any, q: Any, axis: Any, method: str, keepdims: bool, skip_nans: bool
-) -> Any:
+    op: str,
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec,
+    method: str,
+    keepdims: bool,
+    skip_nans: bool,
+) -> AnyArray:
     if isinstance(q, NamedArray):
         raise NamedAxesLeftError(
             f"{op}: q, {type_text(q)}, has named axes. Pass it as a number or a positional array."
@@ -132,8 +134,8 @@ def _run_quantile(
 
 
 def _quantiles(
-    op: str, axis: Any, method: str, keepdims: bool, skip_nans: bool, x: Any, q: Any
-) -> Any:
+    op: str, axis: AxisSpec, method: str, keepdims: bool, skip_nans: bool, x: AnyArray, q: jax.Array
+) -> AnyArray:
     site = reduction_site(op, x, axis, keepdims, supports_padding=True)
     data = _quantile(site, q, method, skip_nans)
     leading = np.ndim(q)
@@ -143,45 +145,174 @@ def _quantiles(
     return make_result(data, (None,) * leading + site.dims)
 
 
-def quantile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Compute quantiles; weights are in the public form, in `namespaces.reduction_forms`.
-
-    Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the
-    result's size pick the elements and count the NaNs; the axis is never gathered.
-    """
-    return _run_quantile("quantile", x, q, axis, method, keepdims, False)
-
-
-def nanquantile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Compute quantiles of the elements that are not NaN."""
-    return _run_quantile("nanquantile", x, q, axis, method, keepdims, True)
+def _check_fractions(op: str, q: object, top: int) -> None:
+    """Raise if numbers of Python or NumPy are out of range; JAX would take the nearest element."""
+    for entry in q if isinstance(q, (list, tuple)) else (q,):
+        if isinstance(entry, (int, float, np.ndarray, np.generic)) and np.any(
+            (np.less(entry, 0)) | (np.greater(entry, top))
+        ):
+            other = (
+                f" For percent write nx.{op.replace('quantile', 'percentile')}." if top == 1 else ""
+            )
+            raise ArgumentError(f"{op}: q={format_value(q)} must be from 0 to {top}.{other}")
 
 
-def _percent(q: Any) -> Any:
-    return q if isinstance(q, NamedArray) else jnp.true_divide(q, 100)  # a named array raises later
+def _run_weighted(
+    op: str,
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec,
+    method: str,
+    keepdims: bool,
+    weights: ArrayLike | None,
+) -> AnyArray:
+    """Run one of the functions with weights; `inverted_cdf` and weights gather named axes."""
+    refuse_names(op, q, "a number")
+    top = 100 if op.endswith("percentile") else 1
+    _check_fractions(op, q, top)
+    q = jnp.asarray(q) if isinstance(q, (list, tuple)) else q
+    if weights is None and method != "inverted_cdf":
+        # a named array raises later
+        fractions = q if top == 1 or isinstance(q, NamedArray) else jnp.true_divide(q, 100)
+        return _run_quantile(op, x, fractions, axis, method, keepdims, op.startswith("nan"))
+    x, function = as_array(x, op), getattr(jnp, op)
+    resolve_axis(op, x, axis)
+    entries = () if axis is None else entries_of(axis)
+    names = [entry for entry in entries if not isinstance(entry, (int, np.integer))]
+    positions = tuple(
+        names.index(entry) if entry in names else int(entry) + len(names) * (int(entry) >= 0)
+        for entry in entries
+    )
+
+    def of_whole(x: jax.Array, weights: jax.Array | None) -> jax.Array:
+        return function(
+            x, q, positions if entries else None, method=method, keepdims=keepdims, weights=weights
+        )
+
+    result = nmap(of_whole)(to_front(x, names, op), to_front(weights, names, op))
+    return _drop_positions(result, np.ndim(q), len(names)) if keepdims else result
 
 
-def percentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Compute percentiles."""
-    return _run_quantile("percentile", x, _percent(q), axis, method, keepdims, False)
-
-
-def nanpercentile(
-    x: Any, q: Any, axis: Any = None, *, method: str = "linear", keepdims: bool = False
-) -> Any:
-    """Compute percentiles of the elements that are not NaN."""
-    return _run_quantile("nanpercentile", x, _percent(q), axis, method, keepdims, True)
+def _drop_positions(x: AnyArray, first: int, count: int) -> AnyArray:
+    """Remove `count` positional axes of size 1, from the positional axis `first` on."""
+    dims = dims_of(x)
+    drop = [i for i, dim in enumerate(dims) if dim is None][first : first + count]
+    kept = tuple(dim for i, dim in enumerate(dims) if i not in drop)
+    return make_result(lax.squeeze(data_of(x), drop), kept)
 
 
 @operation(requires_axis=REDUCED)
-def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
-    """Compute the median over positional and named axes at once, NaN if one element is NaN; communication as for `quantile`.
+def quantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray:
+    """Compute quantiles over positional and named axes, NaN if one element is NaN.
+
+    Args:
+      x: an array, named or not.
+      q: a number between 0 and 1, or an array or list of them with one positional axis.
+      axis: a positional axis, an axis name, or a tuple of both; `None` (default) selects all
+        positional axes. Required if every axis is named.
+      method: the value between two elements: `"linear"` (default), `"lower"`, `"higher"`,
+        `"midpoint"`, `"nearest"` or `"inverted_cdf"`.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+      weights: the weights of the elements, named or not, by default `None`: with the positional
+        axes of `x`, or the reduced ones. As in JAX they require `method="inverted_cdf"`.
+
+    Returns:
+      An array with the remaining axes, preceded by the axis of `q` if it has one.
+
+    Communication: over a sharded axis the blocks are sorted as by `sort`. Two all-reduces of the
+    result's size pick the elements and count the NaNs; the axis is never gathered. `weights` and
+    `method="inverted_cdf"` gather it: one all-gather of the array, and one of the weights.
+
+    Raises:
+      AxisNotFoundError: `x` has no axis of that name.
+      ArgumentError: `q` is a number of Python or NumPy that is out of range; a computed one gives
+        the nearest element, as in JAX.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x = nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"])
+    >>> w = nx.named(jnp.array([4.0, 1.0, 1.0]), ["k"])
+    >>> float(nx.quantile(x, 0.5, "k", method="inverted_cdf", weights=w))
+    3.0
+    """
+    return _run_weighted("quantile", x, q, axis, method, keepdims, weights)
+
+
+@operation(requires_axis=REDUCED)
+def nanquantile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray:
+    """Compute quantiles of the elements that are not NaN.
+
+    Arguments and communication as for `quantile`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanquantile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 0.5, "k"))
+    2.5
+    """
+    return _run_weighted("nanquantile", x, q, axis, method, keepdims, weights)
+
+
+@operation(requires_axis=REDUCED)
+def percentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray:
+    """Compute percentiles over positional and named axes, NaN if one element is NaN.
+
+    Arguments and communication as for `quantile`, with `q` between 0 and 100.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.percentile(nx.named(jnp.array([3.0, 1.0, 2.0]), ["k"]), 25, "k"))
+    1.5
+    """
+    return _run_weighted("percentile", x, q, axis, method, keepdims, weights)
+
+
+@operation(requires_axis=REDUCED)
+def nanpercentile(
+    x: ArrayLike,
+    q: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: ArrayLike | None = None,
+) -> AnyArray:
+    """Compute percentiles of the elements that are not NaN.
+
+    Arguments and communication as for `quantile`, with `q` between 0 and 100.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> float(nx.nanpercentile(nx.named(jnp.array([3.0, jnp.nan, 2.0]), ["k"]), 50, "k"))
+    2.5
+    """
+    return _run_weighted("nanpercentile", x, q, axis, method, keepdims, weights)
+
+
+@operation(requires_axis=REDUCED)
+def median(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+    """Compute the median over positional and named axes at once, NaN if one element is NaN.
+
+    The communication is as for `quantile`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.median(nx.named(jnp.array([3.0, 1.0, 2.0, 5.0]), ["k"]), "k"))
@@ -191,7 +322,7 @@ def median(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 
 @operation(requires_axis=REDUCED)
-def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanmedian(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Compute the median of the elements that are not NaN; see `median`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -199,10 +330,3 @@ def nanmedian(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     2.5
     """
     return _run_quantile("nanmedian", x, 0.5, axis, "midpoint", keepdims, True)
-
-
-#: The public `quantile` and similar functions, which take weights, are in
-#: `namespaces.reduction_forms`; these check no axis.
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f.__name__: f for f in (median, quantile, percentile, nanmedian, nanquantile, nanpercentile)
-}

@@ -1,19 +1,24 @@
-"""Reductions that exclude NaNs: `nansum` and similar functions, with the communication of the reductions."""
+"""Reductions that exclude NaNs (`nansum` and others), with the communication of the reductions."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
-from namedax.core.annotations import AnyArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import as_array
 from namedax.core.element_types import extreme
+from namedax.core.types import DType
+from namedax.operands.along_axes import along_axes, checks_axes, names_in
 from namedax.operands.axes import refuse_order_of_storage
 from namedax.operands.operation import REDUCED, Explicit, operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
-from namedax.ops.reduction.reductions import REDUCTIONS
+from namedax.ops.reduction.reductions import REDUCTIONS, resolve_ddof
 from namedax.ops.reduction.site import check_mask
+from namedax.ops.shape.inspection import size
 
 __all__ = [
     "nanargmax",
@@ -25,28 +30,29 @@ __all__ = [
     "nanstd",
     "nansum",
     "nanvar",
+    "sem",
     "without_nans",
 ]
 
-_sum, _prod, _mean, _var, _all = (
-    REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "all")
+_sum, _prod, _mean, _var, _std, _all = (
+    REDUCTIONS[name] for name in ("sum", "prod", "mean", "var", "std", "all")
 )
 _where, _isnan, _sqrt = (_ELEMENTWISE[name] for name in ("where", "isnan", "sqrt"))
 
 
-def _has_nans(x: Any) -> bool:
+def _has_nans(x: AnyArray) -> bool:
     return jnp.issubdtype(x.dtype, jnp.inexact)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nansum(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Sum the elements that are not NaN; arguments and communication as for `nx.sum`.
 
@@ -67,13 +73,13 @@ def nansum(
 
 @operation(requires_axis=REDUCED, explicit=Explicit.MAPPED)
 def nanprod(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     keepdims: bool = False,
-    initial: Any = None,
-    where: Any = None,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Multiply the elements that are not NaN; arguments and communication as for `nx.prod`.
 
@@ -92,8 +98,11 @@ def nanprod(
     )
 
 
-def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
-    """Replace NaNs in `x` by zeros (so that no derivative involves one), and return the mask of valid elements too."""
+def without_nans(op: str, x: AnyArray, where: ArrayLike | None) -> tuple[AnyArray, AnyArray]:
+    """Replace NaNs in `x` by zeros, and return the mask of valid elements too.
+
+    No derivative then involves a NaN.
+    """
     missing = _isnan(x)
     present = _ELEMENTWISE["logical_not"](missing)
     if where is not None:
@@ -105,11 +114,18 @@ def without_nans(op: str, x: Any, where: Any) -> tuple[Any, Any]:
     return _where(missing, 0, x), present
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmean(
-    x: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    *,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Average the elements that are not NaN (NaN if there are none); arguments and communication as for `nx.mean` with `where`.
+    """Average the elements that are not NaN (NaN if there are none).
+
+    Arguments and communication are as for `nx.mean` with `where`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> float(nx.nanmean(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -121,36 +137,77 @@ def nanmean(
     return _mean(x, axis, dtype, keepdims=keepdims, where=where)
 
 
-def nanvar(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    *,
-    ddof: float = 0,
-    keepdims: bool = False,
-    where: Any = None,
-) -> Any:
-    """Compute the variance of the elements that are not NaN; for `mean` and `correction` see `namespaces.reduction_forms`."""
+def _nanvar(
+    x: ArrayLike,
+    axis: AxisSpec,
+    dtype: DType | None,
+    ddof: float,
+    keepdims: bool,
+    where: ArrayLike | None,
+    mean: ArrayLike | None,
+) -> AnyArray:
     x = as_array(x)
     if _has_nans(x):
         x, where = without_nans("nanvar", x, where)
-    return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where)
+    return _var(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
 
 
-def nanstd(
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+def nanvar(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
     *,
     ddof: float = 0,
     keepdims: bool = False,
-    where: Any = None,
-) -> Any:
-    """Compute the standard deviation of the elements that are not NaN."""
-    return _sqrt(nanvar(x, axis, dtype, ddof=ddof, keepdims=keepdims, where=where))
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray:
+    """Compute the variance of the elements that are not NaN (NaN if there are none).
+
+    Arguments and communication as for `nx.var`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nanvar(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(4., dtype=float32)
+    """
+    ddof = resolve_ddof("nanvar", ddof, correction)
+    return _nanvar(x, axis, dtype, ddof, keepdims, where, mean)
 
 
-def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, where: Any) -> Any:
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
+def nanstd(
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    dtype: DType | None = None,
+    *,
+    ddof: float = 0,
+    keepdims: bool = False,
+    where: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    correction: float | None = None,
+) -> AnyArray:
+    """Compute the standard deviation of the elements that are not NaN (NaN if there are none).
+
+    Arguments and communication as for `nx.var`.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> nx.nanstd(nx.named(jnp.array([1.0, jnp.nan, 3.0, 5.0]), ["batch"]), "batch", correction=1)
+    Array(2., dtype=float32)
+    """
+    ddof = resolve_ddof("nanstd", ddof, correction)
+    return _sqrt(_nanvar(x, axis, dtype, ddof, keepdims, where, mean))
+
+
+def _nan_extremum(
+    name: str,
+    x: ArrayLike,
+    axis: AxisSpec,
+    keepdims: bool,
+    initial: ArrayLike | None,
+    where: ArrayLike | None,
+) -> AnyArray:
     x = as_array(x)
     reduce = REDUCTIONS[name]
     if not _has_nans(x):
@@ -168,11 +225,18 @@ def _nan_extremum(name: str, x: Any, axis: Any, keepdims: bool, initial: Any, wh
     return _where(_all(missing, axis, keepdims=keepdims, where=where), jnp.nan, found)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmax(
-    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
-    """Take the maximum of the elements that are not NaN, or NaN if there are none; arguments as for `nx.max`.
+    """Take the maximum of the elements that are not NaN, or NaN if there are none.
+
+    Arguments are as for `nx.max`.
 
     Communication: over a sharded axis, one all-reduce for the maximum, and one to check for
     elements that are not NaN.
@@ -184,9 +248,14 @@ def nanmax(
     return _nan_extremum("max", x, axis, keepdims, initial, where)
 
 
-@operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
+@operation(requires_axis=REDUCED, explicit=Explicit.AS_JAX)
 def nanmin(
-    x: Any, axis: Any = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec = None,
+    *,
+    keepdims: bool = False,
+    initial: ArrayLike | None = None,
+    where: ArrayLike | None = None,
 ) -> AnyArray:
     """Take the minimum of the elements that are not NaN; see `nanmax`.
 
@@ -197,7 +266,7 @@ def nanmin(
     return _nan_extremum("min", x, axis, keepdims, initial, where)
 
 
-def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
+def _nan_arg(name: str, x: ArrayLike, axis: AxisSpec, keepdims: bool) -> AnyArray:
     x = as_array(x)
     refuse_order_of_storage(f"nan{name}", x, axis)
     reduce = REDUCTIONS[name]
@@ -209,8 +278,10 @@ def _nan_arg(name: str, x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
-    """Return the index of the first maximum without NaNs, or -1 if there is none; arguments as for `nx.argmax`.
+def nanargmax(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
+    """Return the index of the first maximum without NaNs, or -1 if there is none.
+
+    Arguments are as for `nx.argmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
     >>> int(nx.nanargmax(nx.named(jnp.array([1.0, jnp.nan, 3.0]), ["k"]), "k"))
@@ -220,7 +291,7 @@ def nanargmax(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
 
 
 @operation(requires_axis=REDUCED, explicit=Explicit.KEPT)
-def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
+def nanargmin(x: ArrayLike, axis: AxisSpec = None, *, keepdims: bool = False) -> AnyArray:
     """Return the index of the first minimum without NaNs; see `nanargmax`.
 
     >>> import jax.numpy as jnp, namedax as nx
@@ -228,3 +299,46 @@ def nanargmin(x: Any, axis: Any = None, *, keepdims: bool = False) -> AnyArray:
     0
     """
     return _nan_arg("argmin", x, axis, keepdims)
+
+
+@functools.cache
+def _positional_sem() -> Callable[..., AnyArray]:
+    return along_axes(jax.scipy.stats.sem, "sem", ("axis",))  # JAX imports jax.scipy.stats lazily
+
+
+@checks_axes
+def sem(
+    a: ArrayLike,
+    axis: AxisSpec = 0,
+    ddof: int = 1,
+    nan_policy: str = "propagate",
+    *,
+    keepdims: bool = False,
+) -> AnyArray:
+    """Compute the standard error of the mean, `std / sqrt(count)`, over positional or named axes.
+
+    Args:
+      a: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; by default 0.
+      ddof: the number that is subtracted from the count of elements, by default 1.
+      nan_policy: `"propagate"` (default), or `"omit"` to exclude NaNs.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+
+    Communication: over sharded axes that of `nx.std`; with `nan_policy="omit"` that of `nx.nanstd`,
+    and one all-reduce of the count.
+
+    Raises:
+      AxisNotFoundError: `a` lacks a name.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> print(f"{nx.scipy.stats.sem(nx.named(jnp.array([2.0, 4.0, 1.0, 5.0]), ['k']), 'k'):.3f}")
+    0.913
+    """
+    if not names_in(axis) or nan_policy not in ("propagate", "omit"):
+        return _positional_sem()(a, axis, ddof, nan_policy, keepdims=keepdims)
+    if nan_policy == "propagate":
+        spread = _std(a, axis, ddof=ddof, keepdims=keepdims)
+        return spread / jnp.sqrt(size(a, axis)).astype(spread.dtype)
+    spread = _sqrt(_nanvar(a, axis, None, ddof, keepdims, None, None))
+    count = _sum(~_isnan(a), axis, keepdims=keepdims)
+    return spread / _sqrt(count.astype(spread.dtype))

@@ -11,12 +11,13 @@ import functools
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 
-from namedax.core.annotations import AnyArray, LikeArguments
-from namedax.core.array import NamedArray
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import NamedArray, as_array
 from namedax.core.display import type_text
 from namedax.core.element_types import inexact_type
 from namedax.errors import ArgumentError, AxisSizeError, format_value
@@ -24,7 +25,7 @@ from namedax.operands.along_axes import along_axes
 from namedax.operands.axes import is_axis_name, resolve_axis
 from namedax.operands.operation import MOVED, Explicit, operation
 from namedax.ops.elementwise import apply_elementwise
-from namedax.ops.reduction import cumulative
+from namedax.ops.reduction.cumulative import cumsum
 from namedax.ops.reduction.reductions import REDUCTIONS
 from namedax.ops.shape.conversion import named
 from namedax.ops.shape.creation import arange
@@ -33,7 +34,6 @@ from namedax.ops.window.neighbours import shift
 
 __all__ = ["CALCULUS", "detrend", "gradient", "trapezoid", "unwrap"]
 
-_cumsum = cumulative.FUNCTIONS["cumsum"]
 _sum, _mean = REDUCTIONS["sum"], REDUCTIONS["mean"]
 _trapezoid = along_axes(jnp.trapezoid, "trapezoid", ("axis",))
 _gradient = along_axes(jnp.gradient, "gradient", ("axis",))
@@ -47,22 +47,25 @@ def _detrend() -> Callable[..., Any]:
     )  # JAX loads this module on first use
 
 
-def _one_name(axis: Any) -> Any:
+def _one_name(axis: AxisSpec) -> Hashable:
     """Return the name of an axis argument, or `None` for a positional axis."""
-    if isinstance(axis, (tuple, list)) and len(axis) == 1:
-        (axis,) = axis
-    return axis if is_axis_name(axis) else None
+    entry: Any = axis[0] if isinstance(axis, (tuple, list)) and len(axis) == 1 else axis
+    return entry if is_axis_name(entry) else None
 
 
-def _inexact(op: str, x: Any, axis: Hashable) -> Any:
+def _inexact(op: str, x: ArrayLike, axis: Hashable) -> AnyArray:
     """Convert `x`, which must have the axis, to floating-point numbers."""
     resolve_axis(op, x, axis)
-    dtype = inexact_type(x.dtype)
-    return x if x.dtype == dtype else x.astype(dtype)
+    array: AnyArray = as_array(x, op)
+    dtype = inexact_type(array.dtype)
+    return array if array.dtype == dtype else array.astype(dtype)
 
 
-def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
-    """Return coordinates along `axis`: an array that has the axis, or a plain one with one element for each of its elements."""
+def _along(op: str, points: ArrayLike, x: AnyArray, axis: Hashable) -> AnyArray:
+    """Return coordinates along `axis` as an array with the axis.
+
+    A plain array must have one element for each element along the axis.
+    """
     if isinstance(points, NamedArray):
         return points
     points = jnp.asarray(points)
@@ -76,11 +79,13 @@ def _along(op: str, points: Any, x: Any, axis: Hashable) -> Any:
     return named(points, [axis])
 
 
-def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise: Any) -> Any:
+def _where_at(
+    x: AnyArray, axis: Hashable, rows: Sequence[int], then: ArrayLike, otherwise: ArrayLike
+) -> AnyArray:
     """Select `then` at these rows of the axis, and `otherwise` elsewhere."""
     index = arange(size(x, axis), axis=axis)
 
-    def choose(i: Any, a: Any, b: Any) -> Any:
+    def choose(i: jax.Array, a: jax.Array, b: jax.Array) -> jax.Array:
         hit = i == rows[0]
         for row in rows[1:]:
             hit = hit | (i == row)
@@ -89,8 +94,10 @@ def _where_at(x: Any, axis: Hashable, rows: Sequence[int], then: Any, otherwise:
     return apply_elementwise("where", choose, index, then, otherwise)
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> AnyArray:
+@operation(explicit=Explicit.AS_JAX, scope=True)
+def trapezoid(
+    y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: AxisSpec = -1
+) -> AnyArray:
     """Integrate along one axis by the trapezoid rule.
 
     Args:
@@ -126,7 +133,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> AnyArray:
 
 @operation(requires_axis=MOVED, scope=True)
 def gradient(
-    f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None
+    f: ArrayLike, *varargs: ArrayLike, axis: AxisSpec = None, edge_order: int | None = None
 ) -> AnyArray | list[AnyArray]:
     """Compute central differences along axes, one-sided at both ends: `jnp.gradient`.
 
@@ -148,7 +155,8 @@ def gradient(
       AxisSizeError: an axis has fewer than two elements.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.numpy.gradient(nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"]), axis="t"), ["t"])
+    >>> x = nx.named(jnp.array([0.0, 1.0, 4.0, 9.0]), ["t"])
+    >>> nx.positional(nx.numpy.gradient(x, axis="t"), ["t"])
     Array([1., 2., 4., 5.], dtype=float32)
     """
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
@@ -178,7 +186,7 @@ def gradient(
     return results[0] if len(results) == 1 else results
 
 
-def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
+def _gradient_along(f: ArrayLike, h: ArrayLike, axis: Hashable) -> AnyArray:
     f = _inexact("gradient", f, axis)
     n = size(f, axis)
     if n < 2:
@@ -207,7 +215,12 @@ def _gradient_along(f: Any, h: Any, axis: Hashable) -> Any:
 
 
 @operation(scope=True)
-def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi) -> LikeArguments:
+def unwrap(
+    p: ArrayLike,
+    discont: jax.typing.ArrayLike | None = None,
+    axis: AxisSpec = -1,
+    period: jax.typing.ArrayLike = 2 * np.pi,
+) -> LikeArguments:
     """Remove jumps by a period from phases: `jnp.unwrap`, by name or position.
 
     Args:
@@ -223,38 +236,39 @@ def unwrap(p: Any, discont: Any = None, axis: Any = -1, period: Any = 2 * np.pi)
       AxisNotFoundError: `p` lacks the axis.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> nx.positional(nx.numpy.unwrap(nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"]), axis="t", period=4.0), ["t"])
+    >>> x = nx.named(jnp.array([0.0, 3.0, 1.0]), ["t"])
+    >>> nx.positional(nx.numpy.unwrap(x, axis="t", period=4.0), ["t"])
     Array([ 0., -1., -3.], dtype=float32)
     """
     name = _one_name(axis)
     if name is None:
         return _unwrap(p, discont, axis, period)
-    p = (
-        p
-        if jnp.issubdtype(p.dtype, jnp.integer) and isinstance(period, int)
-        else _inexact("unwrap", p, name)
-    )
-    resolve_axis("unwrap", p, name)
-    half = (
-        period // 2
-        if isinstance(period, int) and jnp.issubdtype(p.dtype, jnp.integer)
-        else period / 2
-    )
+    phases: AnyArray = as_array(p, "unwrap")
+    resolve_axis("unwrap", phases, name)
+    half: jax.typing.ArrayLike
+    if isinstance(period, int) and jnp.issubdtype(phases.dtype, jnp.integer):
+        half = period // 2
+    else:
+        phases, half = _inexact("unwrap", phases, name), period / 2
     limit = half if discont is None else discont
-    steps = p - shift(p, 1, name)
-    steps = _where_at(p, name, (0,), 0, steps)
+    steps = phases - shift(phases, 1, name)
+    steps = _where_at(phases, name, (0,), 0, steps)
 
-    def correction(step: Any) -> Any:
+    def correction(step: jax.Array) -> jax.Array:
         within = (step + half) % period - half
         within = jnp.where((within == -half) & (step > 0), half, within)
         return jnp.where(jnp.abs(step) < limit, 0, within - step).astype(step.dtype)
 
-    return p + _cumsum(apply_elementwise("unwrap", correction, steps), name)
+    return phases + cumsum(apply_elementwise("unwrap", correction, steps), name)
 
 
 @operation(name="scipy.signal.detrend", scope=True)
 def detrend(
-    data: Any, axis: Any = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None
+    data: ArrayLike,
+    axis: AxisSpec = -1,
+    type: str = "linear",
+    bp: int | Sequence[int] | jax.typing.ArrayLike = 0,
+    overwrite_data: None = None,
 ) -> LikeArguments:
     """Subtract the mean or a straight line along one axis: `jax.scipy.signal.detrend`.
 

@@ -1,4 +1,4 @@
-"""Convolution over named axes: `conv` and `conv_transpose`, with strides and dilations.
+"""Convolution over named axes: `conv` and `conv_transpose`, and NumPy's `convolve`.
 
 Over a sharded axis a device receives the rows that its windows need beyond its block (`halo`), and
 computes its own block.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.names import Dims
@@ -24,7 +25,7 @@ from namedax.core.padded_sharding import Uneven
 from namedax.core.records import Record
 from namedax.core.region import Region, ambient, enter
 from namedax.core.reshape import as_one
-from namedax.core.types import MeshAxes
+from namedax.core.types import DType, MeshAxes
 from namedax.core.variance import cast_alike, with_varying_form
 from namedax.errors import AxisResourceError, PositionalAxisError, format_value
 from namedax.operands.axes import new_names, unwrap_single
@@ -32,6 +33,7 @@ from namedax.operands.broadcasting import constrain_sharding, make_result, to_lo
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along
 from namedax.operands.operation import operation
+from namedax.operands.pytree import data_of
 from namedax.ops.window.windows import (
     Plan,
     Window,
@@ -51,13 +53,10 @@ from namedax.resources.padding_masks import refilled
 __all__ = ["conv", "conv_transpose", "convolve", "without_constraints"]
 
 
-# --- convolution ----------------------------------------------------------------------------------------------------
-
-
 @operation(scope=True)
 def conv(
-    x: Any,
-    kernel: Any,
+    x: ArrayLike,
+    kernel: ArrayLike,
     axis: Hashable | Sequence[Hashable],
     *,
     kernel_axis: Hashable | Sequence[Hashable] | None = None,
@@ -67,8 +66,8 @@ def conv(
     padding: str | Sequence[tuple[int, int]] = "SAME",
     kernel_dilation: int | Sequence[int] = 1,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> AnyArray:
     """Convolve over named axes, as in neural networks (without reversing the kernel).
 
@@ -108,7 +107,8 @@ def conv(
     >>> import jax.numpy as jnp, namedax as nx
     >>> x = nx.named(jnp.ones((8, 6, 6, 3)), ["batch", "h", "w", "c"])
     >>> kernel = nx.named(jnp.ones((3, 3, 3, 5)), ["kh", "kw", "c", "d"])
-    >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), features_in="c", features_out="d", strides=2)
+    >>> features = {"features_in": "c", "features_out": "d"}
+    >>> y = conv(x, kernel, ("h", "w"), kernel_axis=("kh", "kw"), strides=2, **features)
     >>> dict(y.named_shape)
     {'batch': 8, 'h': 3, 'w': 3, 'd': 5}
     """
@@ -121,8 +121,8 @@ def conv(
 
 @operation(scope=True)
 def conv_transpose(
-    x: Any,
-    kernel: Any,
+    x: ArrayLike,
+    kernel: ArrayLike,
     axis: Hashable | Sequence[Hashable],
     *,
     kernel_axis: Hashable | Sequence[Hashable] | None = None,
@@ -132,10 +132,10 @@ def conv_transpose(
     padding: str | Sequence[tuple[int, int]] = "SAME",
     kernel_dilation: int | Sequence[int] = 1,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-    precision: Any = None,
-    preferred_element_type: Any = None,
+    precision: lax.PrecisionLike = None,
+    preferred_element_type: DType | None = None,
 ) -> AnyArray:
-    """Apply a transposed convolution over named axes, which enlarges them, as `jax.lax.conv_transpose`.
+    """Apply a transposed convolution, which enlarges named axes, as `jax.lax.conv_transpose`.
 
     It is the convolution of the array with `stride - 1` zeros between its elements. The kernel is
     not reversed: for the transpose of `nx.conv`, reverse it along its axes (`nx.flip`).
@@ -206,14 +206,14 @@ class _Features(NamedTuple):
 
 def _by_name(
     op: str,
-    x: Any,
-    kernel: Any,
-    axes: Any,
+    x: ArrayLike,
+    kernel: ArrayLike,
+    axes: Hashable | Sequence[Hashable],
     kernel_axis: Any,
     features: _Features,
     geometry: _Geometry,
     *precision: Any,
-) -> Any:
+) -> AnyArray:
     """Run `conv` or `conv_transpose`."""
     axes = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
     region = ambient()
@@ -248,7 +248,7 @@ def _by_name(
 
 
 def _check_kernel_axes(
-    op: str, kernel: Any, axes: tuple[Hashable, ...], kernel_axis: Any
+    op: str, kernel: ArrayLike, axes: tuple[Hashable, ...], kernel_axis: Any
 ) -> tuple[Hashable, ...] | None:
     """Return the names of the kernel's axes, or `None` if they are its positional axes."""
     positional = dims_of(kernel).count(None)
@@ -271,9 +271,12 @@ def _check_kernel_axes(
 
 
 def _arrange_kernel(
-    op: str, kernel: Any, kernel_axis: tuple[Hashable, ...] | None, features: _Features
+    op: str, kernel: ArrayLike, kernel_axis: tuple[Hashable, ...] | None, features: _Features
 ) -> tuple[Any, tuple[int, ...]]:
-    """Transpose the kernel to its named axes and `[new, contracted, *taps]`; return it and the number of taps of each axis."""
+    """Transpose the kernel to its named axes and `[new, contracted, *taps]`.
+
+    Return it, and the number of taps of each axis.
+    """
     dims = dims_of(kernel)
     places = [
         along(op, kernel, name, supports_padding=name == features.new).dim
@@ -330,7 +333,7 @@ class _Convolution(Record):
     mesh_axes: tuple[str, ...]
     local: Callable[..., Any]
 
-    def result(self) -> Any:
+    def result(self) -> AnyArray:
         """Compute the convolution, with a form that varies over the mesh axes of gathered axes."""
         gathered = frozenset[str]().union(*(plan.gathered for plan in self.plans))
         data, dims = self._compute(frozenset())
@@ -367,7 +370,7 @@ class _Convolution(Record):
         return self._with_names(value)
 
     def _is_in_place(self, dims: Dims) -> bool:
-        """Return True if the axes can keep their order: one batch axis, and one feature axis that is replaced."""
+        """Return True if the axes can keep their order, with one batch and one feature axis."""
         has_features = self.features.contracted is not None and self.features.new is not None
         return (
             self.op == "conv"
@@ -376,7 +379,7 @@ class _Convolution(Record):
             and not isinstance(self.kernel, NamedArray)
         )
 
-    def _in_place(self, x: Any, dims: Dims) -> tuple[Any, Dims]:
+    def _in_place(self, x: jax.Array, dims: Dims) -> tuple[Any, Dims]:
         """Compute the result in the order of `x`, without a transpose."""
         at = dims.index(self.features.contracted)
         windows = [dims.index(Window(name)) for name in self.axes]
@@ -396,10 +399,10 @@ class _Convolution(Record):
         )
         return refilled_windows(comm.psum(data, self.mesh_axes), dims, self.plans), dims
 
-    def _with_names(self, value: Any) -> tuple[Any, Dims]:
-        """Name the last axes of the result of `local`, and sum over the mesh axes of the contracted axis."""
+    def _with_names(self, value: AnyArray) -> tuple[Any, Dims]:
+        """Name the last axes of the result of `local`, and sum over the contracted axis."""
         dims, count, new = dims_of(value), len(self.axes), self.features.new
-        data = value._data if isinstance(value, NamedArray) else value
+        data = data_of(value)
         at = len(dims) - count - 1
         if new is None:
             data = lax.squeeze(data, (at,))
@@ -411,17 +414,20 @@ class _Convolution(Record):
 
 def _conv(
     count: int,
-    stride: Any,
-    spacing: Any,
-    zeros: Any,
-    dilation: Any,
-    precision: Any,
-    element_type: Any,
-    x: Any,
-    kernel: Any,
-    numbers: Any = None,
-) -> Any:
-    """Convolve `x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`, or one batch axis in the given order."""
+    stride: Sequence[int],
+    spacing: Sequence[int] | None,
+    zeros: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    precision: lax.PrecisionLike,
+    element_type: DType | None,
+    x: jax.Array,
+    kernel: jax.Array,
+    numbers: tuple[Sequence[int], Sequence[int], Sequence[int]] | None = None,
+) -> jax.Array:
+    """Convolve `x[..., c, *space]` and `kernel[d, c, *taps]` to `[..., d, *space]`.
+
+    With `numbers`, there is one batch axis, and the axes have that order.
+    """
     batch = x.shape[: x.ndim - count - 1]
     is_flat = numbers is not None or len(batch) == 1
     flat = x if is_flat else x.reshape(math.prod(batch), *x.shape[x.ndim - count - 1 :])
@@ -448,20 +454,15 @@ def _conv(
     return y if is_flat else y.reshape(*batch, *y.shape[1:])
 
 
-# --- `convolve` -----------------------------------------------------------------------------------
-# Over a sharded axis a device receives the rows that its windows need beyond its block, and computes
-# its own block.
-
-
 @operation(scope=True)
 def convolve(
-    a: Any,
-    v: Any,
+    a: ArrayLike,
+    v: ArrayLike,
     mode: str = "full",
     *,
     axis: Hashable | None = None,
     out_axis: Hashable | None = None,
-    precision: Any = None,
+    precision: lax.PrecisionLike = None,
 ) -> LikeArguments:
     """Convolve along one axis, as `jnp.convolve`.
 
@@ -521,23 +522,23 @@ def convolve(
 
 def _convolve(
     site: Along,
-    v: Any,
+    v: ArrayLike,
     dims: Dims,
     new: MeshAxes,
     block: int,
     length: int,
     first: int,
-    precision: Any,
-) -> Any:
+    precision: lax.PrecisionLike,
+) -> AnyArray:
     """Convolve windows with the kernel; all axes except the axis of `site` are batch axes."""
     ranks = sum(dim is None for dim in site.dims)
 
-    def rows(x: Any, k: Any) -> Any:
+    def rows(x: jax.Array, k: jax.Array) -> jax.Array:
         flat = as_one(x, 0, x.ndim - 1)
         out = jax.vmap(lambda row: jnp.convolve(row, k, "valid", precision=precision))(flat)
         return out.reshape(*x.shape[:-1], out.shape[-1])
 
-    def compute(keep: frozenset[str]) -> Any:
+    def compute(keep: frozenset[str]) -> AnyArray:
         data = site.windows(new, first, block, length, "fill", 0, keep | frozenset(new))
         batch = [i for i in range(data.ndim) if i != site.dim]
         labelled = [i for i in batch if site.dims[i] is not None]
@@ -550,12 +551,12 @@ def _convolve(
             result = nmap(rows)(make_in_region(x, labels) if labelled else x, v)
         if not isinstance(new, Uneven):
             return result
-        data = result._data if isinstance(result, NamedArray) else result
+        data = data_of(result)
         return make_in_region(refilled(data, data.ndim - 1, new), dims_of(result))
 
-    def named_result(value: Any) -> tuple[Any, Dims]:
+    def named_result(value: AnyArray) -> tuple[Any, Dims]:
         own, out_axis = dims_of(value), dims[site.dim]
-        data = value._data if isinstance(value, NamedArray) else value
+        data = data_of(value)
         return constrain_sharding(data, own), (*own[:-1], out_axis)
 
     gathered = frozenset(site.old) - frozenset(new)
@@ -566,6 +567,6 @@ def _convolve(
     return with_varying_form(data, out, gathered, lambda: named_result(compute(gathered))[0])
 
 
-def without_constraints(region: Region | None) -> Any:
+def without_constraints(region: Region | None) -> AbstractContextManager[Any]:
     """Prevent XLA's partitioner from treating a temporarily unnamed axis as replicated."""
     return enter(region if region is None or region.mode != "auto" else None)

@@ -16,41 +16,45 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
-from namedax.core.array import NamedArray, dims_of, make_in_region
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
+from namedax.core.array import NamedArray, as_array, dims_of, make_in_region
 from namedax.core.display import type_text
 from namedax.core.element_types import check_fits, weak_as
 from namedax.core.names import is_name
+from namedax.core.records import Record
 from namedax.core.variance import cast_alike, cast_data
 from namedax.errors import (
     ArgumentError,
     ArgumentTypeError,
     AxisNameError,
-    AxisSizeError,
     PositionalAxisError,
     as_integer,
     format_value,
     refuse_names,
     show_names,
 )
+from namedax.operands.along_axes import by_name, entries_of, names_in
 from namedax.operands.axes import new_names, unwrap_single
 from namedax.operands.broadcasting import align, make_result
 from namedax.operands.nmap import Lifted, nmap
 from namedax.operands.one_axis import Along, along, data_and_dims, finish, position_of, run
 from namedax.operands.operation import MOVED, AxisRequirement, Explicit, operation
+from namedax.operands.pytree import data_of
+from namedax.ops.shape import joining
 from namedax.ops.shape.conversion import named
+from namedax.ops.shape.inspection import size
+from namedax.ops.shape.repeating import apply_to_complete_axis
 from namedax.resources import communication as comm
 from namedax.resources.padding_masks import refilled
 from namedax.resources.row_moves import FILL, along_dim
 
-__all__ = ["diff", "halo", "pad", "roll", "shift"]
-
-
-# --- roll and shift -------------------------------------------------------------------------------------------------
+__all__ = ["FFT_FUNCTIONS", "diff", "halo", "pad", "roll", "shift"]
 
 
 @operation(requires_axis=MOVED)
-def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
+def roll(
+    a: ArrayLike, shift: int | Sequence[int] | ArrayLike, axis: AxisSpec = None
+) -> LikeArguments:
     """Roll an array along axes; elements that leave at one end reenter at the other.
 
     Args:
@@ -94,8 +98,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> LikeArguments:
     return _roll_all("roll", axes, shifts, a)
 
 
-def _shifts(shift: Any) -> tuple[Any, ...]:
-    """Return one shift for every axis: an integer, or an integer array without positional axes if it is known at run time only.
+def _shifts(shift: int | Sequence[int] | ArrayLike) -> tuple[Any, ...]:
+    """Return one shift for every axis.
+
+    A shift that is known at run time only is an integer array without positional axes, else an
+    integer.
 
     Raises:
       ArgumentTypeError: a shift is not an integer.
@@ -115,7 +122,7 @@ def _shifts(shift: Any) -> tuple[Any, ...]:
     return tuple(map(_one_shift, entries))
 
 
-def _one_shift(shift: Any) -> Any:
+def _one_shift(shift: object) -> int | AnyArray:
     if not isinstance(shift, (jax.Array, NamedArray)):
         return as_integer("roll", "shift", shift)
     if shift.ndim or not jnp.issubdtype(shift.dtype, jnp.integer):
@@ -125,13 +132,13 @@ def _one_shift(shift: Any) -> Any:
     return shift
 
 
-def _roll_all(op: str, axes: tuple[Any, ...], shifts: tuple[Any, ...], a: Any) -> Any:
+def _roll_all(op: str, axes: tuple[Any, ...], shifts: tuple[Any, ...], a: ArrayLike) -> AnyArray:
     for one, by in zip(axes, shifts, strict=True):
         a = _roll_one(a, by, one)
-    return a
+    return as_array(a, op)
 
 
-def _roll_one(a: Any, by: Any, axis: Any) -> Any:
+def _roll_one(a: ArrayLike, by: int | AnyArray, axis: Any) -> AnyArray:
     if isinstance(by, NamedArray):
         if is_name(axis):
             raise PositionalAxisError(
@@ -152,7 +159,7 @@ def _roll_one(a: Any, by: Any, axis: Any) -> Any:
     return make_result(_roll_at_run_time(site, by), site.dims)
 
 
-def _roll_at_run_time(site: Along, by: Any) -> Any:
+def _roll_at_run_time(site: Along, by: jax.Array) -> jax.Array:
     devices, block = site.blocks(site.old), site.data.shape[site.dim]
     by = jnp.mod(by, site.size)
     blocks, rest = by // block, by % block
@@ -167,8 +174,10 @@ def _roll_at_run_time(site: Along, by: Any) -> Any:
 
 
 @operation()
-def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
-    """Shift an array along one axis; elements that leave at one end are dropped, and the other end is filled.
+def shift(
+    x: ArrayLike, offset: int, axis: Hashable, fill_value: jax.typing.ArrayLike = 0
+) -> LikeArguments:
+    """Shift an array along one axis, drop the elements beyond one end, and fill the other end.
 
     Args:
       x: an array, named or not.
@@ -194,11 +203,13 @@ def shift(x: Any, offset: int, axis: Any, fill_value: Any = 0) -> LikeArguments:
     return _shift("shift", (axis,), by, fill_value, x)
 
 
-def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
+def _shift(
+    op: str, axes: tuple[Any], by: int, fill_value: jax.typing.ArrayLike, x: ArrayLike
+) -> AnyArray:
     (axis,) = axes
     _check_fill(op, "fill_value", fill_value, x)
 
-    def whole(data: Any, dim: int) -> Any:
+    def whole(data: jax.Array, dim: int) -> jax.Array:
         if comm.is_keys(data):
             return comm.over_words(lambda words: whole(words, dim), data)
         n = data.shape[dim]
@@ -225,8 +236,11 @@ def _shift(op: str, axes: tuple[Any], by: int, fill_value: Any, x: Any) -> Any:
     return site.remap(None, rows, fill_value, lambda data: whole(data, site.dim))
 
 
-def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
-    """Raise if an array cannot hold a value: other than zeros among random keys, or an integer out of range for its dtype."""
+def _check_fill(op: str, parameter: str, value: object, x: Any) -> None:
+    """Raise if an array cannot hold a value.
+
+    Random keys can be filled with zeros only, and an integer must be in range for the dtype.
+    """
     check_fits(op, parameter, value, getattr(x, "dtype", None))
     if (
         hasattr(x, "dtype")
@@ -240,23 +254,21 @@ def _check_fill(op: str, parameter: str, value: Any, x: Any) -> None:
         )
 
 
-# --- windows --------------------------------------------------------------------------------------------------------
-
 _MODES = {"zero": "fill", "constant": "fill", "wrap": "wrap", "edge": "edge"}
 
 
 @operation()
 def halo(
-    x: Any,
+    x: ArrayLike,
     axis: Hashable,
     before: int = 1,
     after: int = 1,
     *,
     mode: str = "zero",
-    fill_value: Any = 0,
+    fill_value: jax.typing.ArrayLike = 0,
     out_axis: Hashable | None = None,
 ) -> LikeArguments:
-    """Return the neighbors of every element along a named axis as a window: the building block of stencils.
+    """Return every element with its neighbors along a named axis, as a window for stencils.
 
     Args:
       x: a named array.
@@ -301,8 +313,14 @@ def halo(
 
 
 def _halo(
-    op: str, axes: tuple[Any, Any], before: int, after: int, mode: str, value: Any, x: Any
-) -> Any:
+    op: str,
+    axes: tuple[Any, Any],
+    before: int,
+    after: int,
+    mode: str,
+    value: jax.typing.ArrayLike,
+    x: ArrayLike,
+) -> AnyArray:
     axis, out_axis = axes
     site = along(op, x, axis, supports_padding=True)
     if out_axis is not None and (not is_name(out_axis) or out_axis in site.dims):
@@ -336,17 +354,17 @@ _NOT_PADDED = (
 )
 
 
-def _is_by_name(array: Any = None, pad_width: Any = None, *_: Any, **__: Any) -> bool:
+def _is_by_name(array: object = None, pad_width: object = None, *_: object, **__: object) -> bool:
     return isinstance(pad_width, (Mapping, str))
 
 
 @operation("pad_width", requires_axis=AxisRequirement(_NOT_PADDED, _is_by_name), scope=True)
 def pad(
-    array: Any,
+    array: ArrayLike,
     pad_width: Any,
     mode: str = "constant",
     *,
-    constant_values: Any = 0,
+    constant_values: jax.typing.ArrayLike = 0,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     **options: Any,
 ) -> LikeArguments:
@@ -419,10 +437,10 @@ def pad(
             options,
             renamed.get(axis),
         )
-    return array
+    return as_array(array, "pad")
 
 
-def _constant_options(values: Any, others: Mapping[str, Any]) -> dict[str, Any]:
+def _constant_options(values: object, others: Mapping[str, Any]) -> dict[str, Any]:
     if others:
         raise ArgumentError(
             "pad: mode='constant' takes constant_values= only, not"
@@ -433,18 +451,18 @@ def _constant_options(values: Any, others: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _pad_one(
-    x: Any,
-    axis: Any,
+    x: ArrayLike,
+    axis: Hashable,
     before: int,
     after: int,
     mode: str,
     options: Mapping[str, Any],
     out_axis: Hashable | None,
-) -> Any:
+) -> AnyArray:
     if mode == "constant":
         _check_fill("pad", "constant_values", options["constant_values"], x)
 
-    def whole(data: Any, dim: int) -> Any:
+    def whole(data: jax.Array, dim: int) -> jax.Array:
         if comm.is_keys(data) and mode == "constant":
             return comm.over_words(lambda words: whole(words, dim), data)
         return jnp.pad(
@@ -459,62 +477,96 @@ def _pad_one(
         return make_result(whole(data, position_of("pad", x, axis)), dims)
     site = along("pad", x, axis, supports_padding=True)
     if not site.old or mode not in ("constant", "edge", "wrap", "reflect", "symmetric"):
-        return _whole(
+        return apply_to_complete_axis(
             site, out_axis, site.size + before + after, lambda data: whole(data, site.dim)
         )
     if mode == "constant":
         rows = np.pad(np.arange(site.size), (before, after), constant_values=FILL)
     else:
-        rows = np.pad(np.arange(site.size), (before, after), mode, **options)  # type: ignore[call-overload]
+        padded: Callable[..., np.ndarray] = np.pad
+        rows = padded(np.arange(site.size), (before, after), mode, **options)
     return site.remap(
         out_axis, rows, options.get("constant_values", 0), lambda data: whole(data, site.dim)
     )
 
 
-def _whole(site: Along, out_axis: Hashable | None, size: int, whole: Callable[[Any], Any]) -> Any:
-    """Apply `whole(data)` to the complete axis, which is gathered if it is sharded."""
-    dims, new = site.result(out_axis, size)
+class _Joined(Record):
+    """A temporary name for an axis with its prepended and appended elements."""
 
-    def compute(keep: frozenset[str]) -> Any:
-        keep |= frozenset(new)
-        return site.relaid(whole(site.relaid(site.data, site.old, (), keep)), (), new, keep)
+    axis: Hashable
 
-    return finish(compute, dims, frozenset(site.old) - frozenset(new))
+
+def _join_ends(
+    a: ArrayLike, axis: Hashable, prepend: ArrayLike | None, append: ArrayLike | None
+) -> AnyArray:
+    """Concatenate an array and its ends along `axis` under a temporary name."""
+
+    def part(end: ArrayLike | None) -> list[ArrayLike]:
+        if end is None or axis in dims_of(end):
+            return [] if end is None else [end]
+        return [make_result(jnp.asarray(data_of(end))[None], (axis, *dims_of(end)))]
+
+    return joining.concatenate([*part(prepend), a, *part(append)], axis, out_axis=_Joined(axis))
 
 
 @operation(explicit=Explicit.KEPT, scope=True)
 def diff(
-    a: Any,
+    a: ArrayLike,
     n: int = 1,
-    axis: Any = -1,
-    prepend: Any = None,
-    append: Any = None,
+    axis: AxisSpec = -1,
+    prepend: ArrayLike | None = None,
+    append: ArrayLike | None = None,
     *,
     out_axis: Hashable | None = None,
-) -> Any:
-    """Compute the `n`-th differences; `namespaces.extended_signatures` has the public form with several prepended elements.
+) -> LikeArguments:
+    """Compute the `n`-th differences along one axis, which becomes shorter by `n`.
+
+    Args:
+      a: an array, named or not.
+      n: the number of times that differences are taken; by default 1.
+      axis: a positional or named axis; by default -1.
+      prepend: values before the first, by default `None`: a scalar, or an array with the axis.
+        Along a name, an array without the axis is one element.
+      append: values after the last; by default `None`.
+      out_axis: the name of the resulting axis, by default `None`, the same name; required in a
+        mapped function in which `axis` has a different size.
+
+    Returns:
+      The differences.
 
     Communication: along a sharded axis each device receives the rows of the next block that it
-    lacks.
+    lacks. Several prepended or appended elements are concatenated first, for which a sharded axis
+    is gathered.
+
+    Raises:
+      AxisNotFoundError: `a` lacks the name.
+      AxisSizeError: in a mapped function the name has a different size than the result, or than the
+        prepended or appended elements.
+
+    >>> import jax.numpy as jnp, namedax as nx
+    >>> x, first = nx.named(jnp.array([1, 4, 9]), ["k"]), nx.named(jnp.array([5, 3]), ["k"])
+    >>> nx.diff(x, axis="k", prepend=first, out_axis="d").data.tolist()
+    [-2, -2, 3, 5]
     """
-    n = as_integer("diff", "n", n, 0)
+    n, axis = as_integer("diff", "n", n, 0), unwrap_single(axis, dims_of(a))
     if not is_name(axis):
-        position_of("diff", a, axis)  # raises for an invalid axis
-        return Lifted(lambda data, p, q: jnp.diff(data, n, axis, p, q), "diff")(a, prepend, append)
+        position = position_of("diff", a, axis)  # raises for an invalid axis
+        position -= sum(dim is not None for dim in dims_of(a)[:position])
+        return Lifted(lambda data, p, q: jnp.diff(data, n, position, p, q), "diff")(
+            a, prepend, append
+        )
+    ends = [end for end in (prepend, append) if end is not None]
+    if any(axis in dims_of(end) for end in ends):
+        a = _join_ends(a, axis, prepend, append)
+        out_axis = axis if out_axis is None else out_axis
+        axis, prepend, append, ends = _Joined(axis), None, None, []
     if n == 0:
         site = along("diff", a, axis, supports_padding=True)
         return (
-            _whole(site, out_axis, site.size, lambda data: data)
+            apply_to_complete_axis(site, out_axis, site.size, lambda data: data)
             if out_axis not in (None, axis)
-            else a
+            else as_array(a)
         )
-    ends = [end for end in (prepend, append) if end is not None]
-    for end in ends:
-        if axis in dims_of(end):
-            raise AxisSizeError(
-                f"diff: {type_text(end)} has the axis {format_value(axis)}; along a named axis"
-                " prepend and append are single elements, without that axis."
-            )
     if ends:
         a = _broadcast_to_all("diff", a, ends)
     site = along("diff", a, axis, supports_padding=True)
@@ -525,7 +577,7 @@ def diff(
     dims, new = site.result(out_axis, size)
     block = site.block(new, size)
 
-    def compute(keep: frozenset[str]) -> Any:
+    def compute(keep: frozenset[str]) -> jax.Array:
         keep |= frozenset(new)
         data = site.windows(new, -int(lead), block, block + n if size else 0, "fill", 0, keep)
         if ends:
@@ -539,14 +591,14 @@ def diff(
     return finish(compute, dims, frozenset(site.old) - frozenset(new))
 
 
-def _broadcast_to_all(op: str, a: Any, others: Sequence[Any]) -> Any:
+def _broadcast_to_all(op: str, a: ArrayLike, others: Sequence[Any]) -> NamedArray:
     """Broadcast `a` to the names, positional axes and dtype of the others."""
     datas, dims = align(op, a, *others)
     shape = jnp.broadcast_shapes(*(np.shape(data) for data in datas))
     return make_in_region(jnp.broadcast_to(datas[0], shape).astype(jnp.result_type(*datas)), dims)
 
 
-def _entry(end: Any, site: Along, data: Any) -> Any:
+def _entry(end: ArrayLike, site: Along, data: jax.Array) -> jax.Array:
     """Expand `end` to one row along the axis of `site`."""
     like = tuple(dim for i, dim in enumerate(site.dims) if i != site.dim)
     (_, value), _ = align(
@@ -554,3 +606,36 @@ def _entry(end: Any, site: Along, data: Any) -> Any:
     )
     value = jnp.asarray(value)
     return jnp.expand_dims(value, site.dim) if value.ndim else value
+
+
+# --- shifts of the zero frequency -----------------------------------------------------------------
+
+
+def _fourier_shift(name: str) -> Callable[..., LikeArguments]:
+    positional = nmap(getattr(jnp.fft, name))
+
+    def shifted(x: ArrayLike, axes: AxisSpec = None) -> LikeArguments:
+        names = names_in(axes)
+        if axes is None:
+            return positional(x, None)
+        rest = [entry for entry in entries_of(axes) if entry not in names]
+        for axis in names:
+            position_of(name, x, axis)  # raises for an axis that the array lacks
+            half = size(x, axis) // 2
+            x = roll(x, half if name == "fftshift" else -half, axis)
+        return positional(x, rest) if rest else as_array(x)
+
+    shifted.__name__ = shifted.__qualname__ = name
+    shifted.__doc__ = f"""Apply `jnp.fft.{name}` along positional or named axes.
+
+    `axes` are all positional axes by default.
+
+    Communication: along a sharded axis, that of `nx.roll`.
+
+    Raises:
+      AxisNotFoundError: `x` lacks a name.
+    """
+    return shifted
+
+
+FFT_FUNCTIONS = by_name(_fourier_shift("fftshift"), _fourier_shift("ifftshift"))

@@ -1,4 +1,4 @@
-"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, with windows, strides and padding, in `nx.nn`.
+"""Pooling over named axes: `max_pool`, `min_pool` and `avg_pool`, in `nx.nn`.
 
 Over a sharded axis a device receives the rows that its windows need beyond its block, and computes
 its own block.
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
+from namedax.core.array import NamedArray
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import type_text
 from namedax.core.element_types import extreme, inexact_type
@@ -27,7 +29,9 @@ from namedax.operands.operation import operation
 from namedax.ops.elementwise import FUNCTIONS as _ELEMENTWISE
 from namedax.ops.shape.conversion import named
 from namedax.ops.window.windows import (
+    Padding,
     Plan,
+    Strides,
     Window,
     check_together,
     padding_of,
@@ -42,7 +46,12 @@ __all__ = ["FUNCTIONS", "avg_pool", "max_pool", "min_pool"]
 
 
 def _plans(
-    op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis: Any
+    op: str,
+    x: ArrayLike,
+    window: Mapping[Hashable, int],
+    strides: Strides | None,
+    padding: Padding,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None,
 ) -> tuple[list[Plan], tuple[int, ...], tuple[int, ...]]:
     if not isinstance(window, Mapping) or not window:
         raise ArgumentTypeError(
@@ -75,20 +84,20 @@ def _plans(
 
 def _pool(
     op: str,
-    x: Any,
+    x: NamedArray,
     plans: list[Plan],
     sizes: tuple[int, ...],
     strides: tuple[int, ...],
-    fill: Any,
-    combine: Any,
-) -> Any:
+    fill: jax.typing.ArrayLike,
+    combine: Callable[..., jax.Array],
+) -> AnyArray:
     """Apply `combine` to every window; `fill` is its neutral element."""
     dims = tuple(
         next((plan.out_axis for plan in plans if plan.axis == dim), dim) for dim in x._dims
     )
     gathered = frozenset[str]().union(*(plan.gathered for plan in plans))
 
-    def compute(keep: frozenset[str]) -> Any:
+    def compute(keep: frozenset[str]) -> jax.Array:
         value = spread(op, x, plans, keep, fill)
         lengths, steps = [1] * len(dims), [1] * len(dims)
         for plan, size, stride in zip(plans, sizes, strides, strict=True):
@@ -109,17 +118,24 @@ def _pool(
     return finish(compute, dims, gathered)
 
 
-def _extreme(op: str, x: Any, window: Any, strides: Any, padding: Any, out_axis: Any) -> Any:
-    x = to_local(x, op, ambient())
-    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axis)
+def _extreme(
+    op: str,
+    x: ArrayLike,
+    window: Mapping[Hashable, int],
+    strides: Strides | None,
+    padding: Padding,
+    out_axis: Hashable | Mapping[Hashable, Hashable] | None,
+) -> AnyArray:
+    block: NamedArray = to_local(x, op, ambient())
+    plans, sizes, steps = _plans(op, block, window, strides, padding, out_axis)
     largest = op == "max_pool"
-    dtype = x.dtype
+    dtype = block.dtype
     if jnp.issubdtype(dtype, jnp.complexfloating):
         raise ArgumentTypeError(
-            f"{op}: {type_text(x)} is complex, and complex numbers have no order."
+            f"{op}: {type_text(block)} is complex, and complex numbers have no order."
         )
     return _pool(
-        op, x, plans, sizes, steps, extreme(dtype, largest), lax.max if largest else lax.min
+        op, block, plans, sizes, steps, extreme(dtype, largest), lax.max if largest else lax.min
     )
 
 
@@ -128,24 +144,25 @@ _WINDOWS = """
     Args:
       x: a named array. Axes without a window are batch axes.
       window: the size of the window for every pooled axis, `{{"h": 2, "w": 2}}`.
-      strides: the distance between windows: one number for all axes, a sequence, or a dict; by default the size of the window,
-        so that windows tile the axis.
-      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size / stride)` elements), or a pair
-        `(before, after)` for each axis, also in a dict. {padded}{more}
-      out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` for one axis; by default `None`. Required in a mapped
-        function for axes that change their size.
+      strides: the distance between windows: one number for all axes, a sequence, or a dict; by
+        default the size of the window, so that windows tile the axis.
+      padding: `"VALID"` (default; windows within the axis), `"SAME"` (the result has `ceil(size /
+        stride)` elements), or a pair `(before, after)` for each axis, also in a dict.
+        {padded}{more}
+      out_axis: new names for axes, `{{"h": "h_out"}}`, or `"h_out"` for one axis; by default
+        `None`. Required in a mapped function for axes that change their size.
 
     Returns:
       {returns} The gradient is the same as for `jax.lax.reduce_window`{gradient}
 
-    Communication: along a sharded axis each device receives the boundary rows that its windows reach, by collective-permutes. If
-    windows tile the blocks, there is none. Nothing is gathered, except an axis with an `out_axis` name that is not sharded over
-    its mesh axes.
+    Communication: along a sharded axis each device receives the boundary rows that its windows
+    reach, by collective-permutes. If windows tile the blocks, there is none. Nothing is gathered,
+    except an axis with an `out_axis` name that is not sharded over its mesh axes.
 
     Raises:
       AxisNotFoundError: `x` lacks an axis.
-      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped function or does not divide
-        over its mesh axes.
+      AxisSizeError: no window fits, or an axis of the result has a different size in the mapped
+        function or does not divide over its mesh axes.
       ArgumentTypeError: the window is not a mapping.
 
 """
@@ -153,11 +170,11 @@ _WINDOWS = """
 
 @operation("window", scope=True)
 def max_pool(
-    x: Any,
+    x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = "VALID",
+    strides: Strides | None = None,
+    padding: Padding = "VALID",
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
     """Take the maximum over windows of named axes.
@@ -172,11 +189,11 @@ def max_pool(
 
 @operation("window", scope=True)
 def min_pool(
-    x: Any,
+    x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = "VALID",
+    strides: Strides | None = None,
+    padding: Padding = "VALID",
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
 ) -> LikeArguments:
     """Take the minimum over windows of named axes.
@@ -191,11 +208,11 @@ def min_pool(
 
 @operation("window", scope=True)
 def avg_pool(
-    x: Any,
+    x: ArrayLike,
     window: Mapping[Hashable, int],
     *,
-    strides: Any = None,
-    padding: Any = "VALID",
+    strides: Strides | None = None,
+    padding: Padding = "VALID",
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
     count_include_pad: bool = True,
 ) -> LikeArguments:
@@ -207,18 +224,20 @@ def avg_pool(
     Array([3. , 2.5], dtype=float32)
     """
     op = "avg_pool"
-    x = to_local(x, op, ambient())
-    plans, sizes, steps = _plans(op, x, window, strides, padding, out_axis)
-    x = make_result(x._data.astype(inexact_type(x.dtype)), x._dims)
-    total = _pool(op, x, plans, sizes, steps, np.zeros((), x.dtype), lax.add)
+    block: NamedArray = to_local(x, op, ambient())
+    plans, sizes, steps = _plans(op, block, window, strides, padding, out_axis)
+    block = make_result(block._data.astype(inexact_type(block.dtype)), block._dims)
+    total = _pool(op, block, plans, sizes, steps, np.zeros((), block.dtype), lax.add)
     for plan, size, step in zip(plans, sizes, steps, strict=True):
         if count_include_pad:
-            total = _ELEMENTWISE["divide"](total, np.asarray(size, x.dtype))
+            total = _ELEMENTWISE["divide"](total, np.asarray(size, block.dtype))
             continue
         # The number of elements of each window within the axis.
         begin = plan.first + step * np.arange(plan.size)
-        count = np.minimum(begin + size, x.named_shape[plan.axis]) - np.maximum(begin, 0)
-        total = _ELEMENTWISE["divide"](total, named(jnp.asarray(count, x.dtype), [plan.out_axis]))
+        count = np.minimum(begin + size, block.named_shape[plan.axis]) - np.maximum(begin, 0)
+        total = _ELEMENTWISE["divide"](
+            total, named(jnp.asarray(count, block.dtype), [plan.out_axis])
+        )
     return total
 
 

@@ -15,14 +15,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from namedax.core.annotations import AnyArray, ArrayLike
+from namedax.core.array import as_array
 from namedax.core.element_types import inexact_type
+from namedax.core.types import Shape
 from namedax.core.variance import cast_data
 from namedax.errors import ArgumentTypeError, as_integer, format_value
 from namedax.operands.axes import new_names
 from namedax.operands.broadcasting import make_result
 from namedax.operands.nmap import Lifted
-from namedax.operands.one_axis import Along, along, finish
+from namedax.operands.one_axis import Along, along
 from namedax.operands.operation import operation
+from namedax.ops.shape.repeating import apply_to_complete_axis
 from namedax.resources import communication as comm
 from namedax.resources.mesh import without_mesh
 from namedax.resources.row_moves import FILL, move_rows
@@ -32,14 +36,14 @@ __all__ = ["FUNCTIONS", "resize"]
 
 @operation("shape", scope=True)
 def resize(
-    image: Any,
-    shape: Any,
-    method: Any,
+    image: ArrayLike,
+    shape: Shape | Mapping[Hashable, int],
+    method: str | jax.image.ResizeMethod,
     antialias: bool = True,
-    precision: Any = lax.Precision.HIGHEST,
+    precision: lax.PrecisionLike = lax.Precision.HIGHEST,
     *,
     out_axis: Hashable | Mapping[Hashable, Hashable] | None = None,
-) -> Any:
+) -> AnyArray:
     """Resize an array along named axes by interpolation, as `jax.image.resize`.
 
     Args:
@@ -85,18 +89,18 @@ def resize(
     for name, size in shape.items():
         size = as_integer("resize", f"the size of {name!r}", size, 0)
         image = _resize_one(image, name, size, renamed.get(name), kind, antialias, precision)
-    return image
+    return as_array(image, "resize")
 
 
 def _resize_one(
-    x: Any,
+    x: ArrayLike,
     name: Hashable,
     size: int,
     new_name: Hashable | None,
-    method: Any,
+    method: jax.image.ResizeMethod,
     antialias: bool,
-    precision: Any,
-) -> Any:
+    precision: lax.PrecisionLike,
+) -> ArrayLike:
     site = along("resize", x, name)
     if size == site.size and new_name in (None, name):
         return x
@@ -106,9 +110,8 @@ def _resize_one(
         return site.remap(new_name, rows, 0, lambda data: jnp.take(data, rows, axis=site.dim))
     dims, new = site.result(new_name, size)
     dtype = inexact_type(site.data.dtype)
-    gathered = frozenset(site.old) - frozenset(new)
 
-    def weighted(matrix: Any, data: Any) -> Any:
+    def weighted(matrix: jax.typing.ArrayLike, data: jax.Array) -> jax.Array:
         summed = jnp.tensordot(
             jnp.asarray(matrix, dtype), data.astype(dtype), ((1,), (site.dim,)), precision=precision
         )
@@ -117,23 +120,19 @@ def _resize_one(
     if site.old and site.old == new:
         return make_result(_on_blocks(site, weights, weighted), dims)
 
-    def compute(keep: frozenset[str]) -> Any:
-        keep |= frozenset(new)
-        return site.relaid(
-            weighted(weights, site.relaid(site.data, site.old, (), keep)), (), new, keep
-        )
-
-    return finish(compute, dims, gathered)
+    return apply_to_complete_axis(site, new_name, size, lambda data: weighted(weights, data))
 
 
 @functools.lru_cache(maxsize=256)
-def _weights(before: int, after: int, method: Any, antialias: bool) -> np.ndarray:
+def _weights(
+    before: int, after: int, method: jax.image.ResizeMethod, antialias: bool
+) -> np.ndarray:
     """Return the matrix with which JAX resizes a vector, from resized unit vectors."""
     with without_mesh(), jax.ensure_compile_time_eval():
         return np.asarray(jax.image.resize(jnp.eye(before), (after, before), method, antialias))
 
 
-def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], Any]) -> Any:
+def _on_blocks(site: Along, weights: np.ndarray, weighted: Callable[[Any, Any], Any]) -> jax.Array:
     """Compute each device's block from its nonzero weights and the rows that they apply to."""
     devices = site.blocks(site.old)
     parts = weights.reshape(devices, -1, site.size)

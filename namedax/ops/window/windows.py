@@ -8,10 +8,12 @@ collective-permutes of the rows that it lacks.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
+from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, make_in_region
 from namedax.core.names import Dims
 from namedax.core.records import Record
@@ -20,10 +22,13 @@ from namedax.core.types import MeshAxes
 from namedax.errors import AxisSizeError, PositionalAxisError, format_value
 from namedax.operands.broadcasting import constrain_sharding
 from namedax.operands.one_axis import along
+from namedax.operands.pytree import names_of
 from namedax.resources.padding_masks import refilled
 
 __all__ = [
+    "Padding",
     "Plan",
+    "Strides",
     "Window",
     "check_together",
     "padding_of",
@@ -35,6 +40,12 @@ __all__ = [
     "transposed_padding",
     "whole_for_partitioner",
 ]
+
+
+#: One number for all axes, or one for each, in their order or by name.
+Strides: TypeAlias = int | Sequence[int] | Mapping[Hashable, int]
+#: `"SAME"`, `"VALID"`, or a pair `(before, after)` for each axis, in their order or by name.
+Padding: TypeAlias = str | Sequence[Sequence[int]] | Mapping[Hashable, Sequence[int]]
 
 
 class Window:
@@ -50,10 +61,10 @@ class Window:
         return isinstance(other, Window) and self.axis == other.axis
 
 
-def whole_for_partitioner(data: Any, dims: Dims, axes: Iterable[Hashable]) -> Any:
-    """Prevent XLA's partitioner from sharding the dimensions of `data` with the names `axes`, if it is in use.
+def whole_for_partitioner(data: jax.Array, dims: Dims, axes: Iterable[Hashable]) -> jax.Array:
+    """Prevent XLA's partitioner from sharding the dimensions of `data` with the names `axes`.
 
-    It computes wrong gradients of windows that overlap, have strides, or are dilated.
+    The partitioner computes wrong gradients of windows that overlap, have strides, or are dilated.
     """
     return constrain_sharding(data, tuple(None if dim in axes else dim for dim in dims))
 
@@ -87,7 +98,12 @@ class Plan(Record):
         return frozenset(self.old) - frozenset(self.new)
 
 
-def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[Any, ...]:
+def per_axis(
+    op: str,
+    what: str,
+    value: int | Sequence[Any] | Mapping[Hashable, Any],
+    axes: Sequence[Hashable],
+) -> tuple[Any, ...]:
     """Return one value for every axis, from one number for all, a sequence, or a dict by name.
 
     Raises:
@@ -113,9 +129,15 @@ def per_axis(op: str, what: str, value: Any, axes: Sequence[Hashable]) -> tuple[
 
 
 def padding_of(
-    op: str, padding: Any, axes: Sequence[Hashable], i: int, size: int, stride: int, reach: int
+    op: str,
+    padding: Padding,
+    axes: Sequence[Hashable],
+    i: int,
+    size: int,
+    stride: int,
+    reach: int,
 ) -> tuple[int, int]:
-    """Return the rows to add before and after `axes[i]`, for windows of `reach` rows in steps of `stride`.
+    """Return the rows to add before and after `axes[i]`, for windows of `reach` rows.
 
     Raises:
       PositionalAxisError: `padding` is neither a known string nor a pair for every axis.
@@ -150,7 +172,7 @@ def padding_of(
 
 def plan_window(
     op: str,
-    x: Any,
+    x: ArrayLike,
     axis: Hashable,
     out_axis: Hashable | None,
     what: str,
@@ -187,9 +209,17 @@ def plan_window(
 
 
 def transposed_padding(
-    op: str, padding: Any, axes: Sequence[Hashable], i: int, stride: int, reach: int
+    op: str,
+    padding: Padding,
+    axes: Sequence[Hashable],
+    i: int,
+    stride: int,
+    reach: int,
 ) -> tuple[int, int]:
-    """Return the padding as `padding_of`, for a transposed convolution with `stride - 1` zeros between the elements of an axis."""
+    """Return the padding as `padding_of`, for a transposed convolution.
+
+    It has `stride - 1` zeros between the elements of an axis.
+    """
     if (
         isinstance(padding, str) and padding.upper() == "SAME"
     ):  # the result has size * stride elements
@@ -205,14 +235,16 @@ def transposed_padding(
 
 def plan_transposed(
     op: str,
-    x: Any,
+    x: ArrayLike,
     axis: Hashable,
     out_axis: Hashable | None,
     reach: int,
     stride: int,
     padding: tuple[int, int],
 ) -> tuple[Plan, tuple[int, int]]:
-    """Plan a transposed convolution along one axis; also return the padding of a device's rows with zeros between them.
+    """Plan a transposed convolution along one axis.
+
+    Also return the padding of a device's rows, which have zeros between them.
 
     Raises:
       AxisSizeError: the result is empty, or its size differs from its name's size in the mapped
@@ -247,9 +279,13 @@ def plan_transposed(
 
 
 def spread(
-    op: str, x: NamedArray, plans: Iterable[Plan], keep: frozenset[str], fill: Any = 0
+    op: str,
+    x: NamedArray,
+    plans: Iterable[Plan],
+    keep: frozenset[str],
+    fill: jax.typing.ArrayLike = 0,
 ) -> NamedArray:
-    """Give this device the rows that its windows reach, along axes named `Window(axis)`, with `fill` as padding.
+    """Give this device the rows that its windows reach, along axes named `Window(axis)`.
 
     Args:
       op: the operation.
@@ -281,7 +317,7 @@ def spread(
     return value
 
 
-def refilled_windows(data: Any, dims: Dims, plans: Iterable[Plan]) -> Any:
+def refilled_windows(data: jax.Array, dims: Dims, plans: Iterable[Plan]) -> jax.Array:
     """Replace padding in the result of windows by copies of its last real element."""
     for plan in plans:
         data = refilled(data, dims.index(plan.out_axis), plan.new)
@@ -292,4 +328,4 @@ def check_together(op: str, dims: Dims) -> None:
     """Raise if two axes of a result are sharded over one mesh axis."""
     region = ambient()
     if region is not None and region.resources:
-        region.check_placement(op, [dim for dim in dims if dim is not None])
+        region.check_placement(op, names_of(dims))

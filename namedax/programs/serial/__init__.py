@@ -1,4 +1,4 @@
-"""Execution of a traced jaxpr along one of its mesh axes in steps: the implementation of `SerialLoop`.
+"""Execution of a traced jaxpr in steps along a mesh axis, for `SerialLoop`.
 
 `stepping` is the entry point. `nodes` converts a jaxpr to a list of nodes, with its calls inlined.
 `steps` sorts the nodes into passes over the loop, and runs them. `jaxpr_writer` converts nodes back

@@ -1,4 +1,6 @@
-"""The jaxpr of one step: equations that were traced on a mesh with the loop's axis, rewritten for the mesh without it.
+"""The jaxpr of one step, rewritten for the mesh without the loop's axis.
+
+The equations were traced on a mesh with that axis.
 
 The types of variables name the mesh that they were traced on, and the axes over which values vary.
 To bind every equation again would give each a type on the other mesh, and would cost as much as a
@@ -21,19 +23,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Literal, Var, new_jaxpr_eqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, new_jaxpr_eqn
 from jax.sharding import NamedSharding, PartitionSpec
 
 from namedax.core.variance import cast_alike, varying_of
-from namedax.programs.evaluator import as_one_call, source_of, with_program
+from namedax.programs.evaluator import as_one_call, source_of, with_jaxpr
 from namedax.programs.primitives import (
     LOCAL_KINDS,
+    AnyJaxpr,
+    Atom,
     Kind,
     Scan,
+    aval_of,
     bind,
     bodies_of,
     called_in_steps,
     has_side_effects,
+    open_jaxpr,
     operands_of_bodies,
     parameters_with,
     with_bodies,
@@ -43,22 +49,18 @@ from namedax.resources.mesh import without_mesh
 
 __all__ = ["Atoms", "Writer", "bound", "constant_of", "on_this_mesh"]
 
-Atom = Any  # a variable or a literal; JAX declares no precise type
-MeshAxes = frozenset[str]
-# Evaluates a node for values, and the index of the step if it is known; and returns True if a node
-# needs that index.
-Evaluate = Callable[[Node, Sequence[Any], Any], Sequence[Any]]
-Asks = Callable[[Node], bool]
+# Evaluates a node for values, and the index of the step if it is known.
+Evaluate = Callable[[Node, Sequence[jax.Array], Any], Sequence[jax.Array]]
 
 _CONTROL = (Kind.SCAN, Kind.WHILE, Kind.BRANCH)
 # Operations that do something else in a step than when they were traced.
 _TRACED = (*Added, Kind.BARRIER, Kind.CONSTRAINT, Kind.NAME)
 
 
-def constant_of(literal: Any) -> Any:
-    """Return the value of a literal; a cached array of JAX stores the mesh that it was traced on."""
-    value, aval = literal.val, literal.aval
-    return value if isinstance(value, jax.Array) else np.asarray(value, aval.dtype)
+def constant_of(literal: Literal) -> Any:
+    """Return a literal's array; a cached array of JAX stores the mesh that it was traced on."""
+    value = literal.val
+    return value if isinstance(value, jax.Array) else np.asarray(value, aval_of(literal).dtype)
 
 
 class _Unwritten(Exception):
@@ -103,10 +105,10 @@ class _Tables:
 
     def __init__(self, axis: str):
         self.axis, self.types, self.contexts = axis, _Types(axis), _Contexts()
-        self.casts: dict[MeshAxes, Any] = {}
-        self.cast_types: dict[tuple[Any, MeshAxes], Any] = {}
+        self.casts: dict[frozenset[str], JaxprEqn] = {}
+        self.cast_types: dict[tuple[ShapedArray, frozenset[str]], ShapedArray] = {}
 
-    def cast_type(self, aval: Any, axes: MeshAxes) -> Any:
+    def cast_type(self, aval: ShapedArray, axes: frozenset[str]) -> ShapedArray:
         """Return the type on the mesh in use of values that vary over these axes."""
         if aval.manual_axis_type.varying == axes:
             return aval
@@ -115,32 +117,31 @@ class _Tables:
             self.cast_types[aval, axes] = changed
         return self.cast_types[aval, axes]
 
-    def cast(self, aval: Any, axes: MeshAxes) -> Any:
-        """Return an equation that casts to varying over these axes, over which its operand is invariant."""
+    def cast(self, aval: ShapedArray, axes: frozenset[str]) -> JaxprEqn:
+        """Return an equation that casts an invariant operand to varying over these axes."""
         if axes not in self.casts:
             traced = jax.make_jaxpr(lambda x: lax.pcast(x, tuple(sorted(axes)), to="varying"))(aval)
             (self.casts[axes],) = traced.jaxpr.eqns
         return self.casts[axes]
 
-    def literal(self, literal: Any) -> Literal:
+    def literal(self, literal: Literal) -> Literal:
         """Return a scalar literal; JAX's own scalars store the mesh that they were made on."""
-        aval = literal.aval
-        return Literal(
-            np.asarray(literal.val, aval.dtype), self.types[aval]
-        )  # JAX cannot lower a scalar of an 8-bit float
+        aval = aval_of(literal)
+        # JAX cannot lower a scalar of an 8-bit float.
+        return Literal(np.asarray(literal.val, aval.dtype), self.types[aval])
 
-    def parameters(self, eqn: Any) -> dict[str, Any]:
+    def parameters(self, eqn: JaxprEqn) -> dict[str, Any]:
         """Return the parameters of an operation, without the mesh that it was traced on."""
         return parameters_with(eqn, self._changed)
 
-    def _changed(self, value: Any) -> Any:
+    def _changed(self, value: AnyJaxpr | NamedSharding) -> AnyJaxpr | NamedSharding | None:
         if isinstance(value, NamedSharding):
             return on_this_mesh(value)
         # The jaxpr by which a scatter or a reduction combines two scalars.
-        jaxpr, types = getattr(value, "jaxpr", value), self.types
-        within: dict[Any, Any] = {}
+        jaxpr, types = open_jaxpr(value), self.types
+        within: dict[Atom, Var] = {}
 
-        def now(variables: Sequence[Any]) -> list[Any]:
+        def now(variables: Sequence[Atom]) -> list[Any]:
             for var in variables:
                 if type(var) is not Literal and var not in within:
                     within[var] = Var(types[var.aval])
@@ -180,7 +181,7 @@ class Writer:
       axis: the axis of the loop.
       evaluate: evaluates a node whose equation cannot be copied into the jaxpr, with the index of
         the step.
-      asks: returns True if a node needs that index.
+      needs_index: returns True if a node needs that index.
       index: the index, if it is known; default: None.
       around: the writer of the surrounding jaxpr, if this is the body of control flow, which has no
         inputs but its own; default: None.
@@ -190,47 +191,43 @@ class Writer:
         self,
         axis: str,
         evaluate: Evaluate,
-        asks: Asks,
-        index: Any = None,
+        needs_index: Callable[[Node], bool],
+        index: jax.Array | None = None,
         around: Writer | None = None,
     ):
-        self._axis, self._evaluate, self._asks, self._is_inner = (
-            axis,
-            evaluate,
-            asks,
-            around is not None,
-        )
+        self._axis, self._evaluate, self._needs_index = axis, evaluate, needs_index
+        self._is_inner = around is not None
         self._tables: _Tables = _Tables(axis) if around is None else around._tables
-        self._eqns: list[Any] = []
+        self._eqns: list[JaxprEqn] = []
         self._inputs: list[Var] = []
-        self.values: list[Any] = []
-        self.index: Atom = None if index is None else self.input(index)
+        self.values: list[jax.Array] = []
+        self.index: Atom | None = None if index is None else self.input(index)
 
-    def input(self, value: Any) -> Var:
+    def input(self, value: jax.Array) -> Var:
         """Return a variable for a value from the surrounding code."""
         if self._is_inner:
             raise _Unwritten
-        self._inputs.append(
-            var := Var(self._tables.types[jax.typeof(value)])
-        )  # an array has no mesh, or its own
+        # An array has no mesh, or its own.
+        self._inputs.append(var := Var(self._tables.types[jax.typeof(value)]))
         self.values.append(value)
         return var
 
-    def constant(self, literal: Any) -> Atom:
+    def constant(self, literal: Literal) -> Atom:
         """Return the atom for the value of a literal."""
-        if literal.aval.shape or isinstance(literal.val, jax.Array):
+        if aval_of(literal).shape or isinstance(literal.val, jax.Array):
             return self.input(constant_of(literal))
         return self._tables.literal(literal)
 
     def outputs(self, values: Sequence[Value], atoms: Mapping[int, Atom]) -> list[Atom]:
         """Return the atoms of results."""
         return [
-            atoms[v] if type(v) is int else self.input(jnp.asarray(constant_of(v))) for v in values
+            atoms[v] if isinstance(v, int) else self.input(jnp.asarray(constant_of(v)))
+            for v in values
         ]
 
-    def program(self, outputs: Sequence[Atom], like: Any) -> Any:
-        """Return the open jaxpr with these results and the inputs `values`, made by changing the jaxpr `like`."""
-        read, eqns = {var for var in outputs if type(var) is Var}, list[Any]()
+    def jaxpr(self, outputs: Sequence[Atom], like: Jaxpr) -> Jaxpr:
+        """Return the open jaxpr with these results and the inputs `values`, based on `like`."""
+        read, eqns = {var for var in outputs if type(var) is Var}, list[JaxprEqn]()
         for eqn in reversed(self._eqns):
             if (eqn.effects and has_side_effects(eqn)) or not read.isdisjoint(eqn.outvars):
                 eqns.append(eqn)
@@ -244,19 +241,19 @@ class Writer:
             effects=effects,
         )
 
-    def call(self, body: Body, inputs: Sequence[Any]) -> list[Any]:
+    def call(self, body: Body, inputs: Sequence[jax.Array]) -> list[jax.Array]:
         """Evaluate a body for these inputs."""
-        atoms = dict(zip(body.inputs, map(self.input, inputs), strict=True))
+        atoms: dict[int, Atom] = dict(zip(body.inputs, map(self.input, inputs), strict=True))
         self.write(body.nodes, atoms)
-        return as_one_call(self.program(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
+        return as_one_call(self.jaxpr(self.outputs(body.outputs, atoms), body.jaxpr), self.values)
 
     def trace(self, function: Callable[..., Sequence[Any]], inputs: Sequence[Atom]) -> list[Atom]:
         """Trace a function of atoms, and return the atoms of its results."""
         closed = jax.make_jaxpr(function)(*[atom.aval for atom in inputs])
-        stands_for: dict[Any, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
+        stands_for: dict[Atom, Atom] = dict(zip(closed.jaxpr.invars, inputs, strict=True))
         stands_for.update(zip(closed.jaxpr.constvars, map(self.input, closed.consts), strict=True))
 
-        def now(variables: Sequence[Any]) -> list[Any]:
+        def now(variables: Sequence[Atom]) -> list[Any]:
             return [v if type(v) is Literal else stands_for.get(v, v) for v in variables]
 
         self._eqns += [eqn.replace(invars=now(eqn.invars)) for eqn in closed.jaxpr.eqns]
@@ -265,25 +262,34 @@ class Writer:
     def write(
         self, nodes: Sequence[Node], atoms: dict[int, Atom], constant: Container[int] = ()
     ) -> None:
-        """Write nodes, and add the atoms of their results to `atoms`; values in `constant` are the same in every step."""
+        """Write nodes, and add the atoms of their results to `atoms`.
+
+        Values in `constant` are the same in every step.
+        """
         for node in nodes:
             kind = node.kind
-            inputs = [atoms[v] if type(v) is int else self.constant(v) for v in node.inputs]
+            inputs = [atoms[v] if isinstance(v, int) else self.constant(v) for v in node.inputs]
             if kind is Kind.CAST or kind is Added.IDENTITY:
                 axes = frozenset(node.axes if kind is Kind.CAST else node.waiting[0]) - {self._axis}
                 outputs: Sequence[Atom] = [self._cast(atom, axes) for atom in inputs]
-            elif kind is Kind.PLACE and self.index is not None and self._axis in node.axes:
+            elif kind is Kind.DEVICE_INDEX and self.index is not None and self._axis in node.axes:
                 outputs = [self.index]
             elif kind in _CONTROL:
                 outputs = self._control(node, inputs)
-            elif kind is Added.BARRIER and len({atom.aval.manual_axis_type for atom in inputs}) > 1:
+            elif (
+                kind is Added.BARRIER
+                and len({aval_of(atom).manual_axis_type for atom in inputs}) > 1
+            ):
                 outputs = self._barrier(node.eqn, inputs)
-            elif kind in _TRACED or node.once or (kind is Kind.PLACE and self._axis in node.axes):
+            elif (
+                kind in _TRACED
+                or node.once
+                or (kind is Kind.DEVICE_INDEX and self._axis in node.axes)
+            ):
                 outputs = self._traced(node, inputs)
             else:
-                if (
-                    kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None
-                ):  # otherwise XLA would hoist it out of the loop
+                # Otherwise XLA would hoist it out of the loop.
+                if kind is Kind.GATHER and node.outputs[0] in constant and self.index is not None:
                     inputs = self.trace(_after, [*inputs, self.index])
                 outputs = self._equation(node, inputs)
             atoms.update(zip(node.outputs, outputs, strict=True))
@@ -293,7 +299,7 @@ class Writer:
         eqn, tables = node.eqn, self._tables
         types, as_traced = tables.types, True
         for atom, var in zip(inputs, eqn.invars, strict=True):
-            aval, known = atom.aval, types[var.aval]
+            aval, known = aval_of(atom), types[var.aval]
             if aval is not known and aval.manual_axis_type is not known.manual_axis_type:
                 as_traced = False
         if as_traced:
@@ -301,9 +307,8 @@ class Writer:
         else:
             wanted = [varying_of(types[var.aval]) for var in eqn.invars]
             varies = [varying_of(atom.aval) for atom in inputs]
-            if (
-                node.kind in LOCAL_KINDS
-            ):  # the summands of a pending psum vary, but the psum did not
+            # The summands of a pending psum vary, but the psum did not.
+            if node.kind in LOCAL_KINDS:
                 axes = frozenset[str]().union(*varies)
                 wanted = [axes] * len(inputs)
                 outvars = [Var(tables.cast_type(types[var.aval], axes)) for var in eqn.outvars]
@@ -322,43 +327,42 @@ class Writer:
         )
         return outvars
 
-    def _barrier(self, eqn: Any, inputs: Sequence[Atom]) -> list[Atom]:
+    def _barrier(self, eqn: JaxprEqn, inputs: Sequence[Atom]) -> list[Atom]:
         """Write a `primitives.barrier` by the equation that marks a recomputation."""
         within, outvars = ([Var(atom.aval) for atom in inputs] for _ in range(2))
-        program = called_in_steps(eqn)
-        again = program.replace(
+        inner = called_in_steps(eqn)
+        assert inner is not None
+        again = open_jaxpr(inner).replace(
             constvars=[], invars=within, outvars=within, eqns=[], effects=frozenset()
         )
         context = self._tables.contexts[eqn.ctx]
         self._eqns.append(
-            with_program(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context)
+            with_jaxpr(eqn, again, inputs, outvars).replace(effects=frozenset(), ctx=context)
         )
         return list(outvars)
 
-    def _cast(self, atom: Atom, axes: MeshAxes) -> Atom:
+    def _cast(self, atom: Atom, axes: frozenset[str]) -> Atom:
         """Cast an atom to vary over at least these axes."""
         aval = self._tables.types[atom.aval]  # a scalar that a trace returned has no mesh
         varies = aval.manual_axis_type.varying
         missing = axes - varies
         if not missing:
             return atom
-        eqn, var = (
-            self._tables.cast(aval, missing),
-            Var(self._tables.cast_type(aval, varies | missing)),
-        )
+        eqn = self._tables.cast(aval, missing)
+        var = Var(self._tables.cast_type(aval, varies | missing))
         self._eqns.append(eqn.replace(invars=[atom], outvars=[var]))
         return var
 
     def _traced(self, node: Node, inputs: Sequence[Atom]) -> list[Atom]:
         """Evaluate a node under a trace."""
-        if self._is_inner and self._asks(node):
+        if self._is_inner and self._needs_index(node):
             raise _Unwritten
         given = [atom for atom in inputs if type(atom) is not Literal]
         has_index = self.index is not None
 
-        def evaluate(*values: Any) -> list[Any]:
-            index, *others = values if has_index else (None, *values)
-            supply = iter(others)
+        def evaluate(*values: jax.Array) -> list[jax.Array]:
+            supply = iter(values)
+            index = next(supply) if has_index else None
             filled = [
                 constant_of(atom) if isinstance(atom, Literal) else next(supply) for atom in inputs
             ]
@@ -382,16 +386,15 @@ class Writer:
 
     def _control_written(self, node: Node, inputs: Sequence[Atom]) -> Sequence[Atom]:
         eqn, tables, scan = node.eqn, self._tables, None
-        types, operands, programs = tables.types, operands_of_bodies(eqn), bodies_of(eqn)
+        types, operands, jaxprs = tables.types, operands_of_bodies(eqn), bodies_of(eqn)
         varies = [varying_of(types[var.aval]) for var in eqn.invars]
         results = [varying_of(types[var.aval]) for var in eqn.outvars]
         if node.kind is Kind.SCAN:
             # Carries and stacked results may vary over more axes than they did, if a pending psum
             # is among them.
             scan = Scan.of(eqn)
-            if any(
-                i < scan.carries for i in node.waiting
-            ):  # the initial carry counts in the first step only
+            # The initial carry counts in the first step only.
+            if any(i < scan.carries for i in node.waiting):
                 raise _Unwritten
             varies = [
                 varying_of(atom.aval) | axes for atom, axes in zip(inputs, varies, strict=True)
@@ -401,16 +404,16 @@ class Writer:
         if [varying_of(atom.aval) for atom in inputs] != varies:
             raise _Unwritten
         bodies = []
-        for body, program, places in zip(node.bodies, programs, operands, strict=True):
-            inner = Writer(self._axis, self._evaluate, self._asks, around=self)
+        for body, jaxpr, places in zip(node.bodies, jaxprs, operands, strict=True):
+            inner = Writer(self._axis, self._evaluate, self._needs_index, around=self)
             within = [
                 Var(tables.cast_type(types[aval], varies[i]))
-                for aval, i in zip(program.in_avals, places, strict=True)
+                for aval, i in zip(jaxpr.in_avals, places, strict=True)
             ]
             atoms: dict[int, Atom] = dict(zip(body.inputs, within, strict=True))
             inner.write(body.nodes, atoms)
-            outputs = [atoms[v] if type(v) is int else inner.constant(v) for v in body.outputs]
-            wanted = [varying_of(types[aval]) for aval in program.out_avals]
+            outputs = [atoms[v] if isinstance(v, int) else inner.constant(v) for v in body.outputs]
+            wanted = [varying_of(types[aval]) for aval in jaxpr.out_avals]
             if scan is not None:
                 results[scan.carries :] = [
                     varying_of(atom.aval) for atom in outputs[scan.carries :]
@@ -420,16 +423,15 @@ class Writer:
             if [varying_of(atom.aval) for atom in outputs] != wanted:
                 raise _Unwritten
             inner._inputs = within
-            bodies.append(inner.program(outputs, body.jaxpr))
+            bodies.append(inner.jaxpr(outputs, body.jaxpr))
         avals = [
             tables.cast_type(types[var.aval], axes)
             for var, axes in zip(eqn.outvars, results, strict=True)
         ]
-        if (
-            scan is not None
-        ):  # a result that is scattered after the scan is stacked without scattering
+        # A result that is scattered after the scan is stacked without scattering.
+        if scan is not None:
             for i in range(scan.carries, len(avals)):
-                entry = bodies[0].outvars[i].aval.shape
+                entry = aval_of(bodies[0].outvars[i]).shape
                 if avals[i].shape[1:] != entry:
                     avals[i] = avals[i].update(shape=(avals[i].shape[0], *entry))
         outvars = list(map(Var, avals))
@@ -442,12 +444,12 @@ class Writer:
         return outvars
 
 
-def bound(axis: str, eqn: Any, values: Sequence[Any]) -> list[Any]:
-    """Return the results of an equation for values on the mesh in use, cast to vary over the same axes."""
+def bound(axis: str, eqn: JaxprEqn, values: Sequence[jax.Array]) -> list[jax.Array]:
+    """Return the results of an equation on the mesh in use, for values of equal variance."""
     return bind(eqn, cast_alike(values), **_Tables(axis).parameters(eqn))
 
 
-def _after(value: Any, index: Any) -> Sequence[Any]:
+def _after(value: jax.Array, index: jax.Array) -> Sequence[jax.Array]:
     """Return `value`, computed only when the index of the step is known."""
     return lax.optimization_barrier(tuple(cast_alike([value, index])))[:1]
 

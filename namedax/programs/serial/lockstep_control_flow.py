@@ -10,8 +10,9 @@ from iteration to iteration, are stored for all steps at once, stacked along a l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -36,7 +37,7 @@ class Part(Protocol):
     in_dims: list[Dim]
     out_dims: list[Dim]
 
-    def run(self, *blocks: Any) -> list[Any]:
+    def run(self, *blocks: jax.Array) -> list[jax.Array]:
         """Map blocks of all steps to results of all steps."""
 
     def differing(self) -> list[bool]:
@@ -93,7 +94,7 @@ def prepare(node: Node, axis: str, dims: Sequence[Dim], make: Make) -> list[bool
 def _until_stable(
     node: Node, consts: Sequence[Dim], start: Sequence[Dim], xs: Sequence[Dim], make: Make
 ) -> list[bool]:
-    """Plan the body of a loop; an element of the carry differs from step to step if it starts so or is returned so."""
+    """Plan a loop's body; a carry differs from step to step if it starts or is returned so."""
     body, carried = node.bodies[-1], [dim is not None for dim in start]
     while True:
         dims = [*consts, *_dims(carried), *xs]
@@ -120,7 +121,7 @@ def _disagreement(axis: str, what: str) -> SerialLoopError:
     )
 
 
-def stacked(block: Any, dim: Dim, steps: int) -> Any:
+def stacked(block: jax.Array, dim: Dim, steps: int) -> jax.Array:
     """Return a value of all steps with one leading element for each step."""
     if dim == STACKED:
         return block
@@ -133,15 +134,21 @@ def stacked(block: Any, dim: Dim, steps: int) -> Any:
 
 
 def while_loop(
-    test: Callable[[Any], Any], body: Callable[[Any], list[Any]], start: Sequence[Any], ndim: int
-) -> list[Any]:
-    """Run `jax.lax.while_loop`; a condition with `ndim` leading dimensions, from `jax.vmap`, is applied to each element separately."""
+    test: Callable[[Sequence[jax.Array]], jax.Array],
+    body: Callable[[list[jax.Array]], list[jax.Array]],
+    start: Sequence[jax.Array],
+    ndim: int,
+) -> list[jax.Array]:
+    """Run `jax.lax.while_loop`, with a condition that `jax.vmap` may have batched.
+
+    A condition with `ndim` leading dimensions is applied to each element separately.
+    """
     if not ndim:
-        last: list[Any] = lax.while_loop(test, body, list(start))
+        last: list[jax.Array] = lax.while_loop(test, body, list(start))
         return last
 
-    def step(carry: list[Any]) -> list[Any]:
-        wanted, results = test(carry), list[Any]()
+    def step(carry: list[jax.Array]) -> list[jax.Array]:
+        wanted, results = test(carry), list[jax.Array]()
         for new, old in zip(body(carry), carry, strict=True):
             mask = lax.broadcast_in_dim(wanted, new.shape, range(ndim))
             results.append(lax.select(*cast_alike([mask, new, old])))
@@ -156,7 +163,9 @@ def while_loop(
     return last
 
 
-def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) -> list[Any]:
+def run(
+    node: Node, axis: str, steps: int, operands: Sequence[tuple[jax.Array, Dim]]
+) -> list[jax.Array]:
     """Execute a prepared node; its results that differ from step to step are stacked.
 
     Args:
@@ -167,13 +176,13 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
     """
     variances = [varying_of(var.aval) - {axis} for var in node.eqn.outvars]
 
-    def alike(values: Sequence[Any]) -> list[Any]:
+    def alike(values: Sequence[jax.Array]) -> list[jax.Array]:
         return [
             cast_data(jnp.asarray(value), axes)
             for value, axes in zip(values, variances, strict=False)
         ]
 
-    def given(part: Part, values: Sequence[tuple[Any, Dim]], first: int) -> list[Any]:
+    def given(part: Part, values: Sequence[tuple[jax.Array, Dim]], first: int) -> list[jax.Array]:
         """Return operands in the form of a body's inputs, from the input with index `first` on."""
         return [
             value if part.in_dims[i] != STACKED else stacked(value, dim, steps)
@@ -183,17 +192,15 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
     if node.kind == Kind.BRANCH:
         index, *others = operands
         branches = [lambda *values, part=part: alike(part.run(*values)) for part in node.parts]
-        chosen: list[Any] = lax.switch(
+        chosen: list[jax.Array] = lax.switch(
             jnp.asarray(index[0], jnp.int32), branches, *given(node.parts[0], others, 0)
         )
         return chosen
     if node.kind == Kind.WHILE:
         loop, (test, part) = While.of(node.eqn), node.parts
         first, second = loop.condition_consts, loop.body_consts
-        for_test, for_body = (
-            given(test, operands[:first], 0),
-            given(part, operands[first : first + second], 0),
-        )
+        for_test = given(test, operands[:first], 0)
+        for_body = given(part, operands[first : first + second], 0)
         start = alike(given(part, operands[first + second :], second))
         return while_loop(
             lambda carry: test.run(*for_test, *carry)[0],
@@ -205,20 +212,25 @@ def run(node: Node, axis: str, steps: int, operands: Sequence[tuple[Any, Dim]]) 
 
 
 def _scan(
-    node: Node, part: Part, steps: int, operands: Sequence[tuple[Any, Dim]], given: Any, alike: Any
-) -> list[Any]:
+    node: Node,
+    part: Part,
+    steps: int,
+    operands: Sequence[tuple[jax.Array, Dim]],
+    given: Callable[[Part, Sequence[tuple[jax.Array, Dim]], int], list[jax.Array]],
+    alike: Callable[[Sequence[jax.Array]], list[jax.Array]],
+) -> list[jax.Array]:
     scan = Scan.of(node.eqn)
     consts, carries = scan.consts, scan.carries
-    for_all, start = (
-        given(part, operands[:consts], 0),
-        alike(given(part, operands[consts : consts + carries], consts)),
-    )
+    for_all = given(part, operands[:consts], 0)
+    start = alike(given(part, operands[consts : consts + carries], consts))
     xs = given(part, operands[consts + carries :], consts + carries)
     wanted = part.in_dims[consts + carries :]
     # In a stacked operand, the scanned dimension comes before the dimension of the steps.
     xs = [jnp.moveaxis(x, 0, 1) if dim == STACKED else x for x, dim in zip(xs, wanted, strict=True)]
 
-    def iterate(carry: list[Any], entries: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def iterate(
+        carry: list[jax.Array], entries: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], list[jax.Array]]:
         results = part.run(*for_all, *carry, *entries)
         return alike(results[:carries]), results[carries:]
 

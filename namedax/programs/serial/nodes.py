@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from namedax.core.records import Record
 from namedax.core.types import MeshAxes
@@ -21,6 +21,8 @@ from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import inlined_source, is_pinned, is_remat_of_gradient, number_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
+    AnyJaxpr,
+    Atom,
     Kind,
     Known,
     Scan,
@@ -28,8 +30,9 @@ from namedax.programs.primitives import (
     bodies_of,
     called_in_steps,
     facts_of,
+    jaxprs_of,
     name_of,
-    programs_of,
+    open_jaxpr,
     solve,
 )
 from namedax.programs.psum_plan import Wait, may_wait
@@ -54,7 +57,7 @@ class Added(enum.Enum):
 PASSING = (Added.BARRIER, Kind.BARRIER)
 SUMS = (Kind.SUM, Added.LATE_SUM)
 # Nodes that name the axis of a loop, and do not have to wait for all its steps.
-_SILENT = (Kind.CAST, Kind.PLACE, Kind.OWN_BLOCK)
+_SILENT = (Kind.CAST, Kind.DEVICE_INDEX, Kind.OWN_BLOCK)
 
 
 class Node:
@@ -83,13 +86,8 @@ class Node:
         bodies: Sequence[Body] = (),
         waiting: Mapping[int, MeshAxes] | None = None,
     ):
-        self.kind, self.eqn, self.inputs, self.outputs, self.bodies = (
-            kind,
-            eqn,
-            inputs,
-            outputs,
-            list(bodies),
-        )
+        self.kind, self.eqn, self.bodies = kind, eqn, list(bodies)
+        self.inputs, self.outputs = inputs, outputs
         # True if all steps execute it together (`lockstep_control_flow`); and the plans of its
         # bodies in this case.
         self.whole = False
@@ -118,19 +116,17 @@ class Node:
 
 
 class Body(Record, frozen=False):
-    """A list of nodes, and the open jaxpr that they were made from; values are numbered within the outermost jaxpr."""
+    """Nodes and the open jaxpr that they come from; values are numbered in the outermost jaxpr."""
 
     inputs: list[int]
     outputs: list[Value]
     nodes: list[Node]
-    jaxpr: Any
+    jaxpr: Jaxpr
 
 
-def _is_on_scalars(program: Any) -> bool:
+def _is_on_scalars(jaxpr: AnyJaxpr) -> bool:
     """Return True if a jaxpr combines two scalars, as in a scatter or a reduction."""
-    return all(
-        getattr(var.aval, "shape", None) == () for var in getattr(program, "jaxpr", program).invars
-    )
+    return all(getattr(var.aval, "shape", None) == () for var in open_jaxpr(jaxpr).invars)
 
 
 class Flattener:
@@ -151,7 +147,7 @@ class Flattener:
         self.depth = 0  # of nested bodies
         self.zeros: set[int] = set()  # values that are known to be zero
 
-    def program(self, jaxpr: Any) -> Body:
+    def flatten(self, jaxpr: AnyJaxpr) -> Body:
         """Return the nodes of a complete jaxpr."""
         body = self.body(jaxpr)
         if not self.once:
@@ -159,7 +155,10 @@ class Flattener:
         return body
 
     def _scatter_early(self, body: Body) -> None:
-        """Postpone sums over the loop past a reduce-scatter of devices, so that the loop sums parts."""
+        """Postpone sums over the loop past a reduce-scatter, so that the loop sums parts.
+
+        The reduce-scatter is over mesh axes of devices.
+        """
         users: dict[int, list[Node]] = {}
         for node in body.nodes:
             for value in dict.fromkeys(v for v in node.inputs if isinstance(v, int)):
@@ -184,23 +183,26 @@ class Flattener:
                     )
                     break
 
-    def body(self, jaxpr: Any) -> Body:
+    def body(self, jaxpr: AnyJaxpr) -> Body:
         """Return the nodes of `jaxpr`, closed or open, with new inputs."""
-        inputs = [next(self.fresh) for _ in getattr(jaxpr, "jaxpr", jaxpr).invars]
+        inputs = [next(self.fresh) for _ in open_jaxpr(jaxpr).invars]
         nodes: list[Node] = []
         self.depth += 1
         outputs = self._inline(jaxpr, inputs, nodes)
         self.depth -= 1
-        return Body(inputs, outputs, nodes, getattr(jaxpr, "jaxpr", jaxpr))
+        return Body(inputs, outputs, nodes, open_jaxpr(jaxpr))
 
     def _inline(
-        self, jaxpr: Any, inputs: Sequence[Value], nodes: list[Node], call: Any = None
+        self,
+        jaxpr: AnyJaxpr,
+        inputs: Sequence[Value],
+        nodes: list[Node],
+        call: JaxprEqn | None = None,
     ) -> list[Value]:
-        """Append the equations of `jaxpr` to `nodes`, and return its results; `call` is the equation that calls it, if any."""
-        consts: Sequence[Any] = ()
-        if isinstance(jaxpr, ClosedJaxpr):
-            jaxpr, consts = jaxpr.jaxpr, jaxpr.consts
-        values: dict[Any, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
+        """Append the equations of `jaxpr`, which `call` calls, to `nodes`; return its results."""
+        consts = jaxpr.consts if isinstance(jaxpr, ClosedJaxpr) else ()
+        jaxpr = open_jaxpr(jaxpr)
+        values: dict[Atom, Value] = dict(zip(jaxpr.invars, inputs, strict=True))
         for var, const in zip(jaxpr.constvars, consts, strict=True):
             values[var] = Literal(const, var.aval)
 
@@ -214,17 +216,17 @@ class Flattener:
             operands: list[Value] = [
                 var if type(var) is Literal else values[var] for var in eqn.invars
             ]
-            program = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
+            inner = None if known.kind in LOCAL_KINDS else called_in_steps(eqn)
             results: list[Value]
             if known.kind is Kind.SOLVE:
-                program, taken = solve(eqn, operands)
-                results = self._inline(program, taken, nodes, eqn)
-            elif program is not None:
+                inner, taken = solve(eqn, operands)
+                results = self._inline(inner, taken, nodes, eqn)
+            elif inner is not None:
                 if known.kind is Kind.REMAT and is_remat_of_gradient(eqn):
                     fresh = [next(self.fresh) for _ in operands]
                     nodes.append(Node(Added.BARRIER, eqn, operands, fresh))
                     operands = list(fresh)
-                results = self._inline(program, operands, nodes, eqn)
+                results = self._inline(inner, operands, nodes, eqn)
             else:
                 results = self._operation(eqn, known, operands, nodes)
             values.update(zip(eqn.outvars, results, strict=True))
@@ -240,13 +242,13 @@ class Flattener:
         if known.kind in LOCAL_KINDS:
             return list(node.outputs)
         node.bodies = self._bodies(eqn)
-        if not node.bodies and not all(_is_on_scalars(program) for program in programs_of(eqn)):
+        if not node.bodies and not all(_is_on_scalars(inner) for inner in jaxprs_of(eqn)):
             raise SerialLoopError(
                 f"SerialLoop: {node.name} contains its own program, which cannot be executed in"
                 f" steps of {self.axis}. Call it outside the mapped function, or remove the"
                 " SerialLoop from axis_resources."
             )
-        if not any(self._speaks_of_loop(body) for body in node.bodies):
+        if not any(self._names_loop(body) for body in node.bodies):
             return list(node.outputs)
         try:
             return self._sum_after_scan(node, nodes)
@@ -262,15 +264,17 @@ class Flattener:
     def _is_zero(self, value: Value) -> bool:
         return value in self.zeros if isinstance(value, int) else number_of(value) == 0
 
-    def _speaks_of_loop(self, body: Body) -> bool:
+    def _names_loop(self, body: Body) -> bool:
         return any(
             (self.axis in node.axes and node.kind not in _SILENT)
-            or any(map(self._speaks_of_loop, node.bodies))
+            or any(map(self._names_loop, node.bodies))
             for node in body.nodes
         )
 
     def _sum_after_scan(self, node: Node, nodes: list[Node]) -> list[Value]:
-        """Move sums over the loop out of a scan that only collects them, as the gradient of a scan does with its weights.
+        """Move sums over the loop out of a scan that only collects them.
+
+        The gradient of a scan collects the gradients of its weights in this way.
 
         Within the scan, a pending psum is this step's summand. It may be added to other pending
         psums, scaled and reshaped. The psum itself is taken of the scan's result. The initial value
@@ -317,7 +321,7 @@ class Flattener:
         return results
 
     def _take_scatter(self, body: Body, number: int) -> Body | None:
-        """Remove a reduce-scatter, and the operations after it, from the body of a scan that collects it.
+        """Remove a reduce-scatter and later operations from the body of a scan that collects it.
 
         Return these operations as a body; `None` if there is no such reduce-scatter.
         """
@@ -346,7 +350,7 @@ class Flattener:
         return None
 
     def _wait(self, body: Body, waiting: Mapping[int, MeshAxes]) -> dict[int, MeshAxes]:
-        """Take the pending psums out of a scan's body, and return the values that are pending, with their axes.
+        """Remove the pending psums from a scan's body, and return the pending values and axes.
 
         `waiting` has the axes of the pending carries.
         """
@@ -372,7 +376,10 @@ class Flattener:
         return found
 
     def _sum_waits(self, node: Node, axes: Sequence[MeshAxes | None]) -> dict[int, MeshAxes]:
-        """Return the pending results of a psum: one over the loop, or one over devices whose operands are all pending."""
+        """Return the pending results of a psum.
+
+        It sums over the loop, or over devices if all its operands are pending.
+        """
         if node.kind != Added.IDENTITY:
             if self.axis not in node.axes and None in axes:
                 return {out: a for out, a in zip(node.outputs, axes, strict=True) if a is not None}
@@ -388,7 +395,7 @@ class Flattener:
         return {out: (*(a or ()), *own) for out, a in zip(node.outputs, axes, strict=True)}
 
     def _may_wait(self, node: Node, axes: Sequence[MeshAxes | None]) -> Wait | None:
-        """Return a `Wait` if a node may be applied before the psum of its pending operands, whose `axes` are not `None`."""
+        """Return a `Wait` if a node may run before the psums of operands with `axes`."""
         if not isinstance(node.kind, Kind):
             return None
         waiting = {i: a for i, a in enumerate(axes) if a is not None}

@@ -28,25 +28,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.custom_derivatives import SymbolicZero
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from jax.sharding import AbstractMesh, AxisType, PartitionSpec
 
 from namedax.core.element_types import weak_as
 from namedax.core.records import Record
+from namedax.core.types import Mesh, PyTree
 from namedax.errors import SerialLoopError
-from namedax.programs.hijax import programs_within
 from namedax.programs.postpone_psum import postponing
-from namedax.programs.primitives import mapped_program
+from namedax.programs.primitives import jaxprs_within, mapped_jaxpr
 from namedax.programs.serial.steps import Stepper
 from namedax.resources.mesh import current_mesh, entry_of, replicated, to_specs, without_mesh
 
 __all__ = ["run_in_steps", "virtual_mesh"]
 
-Spec = PartitionSpec
 
-
-def virtual_mesh(mesh: Any, loops: Mapping[str, int]) -> AbstractMesh:
+def virtual_mesh(mesh: Mesh | None, loops: Mapping[str, int]) -> AbstractMesh:
     """Return `mesh` (or an empty one) with an axis for every loop, for tracing."""
     return _abstract({**(dict(mesh.shape) if mesh is not None else {}), **loops})
 
@@ -65,15 +64,15 @@ def _tracing_on(mesh: AbstractMesh) -> Iterator[None]:
 
 
 def _trace(
-    body: Callable[..., Any],
+    body: Callable[..., PyTree],
     datas: Sequence[Any],
-    in_specs: Sequence[Spec],
-    out_specs: Any,
+    in_specs: Sequence[PartitionSpec],
+    out_specs: PyTree,
     mesh: AbstractMesh,
     devices: Set[str],
     loops: Set[str],
-) -> tuple[ClosedJaxpr, Any]:
-    """Return the jaxpr of `body`, mapped over axes of a mesh without devices, and the shapes of its results."""
+) -> tuple[ClosedJaxpr, PyTree]:
+    """Return the jaxpr of `body`, mapped over a mesh without devices, and its results' shapes."""
     mapped = jax.shard_map(
         body,
         mesh=mesh,
@@ -90,22 +89,24 @@ def _trace(
     return closed, shapes
 
 
-def _is_weak(x: Any) -> bool:
+def _is_weak(x: jax.Array | jax.ShapeDtypeStruct) -> bool:
     return bool(x.weak_type if isinstance(x, jax.ShapeDtypeStruct) else jax.typeof(x).weak_type)
 
 
 def run_in_steps(
-    body: Callable[..., Any],
-    datas: Sequence[Any],
-    in_specs: Sequence[Spec],
-    out_specs: Any,
+    body: Callable[..., PyTree],
+    datas: Sequence[jax.Array],
+    in_specs: Sequence[PartitionSpec],
+    out_specs: PyTree,
     loops: Mapping[str, int],
-    mesh: Any,
+    mesh: Mesh | None,
     manual: frozenset[str],
-    shard_map: Callable[..., Any] | None,
+    shard_map: Callable[..., PyTree] | None,
     late_sums: bool = True,
-) -> Any:
-    """Run `jax.shard_map(body, ...)(*datas)`, on a mesh with an axis for every loop, in steps on the real mesh.
+) -> PyTree:
+    """Run `jax.shard_map(body, ...)(*datas)` in steps on the real mesh.
+
+    The specs are for a mesh with an axis for every loop.
 
     Args:
       body: takes and returns blocks.
@@ -130,11 +131,11 @@ def run_in_steps(
     known = dict(
         zip([*closed.jaxpr.constvars, *closed.jaxpr.invars], [*consts, *datas], strict=True)
     )
-    program, program_in_specs, program_out_specs = mapped_program(eqn)
-    whole = _Program(
-        ClosedJaxpr(program, ()),
-        program_in_specs,
-        program_out_specs,
+    jaxpr, block_in_specs, block_out_specs = mapped_jaxpr(eqn)
+    whole = _TracedBody(
+        ClosedJaxpr(jaxpr, ()),
+        block_in_specs,
+        block_out_specs,
         dict(loops),
         traced_on,
         manual,
@@ -147,19 +148,19 @@ def run_in_steps(
     return jax.tree.unflatten(jax.tree.structure(shapes), out)
 
 
-class _Program(Record):
+class _TracedBody(Record):
     """A traced body, with the data to run it in steps; differentiable in reverse mode."""
 
     jaxpr: ClosedJaxpr
-    in_specs: tuple[Spec, ...]
-    out_specs: tuple[Spec, ...]
+    in_specs: tuple[PartitionSpec, ...]
+    out_specs: tuple[PartitionSpec, ...]
     loops: dict[str, int]
     traced_on: AbstractMesh
     manual: frozenset[str]
-    shard_map: Callable[..., Any] | None
+    shard_map: Callable[..., PyTree] | None
     late_sums: bool
 
-    def __call__(self, datas: Sequence[Any]) -> list[Any]:
+    def __call__(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         floats = [
             i
             for i, aval in enumerate(self.jaxpr.in_avals)
@@ -179,15 +180,14 @@ class _Program(Record):
         )
 
         @jax.custom_vjp
-        def run(*datas: Any) -> list[Any]:
+        def run(*datas: jax.Array) -> list[jax.Array]:
             return self._execute(datas)
 
         def forward(*primals: Any) -> tuple[list[Any], Any]:
             values = [primal.value for primal in primals]
             wanted = [i for i in floats if primals[i].perturbed]
-            marks = tuple(
-                () if i in wanted else None for i in range(len(primals))
-            )  # a static pytree structure
+            # A static pytree structure.
+            marks = tuple(() if i in wanted else None for i in range(len(primals)))
             if not is_loss:
                 return self._execute(values), (marks, values, None)
             both = self._with_gradient(wanted, outs[0])(values)
@@ -197,7 +197,7 @@ class _Program(Record):
             marks, values, gradient = residuals
             wanted = [i for i, mark in enumerate(marks) if mark is not None]
             live = [i for i in outs if not isinstance(cotangents[i], SymbolicZero)]
-            grads: list[Any] = []
+            grads: list[jax.Array] = []
             if live and gradient is not None:
                 grads = [cotangents[live[0]].astype(grad.dtype) * grad for grad in gradient]
             elif live:
@@ -209,12 +209,12 @@ class _Program(Record):
         return run(*datas)
 
     def _pullback(
-        self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[Any]
-    ) -> tuple[list[Any], Any]:
-        """Return the results for these blocks, and the pullback of the results in `outs` to the arguments in `wanted`."""
+        self, wanted: Sequence[int], outs: Sequence[int], blocks: Sequence[jax.Array]
+    ) -> tuple[list[jax.Array], Callable[[list[jax.Array]], tuple[jax.Array, ...]]]:
+        """Return the results, and a pullback from those in `outs` to the arguments in `wanted`."""
         function = jaxpr_as_fun(self.jaxpr)
 
-        def part(*given: Any) -> tuple[list[Any], list[Any]]:
+        def part(*given: jax.Array) -> tuple[list[jax.Array], list[jax.Array]]:
             filled = list(blocks)
             for i, value in zip(wanted, given, strict=True):
                 filled[i] = value
@@ -224,10 +224,10 @@ class _Program(Record):
         _, pullback, results = jax.vjp(part, *(blocks[i] for i in wanted), has_aux=True)
         return results, pullback
 
-    def _with_gradient(self, wanted: Sequence[int], loss: int) -> _Program:
-        """Return the program of all results, and of the gradient of one."""
+    def _with_gradient(self, wanted: Sequence[int], loss: int) -> _TracedBody:
+        """Return the body of all results, and of the gradient of one."""
 
-        def body(*blocks: Any) -> list[Any]:
+        def body(*blocks: jax.Array) -> list[jax.Array]:
             results, pullback = self._pullback(wanted, [loss], blocks)
             return [*results, *pullback([jnp.ones_like(results[loss])])]
 
@@ -235,20 +235,23 @@ class _Program(Record):
             body, (), tuple(self.out_specs) + tuple(self.in_specs[i] for i in wanted)
         )
 
-    def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _Program:
-        """Return the program of the vector-Jacobian product, a function of arguments and cotangents."""
+    def _derivative(self, wanted: Sequence[int], outs: Sequence[int]) -> _TracedBody:
+        """Return the vector-Jacobian product, a function of arguments and cotangents."""
         count = len(self.in_specs)
 
-        def body(*blocks: Any) -> list[Any]:
+        def body(*blocks: jax.Array) -> list[jax.Array]:
             _, pullback = self._pullback(wanted, outs, blocks[:count])
             return list(pullback(list(blocks[count:])))
 
         return self._traced(body, outs, tuple(self.in_specs[i] for i in wanted))
 
     def _traced(
-        self, body: Callable[..., Any], cotangents: Sequence[int], out_specs: tuple[Spec, ...]
-    ) -> _Program:
-        """Trace a program of the arguments, and of cotangents of some results."""
+        self,
+        body: Callable[..., PyTree],
+        cotangents: Sequence[int],
+        out_specs: tuple[PartitionSpec, ...],
+    ) -> _TracedBody:
+        """Trace a body of the arguments, and of cotangents of some results."""
         in_specs = self.in_specs + tuple(self.out_specs[i] for i in cotangents)
         avals = [*self.jaxpr.in_avals, *(self.jaxpr.out_avals[i] for i in cotangents)]
         body = postponing(body, set(self.loops), late=self.late_sums)
@@ -257,14 +260,14 @@ class _Program(Record):
 
     def _trace_blocks(
         self,
-        body: Callable[..., Any],
-        blocks: Sequence[Any],
-        block_specs: Sequence[Spec],
-        in_specs: Sequence[Spec],
-        out_specs: Sequence[Spec],
+        body: Callable[..., PyTree],
+        blocks: Sequence[ShapedArray],
+        block_specs: Sequence[PartitionSpec],
+        in_specs: Sequence[PartitionSpec],
+        out_specs: Sequence[PartitionSpec],
         loops: Mapping[str, int],
     ) -> ClosedJaxpr:
-        """Trace `body` on a mesh with these loops only, for arguments whose blocks are known on the mesh with all loops."""
+        """Trace `body` on a mesh with these loops only, from blocks on the mesh with all loops."""
         sizes = {axis: n for axis, n in self.traced_on.shape.items() if axis not in self.loops}
         types = [
             jax.ShapeDtypeStruct(
@@ -286,7 +289,7 @@ class _Program(Record):
         )
         return _of_blocks(closed)
 
-    def _execute(self, datas: Sequence[Any]) -> list[Any]:
+    def _execute(self, datas: Sequence[jax.Array]) -> list[jax.Array]:
         body, in_specs, out_specs = self._nest()
         if self.shard_map is None:
             results = body(*map(_on_mesh_in_use, datas))
@@ -299,23 +302,25 @@ class _Program(Record):
             results = mapped(*datas)
         return list(map(weak_as, results, self.jaxpr.out_avals))
 
-    def _nest(self) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
+    def _nest(
+        self,
+    ) -> tuple[Callable[..., PyTree], tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
         """Return the body without the axes of loops, with the loops nested in a feasible order."""
-        program = self.jaxpr, self.in_specs, self.out_specs
+        body = self.jaxpr, self.in_specs, self.out_specs
         # First try without waiting for all steps in each iteration of the jaxpr's own loops.
         with contextlib.suppress(SerialLoopError):
-            return self._nest_in(self.loops, False, *program)
-        return self._nest_in(self.loops, True, *program)
+            return self._nest_in(self.loops, False, *body)
+        return self._nest_in(self.loops, True, *body)
 
     def _nest_in(
         self,
         loops: Mapping[str, int],
         whole: bool,
         jaxpr: ClosedJaxpr,
-        in_specs: tuple[Spec, ...],
-        out_specs: tuple[Spec, ...],
-    ) -> tuple[Callable[..., Any], tuple[Spec, ...], tuple[Spec, ...]]:
-        """Nest the remaining `loops`; the other loops are already nested, and this jaxpr is that of one of their steps."""
+        in_specs: tuple[PartitionSpec, ...],
+        out_specs: tuple[PartitionSpec, ...],
+    ) -> tuple[Callable[..., PyTree], tuple[PartitionSpec, ...], tuple[PartitionSpec, ...]]:
+        """Nest the remaining `loops`; the jaxpr is one step of those that are nested already."""
         last: SerialLoopError | None = None
         # A loop that cannot be the next one cannot be a later one either, when this jaxpr is within
         # the steps of others.
@@ -345,8 +350,8 @@ class _Program(Record):
         raise last
 
 
-def _on_mesh_in_use(data: Any) -> Any:
-    """Replicate `data` over an Explicit mesh that its type does not mention, since the steps are joined on that mesh."""
+def _on_mesh_in_use(data: jax.Array) -> jax.Array:
+    """Replicate `data` over the Explicit mesh on which the steps are joined."""
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Explicit not in mesh.axis_types or not jax.typeof(data).sharding.mesh.empty:
         return data
@@ -354,11 +359,11 @@ def _on_mesh_in_use(data: Any) -> Any:
 
 
 def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """Return the jaxpr of blocks in a traced call of `jax.shard_map`; the arrays that it closes over become constants."""
+    """Return the jaxpr of blocks in a traced `jax.shard_map`, with closed-over arrays as consts."""
     (eqn,) = closed.jaxpr.eqns
     assert list(eqn.outvars) == list(closed.jaxpr.outvars)
     values = dict(zip(closed.jaxpr.constvars, map(replicated, closed.consts), strict=True))
-    inner, _, _ = mapped_program(eqn)
+    inner, _, _ = mapped_jaxpr(eqn)
     given = list(zip(inner.invars, eqn.invars, strict=True))
     places = {outer: var for var, outer in given if outer not in values}
     constants = [(var, values[outer]) for var, outer in given if outer in values]
@@ -369,22 +374,22 @@ def _of_blocks(closed: ClosedJaxpr) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr, [value for _, value in constants])
 
 
-def _has_float16(jaxpr: Any) -> bool:
-    """Return True if a jaxpr has float16 values: for their small range the size of the cotangent matters (loss scaling)."""
+def _has_float16(jaxpr: Jaxpr) -> bool:
+    """Return True if a jaxpr has float16 values, for which the cotangent's size matters."""
     values = itertools.chain(jaxpr.invars, (var for eqn in jaxpr.eqns for var in eqn.outvars))
     return any(getattr(var.aval, "dtype", None) == jnp.float16 for var in values) or any(
-        map(_has_float16, programs_within(jaxpr))
+        map(_has_float16, jaxprs_within(jaxpr))
     )
 
 
-def _without(spec: Spec, axis: str) -> Spec:
+def _without(spec: PartitionSpec, axis: str) -> PartitionSpec:
     entries = (tuple(a for a in entry_of(spec, dim) if a != axis) for dim in range(len(spec)))
     return PartitionSpec(
         *(None if not entry else entry[0] if len(entry) == 1 else entry for entry in entries)
     )
 
 
-def _global_shape(shape: Sequence[int], spec: Spec, mesh: AbstractMesh) -> tuple[int, ...]:
+def _global_shape(shape: Sequence[int], spec: PartitionSpec, mesh: AbstractMesh) -> tuple[int, ...]:
     return tuple(
         n * math.prod(mesh.shape[axis] for axis in entry_of(spec, dim))
         for dim, n in enumerate(shape)

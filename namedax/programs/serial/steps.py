@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.extend.core import ClosedJaxpr
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jax.sharding import PartitionSpec
 
 from namedax.core.element_types import additive_identity, extreme
@@ -26,9 +27,11 @@ from namedax.errors import SerialLoopError
 from namedax.programs.evaluator import as_one_call, source_of
 from namedax.programs.primitives import (
     LOCAL_KINDS,
+    Atom,
     Kind,
     Scan,
     While,
+    aval_of,
     barrier,
     constraint,
     dimension_of,
@@ -46,7 +49,6 @@ from namedax.resources.serial import moves_entries
 
 __all__ = ["Stepper"]
 
-Spec = PartitionSpec
 # Collectives over a loop's axis that can be computed from the blocks of its steps.
 _COLLECTIVES = (*SUMS, Kind.MAXIMUM, Kind.MINIMUM, Kind.GATHER, Kind.SCATTER)
 _EXTREMA = (Kind.MAXIMUM, Kind.MINIMUM)
@@ -64,13 +66,8 @@ class Stepper:
         in_dims: list[int | None],
         out_dims: list[int | None],
     ):
-        self.body, self.axis, self.steps, self.in_dims, self.out_dims = (
-            body,
-            axis,
-            steps,
-            in_dims,
-            out_dims,
-        )
+        self.body, self.axis, self.steps = body, axis, steps
+        self.in_dims, self.out_dims = in_dims, out_dims
         # The dimension in which a value has the parts of all steps; a value that is not sliced from
         # an operand is stacked in front.
         self.dims = dict(zip(body.inputs, in_dims, strict=True))
@@ -101,15 +98,15 @@ class Stepper:
         jaxpr: ClosedJaxpr,
         axis: str,
         steps: int,
-        in_specs: Sequence[Spec],
-        out_specs: Sequence[Spec],
+        in_specs: Sequence[PartitionSpec],
+        out_specs: Sequence[PartitionSpec],
         whole: bool,
     ) -> Stepper:
-        """Return the stepper for the body of `jaxpr`; `whole` has the same meaning as for `Flattener`."""
+        """Return the stepper for the body of `jaxpr`; `whole` is that of `Flattener`."""
         in_dims, out_dims = (
             [_dim_of(spec, axis) for spec in specs] for specs in (in_specs, out_specs)
         )
-        return cls(Flattener(axis, whole).program(jaxpr), axis, steps, in_dims, out_dims)
+        return cls(Flattener(axis, whole).flatten(jaxpr), axis, steps, in_dims, out_dims)
 
     def differing(self) -> list[bool]:
         """Return, for each result, whether it differs from step to step."""
@@ -124,7 +121,7 @@ class Stepper:
         return needed
 
     def _split(self, node: Node) -> list[Node]:
-        """Split a node that returns its operands in two: one for operands that differ from step to step, one for the others."""
+        """Split a node that returns its operands by whether they differ from step to step."""
         if node.kind not in _GIVING_BACK:
             return [node]
         differ = [isinstance(v, int) and v in self.varies for v in node.inputs]
@@ -139,7 +136,7 @@ class Stepper:
         ]
 
     def _classify(self, node: Node) -> None:
-        """Record which results of a node differ from step to step, and the pass in which they can be computed."""
+        """Record the results of a node that differ from step to step, and its pass."""
         level, varies = 0, False
         for v in node.inputs:
             if type(v) is int:
@@ -149,7 +146,7 @@ class Stepper:
             return
         if node.kind is Kind.CAST or (node.kind in LOCAL_KINDS and not node.once):
             pass
-        elif self.axis in node.axes and node.kind != Kind.PLACE:
+        elif self.axis in node.axes and node.kind != Kind.DEVICE_INDEX:
             node.collective = True
             self._check_collective(node)
             level += varies
@@ -157,7 +154,7 @@ class Stepper:
             if varies:
                 self.dims[node.outputs[0]] = dimension_of(node.eqn)
         else:
-            varies = varies or self._asks_for_step(node)
+            varies = varies or self._needs_index(node)
         if varies and node.bodies:
             # Some results of control flow are the same in every step.
             constant = [
@@ -187,14 +184,13 @@ class Stepper:
         self.level.update(dict.fromkeys(node.outputs, level))
         self.varies.update(v for v, one in zip(node.outputs, differ, strict=True) if one)
 
-    def _asks_for_step(self, node: Node) -> bool:
-        if node.kind == Kind.PLACE and self.axis in node.axes:
+    def _needs_index(self, node: Node) -> bool:
+        if node.kind == Kind.DEVICE_INDEX and self.axis in node.axes:
             return True
-        if node.once or (
-            node.kind == Kind.SCAN and node.waiting
-        ):  # an operand that counts once does so in the first step
+        # An operand that counts once does so in the first step.
+        if node.once or (node.kind == Kind.SCAN and node.waiting):
             return True
-        return any(self._asks_for_step(inner) for body in node.bodies for inner in body.nodes)
+        return any(self._needs_index(inner) for body in node.bodies for inner in body.nodes)
 
     def _check_collective(self, node: Node) -> None:
         if node.kind in _COLLECTIVES and not is_in_groups(node.eqn):
@@ -205,16 +201,16 @@ class Stepper:
                 f"jax.lax.{node.name}",
                 f"the axis of {self.axis}",
                 f"is executed in {self.steps} steps",
-                node.eqn.invars[0].aval,
+                aval_of(node.eqn.invars[0]),
             )
         )
 
     # --- one execution ---
 
-    def run(self, *blocks: Any) -> list[Any]:
+    def run(self, *blocks: jax.Array) -> list[jax.Array]:
         """Map blocks of all steps to results of all steps."""
-        known: dict[int, Any] = {}
-        sliced: dict[int, tuple[Any, int]] = {}
+        known: dict[int, jax.Array] = {}
+        sliced: dict[int, tuple[jax.Array, int]] = {}
         for value, block, dim in zip(self.body.inputs, blocks, self.in_dims, strict=True):
             if dim is None:
                 known[value] = block
@@ -225,7 +221,7 @@ class Stepper:
             for i, v in enumerate(self.body.outputs)
             if isinstance(v, int) and v in self.varies
         ]
-        results: dict[int, Any] = {}
+        results: dict[int, jax.Array] = {}
         computed = set[int]()
         for level in range(max(self.level.values(), default=0) + 1):
             self._compute_constants(known, sliced, computed)
@@ -247,9 +243,12 @@ class Stepper:
         return [results[i] for i in range(len(self.out_dims))]
 
     def _compute_constants(
-        self, known: dict[int, Any], sliced: dict[int, tuple[Any, int]], computed: set[int]
+        self,
+        known: dict[int, jax.Array],
+        sliced: dict[int, tuple[jax.Array, int]],
+        computed: set[int],
     ) -> None:
-        """Compute values that are the same in all steps and depend only on collectives of earlier passes; add them to `computed`."""
+        """Add to `computed` values that are equal in all steps and need earlier passes only."""
         together: list[Node] = []
         for node in self.nodes:
             is_ready = True
@@ -267,7 +266,7 @@ class Stepper:
             if node.whole:
                 self._compute(together, known)
                 self._run_whole(node, known, sliced)
-            elif self._asks_for_step(node):
+            elif self._needs_index(node):
                 continue
             elif node.collective:
                 self._compute(together, known)
@@ -283,13 +282,13 @@ class Stepper:
                 computed.update(node.outputs)
         self._compute(together, known)
 
-    def _compute(self, nodes: list[Node], known: dict[int, Any]) -> None:
-        """Evaluate these nodes, add their used results to `known`, and empty the list; cheap values are left to each reader."""
+    def _compute(self, nodes: list[Node], known: dict[int, jax.Array]) -> None:
+        """Evaluate and remove nodes; add results to `known`, except cheap ones, left to readers."""
         if not nodes:
             return
         writer = self._writer()
 
-        def given(value: int) -> Any:
+        def given(value: int) -> Atom:
             if value in known:
                 return writer.input(known[value])
             writer.write([self.made_by[value]], atoms)
@@ -297,9 +296,8 @@ class Stepper:
 
         atoms = Atoms(given)
         writer.write(nodes, atoms)
-        inside = _reads(
-            [node for node in nodes if self.cheap.isdisjoint(node.outputs)]
-        )  # the others are computed again
+        # The others are computed again.
+        inside = _reads([node for node in nodes if self.cheap.isdisjoint(node.outputs)])
         made = [v for node in nodes for v in node.outputs]
         read = [
             v
@@ -307,13 +305,13 @@ class Stepper:
             if v in self.read_whole or (self.reads[v] > inside[v] and v not in self.cheap)
         ]
         results = as_one_call(
-            writer.program(writer.outputs(read, atoms), self.body.jaxpr), writer.values
+            writer.jaxpr(writer.outputs(read, atoms), self.body.jaxpr), writer.values
         )
         known.update(zip(read, results, strict=True))
         nodes.clear()
 
     def _run_whole(
-        self, node: Node, known: dict[int, Any], sliced: dict[int, tuple[Any, int]]
+        self, node: Node, known: dict[int, jax.Array], sliced: dict[int, tuple[jax.Array, int]]
     ) -> None:
         operands = [
             sliced[v] if isinstance(v, int) and v in sliced else (_read(known, v), None)
@@ -333,11 +331,11 @@ class Stepper:
     def _pass(
         self,
         level: int,
-        known: dict[int, Any],
-        sliced: dict[int, tuple[Any, int]],
+        known: dict[int, jax.Array],
+        sliced: dict[int, tuple[jax.Array, int]],
         wanted: Sequence[tuple[int, int]],
         computed: Set[int],
-    ) -> dict[int, Any]:
+    ) -> dict[int, jax.Array]:
         """Run the loop once, for the collectives, results and side effects of this level."""
         needed = [node for node in self.nodes if self._is_needed(node)]
         collectives = [
@@ -366,7 +364,7 @@ class Stepper:
             for node in needed
             if node.eqn.effects
             and not node.whole
-            and self._level(node) == level
+            and max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0) == level
             and self._varies(node)
         ]
         if not (collectives or stacks or constants or effects or wanted):
@@ -379,7 +377,7 @@ class Stepper:
         )
         summands = [v for node in collectives for v in node.inputs]
         results = [*summands, *stacks, *constants, *(v for _, v in wanted)]
-        program, values = self._step(plan, results, known, sliced, computed)
+        jaxpr, values = self._step(plan, results, known, sliced, computed)
 
         folds = [_Fold.of(node, self.steps) for node in collectives for _ in node.inputs]
         stack = _Fold("join", 0, self.steps, expand=True)
@@ -388,7 +386,7 @@ class Stepper:
             for dim in (self.out_dims[i] for i, _ in wanted)
         ]
         folds += [stack] * len(stacks) + [_Fold("last", None, self.steps)] * len(constants) + joins
-        supply = iter(self._over_steps(program, values, folds))
+        supply = iter(self._over_steps(jaxpr, values, folds))
         for node in collectives:
             with source_of(node.eqn):
                 self._finish(node, [next(supply) for _ in node.inputs], known, sliced)
@@ -400,29 +398,32 @@ class Stepper:
         self,
         plan: Sequence[Node],
         results: Sequence[Value],
-        known: Mapping[int, Any],
-        sliced: Mapping[int, tuple[Any, int]],
+        known: Mapping[int, jax.Array],
+        sliced: Mapping[int, tuple[jax.Array, int]],
         computed: Set[int],
-    ) -> tuple[Any, list[Any]]:
-        """Return the open jaxpr of one step, a function of the step's index and of given values, and these values."""
+    ) -> tuple[Jaxpr, list[jax.Array]]:
+        """Return the open jaxpr of one step, and its arguments after the step's index."""
         writer = self._writer(jnp.zeros((), jnp.int32))
+        index = writer.index
+        assert index is not None
 
-        def given(value: int) -> Any:
+        def given(value: int) -> Atom:
             if value in known:
                 return writer.input(known[value])
             block, dim = sliced[value]
-
             return writer.trace(
-                lambda index, block: [self._part(index, block, dim)],
-                [writer.index, writer.input(block)],
+                lambda index, block: [self._part(index, block, dim)], [index, writer.input(block)]
             )[0]
 
         atoms = Atoms(given)
         writer.write(plan, atoms, computed)
-        return writer.program(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
+        return writer.jaxpr(writer.outputs(results, atoms), self.body.jaxpr), writer.values[1:]
 
-    def _part(self, index: Any, block: Any, dim: int) -> Any:
-        """Slice the part of one step, without the handling of negative indices in `lax.dynamic_slice_in_dim`."""
+    def _part(self, index: jax.Array, block: jax.Array, dim: int) -> jax.Array:
+        """Slice the part of one step.
+
+        Indices are not negative, unlike in `lax.dynamic_slice_in_dim`.
+        """
         place, sizes = max(dim, 0), list(block.shape)
         chunk = sizes[place] = 1 if dim == STACKED else sizes[place] // self.steps
         starts: list[Any] = [np.zeros((), np.int32)] * block.ndim
@@ -430,17 +431,19 @@ class Stepper:
         part = lax.dynamic_slice(block, starts, sizes, allow_negative_indices=False)
         return lax.squeeze(part, (0,)) if dim == STACKED else part
 
-    def _writer(self, index: Any = None) -> Writer:
-        return Writer(self.axis, self._evaluate, self._asks_for_step, index)
+    def _writer(self, index: jax.Array | None = None) -> Writer:
+        return Writer(self.axis, self._evaluate, self._needs_index, index)
 
-    def _over_steps(self, program: Any, values: Sequence[Any], folds: Sequence[_Fold]) -> list[Any]:
-        """Run an open jaxpr, a function of the step's index and of these values, in all steps, and fold its results."""
-        shapes = [var.aval for var in program.outvars]
+    def _over_steps(
+        self, jaxpr: Jaxpr, values: Sequence[jax.Array], folds: Sequence[_Fold]
+    ) -> list[jax.Array]:
+        """Run an open jaxpr of the step's index and of values in all steps; fold its results."""
+        shapes = [aval_of(var) for var in jaxpr.outvars]
         numbers: dict[Any, Any] = {}
         totals = [fold.start(shape, numbers) for fold, shape in zip(folds, shapes, strict=True)]
 
-        def iterate(carry: list[Any], index: Any) -> tuple[list[Any], None]:
-            results = as_one_call(program, [index, *values])
+        def iterate(carry: list[jax.Array], index: jax.Array) -> tuple[list[jax.Array], None]:
+            results = as_one_call(jaxpr, [index, *values])
             return [
                 fold.add(c, v, index) for fold, c, v in zip(folds, carry, results, strict=True)
             ], None
@@ -453,16 +456,13 @@ class Stepper:
             fold.end(total, shape) for fold, total, shape in zip(folds, totals, shapes, strict=True)
         ]
 
-    def _level(self, node: Node) -> int:
-        return max((self.level[v] for v in node.inputs if isinstance(v, int)), default=0)
-
     def _varies(self, node: Node) -> bool:
-        return self._asks_for_step(node) or any(
+        return self._needs_index(node) or any(
             v in self.varies for v in node.inputs if isinstance(v, int)
         )
 
     def _plan(self, targets: set[int], effects: Sequence[Node], known: Set[int]) -> list[Node]:
-        """Return the nodes of one step that lead to the targets, in order; stored values need none."""
+        """Return the nodes of one step that lead to targets which are not stored, in order."""
         kept = known - self.cheap
         wanted = {v for v in targets if v not in kept}
         plan = []
@@ -477,7 +477,9 @@ class Stepper:
         return plan[::-1]
 
     def _cheap(self) -> set[int]:
-        """Return the values that are recomputed in every step: stored outside the loop they would take memory, and time to read.
+        """Return the values that are recomputed in every step.
+
+        Stored outside the loop they would take memory, and time to read.
 
         Values that are gathered from other devices are included, unless the loop keeps them whole.
         """
@@ -501,7 +503,7 @@ class Stepper:
 
     # --- collectives ---
 
-    def _as_if_summed(self, node: Node, value: Any) -> Any:
+    def _as_if_summed(self, node: Node, value: jax.Array) -> jax.Array:
         """Return the result of the loop for an operand that is the same in every step."""
         if node.kind in _EXTREMA:
             return value
@@ -514,11 +516,11 @@ class Stepper:
     def _finish(
         self,
         node: Node,
-        totals: Sequence[Any],
-        known: dict[int, Any],
-        sliced: dict[int, tuple[Any, int]],
+        totals: Sequence[jax.Array],
+        known: dict[int, jax.Array],
+        sliced: dict[int, tuple[jax.Array, int]],
     ) -> None:
-        """Run the remaining part of a collective after the loop: the part over mesh axes of devices."""
+        """Run the part of a collective over mesh axes of devices, after the loop."""
         others = tuple(axis for axis in node.axes if axis != self.axis)
         for output, total in zip(node.outputs, totals, strict=True):
             if others:
@@ -544,8 +546,12 @@ class Stepper:
                     )
                 sliced[output] = (scattered, dim)
 
-    def _swap_minor(self, data: Any, dim: int, axes: Sequence[str], to_minor: bool) -> Any:
-        """Reorder blocks along a dimension from the order of `axes` (major first) to steps as the minor axis, or back.
+    def _swap_minor(
+        self, data: jax.Array, dim: int, axes: Sequence[str], to_minor: bool
+    ) -> jax.Array:
+        """Reorder blocks along a dimension to steps as the minor axis, or back.
+
+        The blocks are in the order of `axes`, major first.
 
         Each device joins its steps, and devices are joined after that. A collective over `(loop,
         "x")` is therefore one over `("x", loop)`, of blocks in another order.
@@ -562,7 +568,9 @@ class Stepper:
 
     # --- operations ---
 
-    def _evaluate(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+    def _evaluate(
+        self, node: Node, values: Sequence[jax.Array], index: jax.Array
+    ) -> Sequence[jax.Array]:
         """Evaluate one operation, on the real mesh."""
         kind = node.kind
         for i, axes in node.once.items():
@@ -581,7 +589,7 @@ class Stepper:
         if kind == Kind.CAST:
             others = [axis for axis in node.axes if axis != self.axis]
             return [cast_data(value, others) for value in values]
-        if kind == Kind.PLACE and self.axis in node.axes:
+        if kind == Kind.DEVICE_INDEX and self.axis in node.axes:
             return [index]
         if kind == Kind.SCAN:
             return self._scan(node, values, index)
@@ -592,7 +600,9 @@ class Stepper:
                 lambda *operands, body=body: self._call(body, operands, index)
                 for body in node.bodies
             ]
-            chosen: list[Any] = lax.switch(jnp.asarray(values[0], jnp.int32), branches, *values[1:])
+            chosen: list[jax.Array] = lax.switch(
+                jnp.asarray(values[0], jnp.int32), branches, *values[1:]
+            )
             return chosen
         if kind == Kind.CONSTRAINT:
             sharding = on_this_mesh(constraint(node.eqn))
@@ -602,11 +612,11 @@ class Stepper:
         # The summands of a pending psum vary, but the psum did not.
         return bound(self.axis, node.eqn, values)
 
-    def _call(self, body: Body, inputs: Sequence[Any], index: Any) -> list[Any]:
+    def _call(self, body: Body, inputs: Sequence[jax.Array], index: jax.Array) -> list[jax.Array]:
         return [jnp.asarray(result) for result in self._writer(index).call(body, inputs)]
 
-    def _on_first(self, value: Any, axes: Sequence[str], index: Any) -> Any:
-        """Return `value` in the first step, on the first device along these axes, and zero elsewhere: a summand that counts once."""
+    def _on_first(self, value: jax.Array, axes: Sequence[str], index: jax.Array) -> jax.Array:
+        """Return a summand that counts once: `value` in step 0 on device 0, zero elsewhere."""
         others = tuple(axis for axis in axes if axis != self.axis)
         first = (index == 0) & (comm.block_index(others) == 0) if others else index == 0
         value = jnp.asarray(value)
@@ -614,7 +624,9 @@ class Stepper:
             *cast_alike([jnp.broadcast_to(first, value.shape), value, jnp.zeros_like(value)])
         )
 
-    def _scan(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+    def _scan(
+        self, node: Node, values: Sequence[jax.Array], index: jax.Array
+    ) -> Sequence[jax.Array]:
         (body,), scan = node.bodies, Scan.of(node.eqn)
         consts, carries = scan.consts, scan.carries
         start = list(values[consts : consts + carries])
@@ -622,14 +634,18 @@ class Stepper:
             if i < carries:
                 start[i] = self._on_first(start[i], axes, index)
 
-        def iterate(carry: list[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def iterate(
+            carry: list[jax.Array], xs: Sequence[jax.Array]
+        ) -> tuple[list[jax.Array], list[jax.Array]]:
             results = self._call(body, [*values[:consts], *carry, *xs], index)
             return results[:carries], results[carries:]
 
         last, stacked = lax.scan(iterate, start, list(values[consts + carries :]), **scan.options)
         return [*last, *stacked]
 
-    def _while(self, node: Node, values: Sequence[Any], index: Any) -> Sequence[Any]:
+    def _while(
+        self, node: Node, values: Sequence[jax.Array], index: jax.Array
+    ) -> Sequence[jax.Array]:
         loop, (condition, body) = While.of(node.eqn), node.bodies
         first, start = loop.condition_consts, loop.condition_consts + loop.body_consts
         return lockstep_control_flow.while_loop(
@@ -650,7 +666,7 @@ def _reads(nodes: Sequence[Node]) -> defaultdict[int, int]:
     return counts
 
 
-def _read(values: Mapping[int, Any], value: Value) -> Any:
+def _read(values: Mapping[int, jax.Array], value: Value) -> jax.Array:
     return values[value] if isinstance(value, int) else constant_of(value)
 
 
@@ -670,8 +686,8 @@ class _Fold(Record):
             return cls("join", dimension_of(node.eqn), steps, not is_tiled(node.eqn))
         return cls("sum", None, steps)
 
-    def start(self, shape: Any, numbers: dict[Any, Any]) -> Any:
-        """Return the value before the first step, one repeated scalar; `numbers` caches these scalars."""
+    def start(self, shape: ShapedArray, numbers: dict[Any, Any]) -> jax.Array:
+        """Return the value before the first step, a repeated scalar; `numbers` caches it."""
         dims, dtype, axes = list(shape.shape), shape.dtype, varying_of(shape)
         if self.kind == "join":
             assert self.dim is not None
@@ -693,7 +709,7 @@ class _Fold(Record):
             numbers[key] = cast_data(number, axes)
         return lax.broadcast(numbers[key], dims)
 
-    def add(self, total: Any, value: Any, index: Any) -> Any:
+    def add(self, total: jax.Array, value: jax.Array, index: jax.Array) -> jax.Array:
         value = cast_data(value, varying(total))
         if self.kind == "sum":
             return lax.add(
@@ -717,11 +733,11 @@ class _Fold(Record):
             total, value, index * value.shape[self.dim], self.dim
         )
 
-    def end(self, total: Any, shape: Any) -> Any:
+    def end(self, total: jax.Array, shape: ShapedArray) -> jax.Array:
         return total.astype(shape.dtype) if self.kind == "sum" else total
 
 
-def _dim_of(spec: Spec, axis: str) -> int | None:
+def _dim_of(spec: PartitionSpec, axis: str) -> int | None:
     """Return the dimension that the loop's axis shards, or `None`."""
     for dim in range(len(spec)):
         entry = entry_of(spec, dim)

@@ -18,7 +18,8 @@ class Rotation(_module.Rotation):
     Communication: none.
 
     >>> import jax.numpy as jnp, namedax as nx
-    >>> turns = nx.scipy.spatial.transform.Rotation.from_rotvec(nx.named(jnp.eye(3) * jnp.pi / 2, ["turn", None]))
+    >>> vectors = nx.named(jnp.eye(3) * jnp.pi / 2, ["turn", None])
+    >>> turns = nx.scipy.spatial.transform.Rotation.from_rotvec(vectors)
     >>> nx.positional(turns.apply(jnp.array([0.0, 1.0, 0.0])).round(3) + 0.0, ["turn", None])
     Array([[ 0.,  0.,  1.],
            [ 0.,  1.,  0.],

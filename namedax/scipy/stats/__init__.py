@@ -1,4 +1,4 @@
-"""The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, with a namespace per distribution."""
+"""The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, and its distributions."""
 
 import importlib.util as _importlib
 import pkgutil as _pkgutil
@@ -8,9 +8,8 @@ import types as _types
 from namedax.namespaces.lifting import Namespace as _Namespace
 from namedax.namespaces.registry.scipy import STATS as _OWN
 
-_spec = _importlib.find_spec(
-    "jax.scipy.stats"
-)  # only its location; it is imported on first use of a function
+# Only the location of the module; it is imported on first use of a function.
+_spec = _importlib.find_spec("jax.scipy.stats")
 _path = _spec.submodule_search_locations if _spec else None
 _DISTRIBUTIONS = tuple(
     info.name for info in _pkgutil.iter_modules(_path or []) if not info.name.startswith("_")

@@ -1,5 +1,5 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
-"""The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, with a namespace per distribution."""
+"""The namespace `nx.scipy.stats`: `jax.scipy.stats` for named arrays, and its distributions."""
 
 from typing import Any
 
@@ -42,9 +42,17 @@ def rankdata(
 def sem(
     a: ArrayLike, axis: AxisSpec = 0, ddof: int = 1, nan_policy: str = 'propagate', *, keepdims: bool = False,
 ) -> AnyArray:
-    """The standard error of the mean, `std / sqrt(count)`: `jax.scipy.stats.sem`, by name or position.
+    """Compute the standard error of the mean, `std / sqrt(count)`, over positional or named axes.
 
-    Over sharded names it costs what `nx.std` (or `nx.nanstd`, with `nan_policy="omit"`) costs.
+    Args:
+      a: an array, named or not.
+      axis: a positional axis, an axis name, or a tuple of both; by default 0.
+      ddof: the number that is subtracted from the count of elements, by default 1.
+      nan_policy: `"propagate"` (default), or `"omit"` to exclude NaNs.
+      keepdims: if `True`, reduced positional axes remain with size 1; by default `False`.
+
+    Communication: over sharded axes that of `nx.std`; with `nan_policy="omit"` that of `nx.nanstd`,
+    and one all-reduce of the count.
 
     Raises:
       AxisNotFoundError: `a` lacks a name.

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 import namedax as nx
 from namedax.errors import ArgumentError
 from namedax.hlo import collectives
-from namedax.programs.hijax import HIGH, program_of
+from namedax.programs.primitives import HIGH, jaxpr_of
 from tests.harness import array, make_mesh
 
 BOTH = [True, "bidirectional"]
@@ -370,7 +370,7 @@ def test_mistakes():
 def loops(jaxpr):
     """The bodies of all loops in a program."""
     for eqn in jaxpr.eqns:
-        high = [program_of(eqn)] if eqn.primitive.name == HIGH else []  # with flags of JAX 0.12
+        high = [jaxpr_of(eqn)] if eqn.primitive.name == HIGH else []  # with flags of JAX 0.12
         for inner in [*jaxprs_in_params(eqn.params), *high]:
             if eqn.primitive.name == "scan":
                 yield inner

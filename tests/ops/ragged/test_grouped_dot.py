@@ -17,7 +17,7 @@ from namedax.errors import (
     PlacementConflictError,
     PositionalAxisError,
 )
-from namedax.ops.ragged import grouped as token_moves
+from namedax.ops.ragged import grouped
 from tests import make
 from tests.harness import Placement, array, make_mesh
 
@@ -120,7 +120,7 @@ def emulated(operand, output, input_offsets, send_sizes, output_offsets, recv_si
 
 def test_tokens_travel_to_their_groups_where_devices_have_the_collective(monkeypatch):
     """The offsets and sizes are right, both ways and in the gradient: for tokens that are evenly spread, all of one group, or of none."""
-    monkeypatch.setattr(token_moves, "has_ragged_exchange", lambda platform: True)
+    monkeypatch.setattr(grouped, "supports_ragged_all_to_all", lambda platform: True)
     monkeypatch.setattr(jax.lax, "ragged_all_to_all", emulated)
     w = array(GROUPS, 6, 30, seed=2)  # more weights than tokens
 

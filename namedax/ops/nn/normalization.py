@@ -1,4 +1,4 @@
-"""Normalization over named axes: `layer_norm`, `rms_norm`, `standardize`, `batch_norm`, `moments` and `dropout`, in `nx.nn`.
+"""Layer, RMS and batch normalization over named axes, their moments, and dropout.
 
 `axis` is a positional axis, an axis name, or a tuple of both, and selects the axes of the
 statistics. So the norms differ mainly in these axes: `layer_norm(x, "embed")` and `batch_norm(x,
@@ -31,13 +31,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from namedax.core.annotations import AnyArray, LikeArguments
+from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec, LikeArguments
 from namedax.core.array import NamedArray, dims_of
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_inexact, common_type, inexact_type
 from namedax.core.names import is_name
 from namedax.core.region import ambient
+from namedax.core.types import DType
 from namedax.core.variance import cast_data, varying
 from namedax.errors import (
     ArgumentError,
@@ -80,11 +81,13 @@ class Moments(NamedTuple):
     var: Any
 
 
-# --- statistics over the axes of a plan -----------------------------------------------------------------------------
+# --- statistics over the axes of a plan -----------------------------------------------------------
 
 
-def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[ReductionPlan, Any]:
-    """Return the plan for the statistics, with the values in a wide dtype, and the dtype of the result."""
+def _site(
+    op: str, x: ArrayLike, axis: AxisSpec, where: ArrayLike | None
+) -> tuple[ReductionPlan, DType]:
+    """Return the plan for the statistics, with values in a wide dtype, and the result's dtype."""
     site = reduction_site(op, x, axis, False, where, supports_padding=True).of_real()
     if jnp.issubdtype(site.data.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
@@ -94,7 +97,7 @@ def _site(op: str, x: Any, axis: Any, where: Any) -> tuple[ReductionPlan, Any]:
     return site.replace(data=data.astype(common_type(data.dtype, jnp.float32))), data.dtype
 
 
-def _sums(site: ReductionPlan, mask: Any, *datas: Any) -> list[Any]:
+def _sums(site: ReductionPlan, mask: jax.Array | None, *datas: jax.Array) -> list[jax.Array]:
     """Sum over the axes of the plan, keep these axes, and use one all-reduce."""
     local = [_local_sum(site, mask, data) for data in datas]
     if not site.mesh_axes or len(local) == 1:
@@ -103,13 +106,15 @@ def _sums(site: ReductionPlan, mask: Any, *datas: Any) -> list[Any]:
     return [total[i] for i in range(len(local))]
 
 
-def _local_sum(site: ReductionPlan, mask: Any, data: Any) -> Any:
+def _local_sum(site: ReductionPlan, mask: jax.Array | None, data: jax.Array) -> jax.Array:
     if mask is not None:
         return jnp.sum(data, site.axes, keepdims=True, where=mask)
     return lax.expand_dims(lax.reduce_sum(data, site.axes), site.axes)
 
 
-def _sums_and_count(site: ReductionPlan, mask: Any, *datas: Any) -> tuple[list[Any], Any]:
+def _sums_and_count(
+    site: ReductionPlan, mask: jax.Array | None, *datas: jax.Array
+) -> tuple[list[jax.Array], jax.Array]:
     """Return the sums and the number of summed elements, with one all-reduce for all."""
     if not site.is_counted:
         return _sums(site, mask, *datas), datas[0].dtype.type(site.count)
@@ -117,14 +122,18 @@ def _sums_and_count(site: ReductionPlan, mask: Any, *datas: Any) -> tuple[list[A
     return sums, count
 
 
-Statistics = Callable[[Any, Any], tuple[Any, Any, Any]]
+Triple = tuple[jax.Array, jax.Array, jax.Array]
+#: A function of data and a mask that returns mean, variance and count.
+Statistics = Callable[[jax.Array, jax.Array | None], Triple]
+#: The arguments of such functions.
+Masked = tuple[jax.Array, jax.Array | None]
 
 
 def _two_passes(site: ReductionPlan) -> Statistics:
     """Build the computation of mean, variance and count with two all-reduces."""
     site = site.bare()
 
-    def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+    def statistics(data: jax.Array, mask: jax.Array | None) -> Triple:
         (total,), count = _sums_and_count(site, mask, data)
         mean = total / count
         (squares,) = _sums(site, mask, jnp.square(data - mean))
@@ -134,10 +143,13 @@ def _two_passes(site: ReductionPlan) -> Statistics:
 
 
 def _one_pass(site: ReductionPlan) -> Statistics:
-    """Build the computation of mean, variance (as a difference of two means) and count with one all-reduce."""
+    """Build the computation of mean, variance and count with one all-reduce.
+
+    The variance is the difference of two means.
+    """
     site = site.bare()
 
-    def statistics(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+    def statistics(data: jax.Array, mask: jax.Array | None) -> Triple:
         (total, squares), count = _sums_and_count(site, mask, data, jnp.square(data))
         mean = total / count
         return mean, jnp.maximum(squares / count - jnp.square(mean), 0), count
@@ -145,21 +157,22 @@ def _one_pass(site: ReductionPlan) -> Statistics:
     return statistics
 
 
-def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> tuple[Any, Any, Any]:
-    """Normalize the data of the plan to mean 0 and variance 1, and return it with its original mean and variance."""
+def _normalize(site: ReductionPlan, statistics: Statistics, epsilon: float) -> Triple:
+    """Normalize the data of the plan to mean 0 and variance 1; return its mean and variance too."""
     values, where, site = site.data, site.where, site.bare()
 
-    def parts(data: Any, mask: Any) -> tuple[Any, Any, Any, Any, Any]:
+    def parts(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, ...]:
         mean, var, count = statistics(data, mask)
         factor = lax.rsqrt(var + jnp.asarray(epsilon, var.dtype))
         return (data - mean) * factor, mean, var, factor, count
 
     @jax.custom_jvp
-    def normalise(data: Any, mask: Any) -> tuple[Any, Any, Any]:
-        return parts(data, mask)[:3]
+    def normalize(data: jax.Array, mask: jax.Array | None) -> Triple:
+        result, mean, var, *_ = parts(data, mask)
+        return result, mean, var
 
-    @normalise.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    @normalize.defjvp
+    def _jvp(primals: Masked, tangents: tuple[jax.Array, ...]) -> tuple[Triple, Triple]:
         result, mean, var, factor, count = parts(*primals)
         tangent, mask = tangents[0], primals[1]
         local = [
@@ -172,35 +185,37 @@ def _normalise(site: ReductionPlan, statistics: Statistics, epsilon: float) -> t
         of_result = factor * (tangent - of_mean - result * of_product)
         return (result, mean, var), (of_result, both[0], 2 * both[1] / factor)
 
-    return normalise(values, where)
+    return normalize(values, where)
 
 
-def _normalise_square(site: ReductionPlan, epsilon: float) -> Any:
+def _normalize_square(site: ReductionPlan, epsilon: float) -> jax.Array:
     """Divide the data of the plan by the root of its mean square."""
     values, where, site = site.data, site.where, site.bare()
 
-    def parts(data: Any, mask: Any) -> tuple[Any, Any, Any]:
+    def parts(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, ...]:
         (squares,), count = _sums_and_count(site, mask, lax.square(data))
         factor = lax.rsqrt(lax.add(lax.div(squares, count), data.dtype.type(epsilon)))
         return lax.mul(data, factor), factor, count
 
     @jax.custom_jvp
-    def normalise(data: Any, mask: Any) -> Any:
+    def normalize(data: jax.Array, mask: jax.Array | None) -> jax.Array:
         return parts(data, mask)[0]
 
-    @normalise.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    @normalize.defjvp
+    def _jvp(primals: Masked, tangents: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         result, factor, count = parts(*primals)
         (of_product,) = _sums(site, primals[1], lax.div(lax.mul(tangents[0], result), count))
         return result, lax.mul(factor, lax.sub(tangents[0], lax.mul(result, of_product)))
 
-    return normalise(values, where)
+    return normalize(values, where)
 
 
 _multiply, _add = at_once(jnp.multiply), at_once(jnp.add)
 
 
-def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
+def _affine(
+    op: str, x: AnyArray, scale: ArrayLike | None, bias: ArrayLike | None, dtype: DType
+) -> AnyArray:
     """Compute `x * scale + bias` by name, as `dtype`; either may be `None`."""
     given = [array for array in (scale, bias) if array is not None]
     (data, *more), dims, shape = align_ranks(op, x, *given)
@@ -213,14 +228,14 @@ def _affine(op: str, x: Any, scale: Any, bias: Any, dtype: Any) -> Any:
 
 def _run(
     op: str,
-    compute: Callable[..., Any],
-    x: Any,
-    axis: Any,
-    scale: Any,
-    bias: Any,
-    where: Any,
+    compute: Callable[..., jax.Array],
+    x: ArrayLike,
+    axis: AxisSpec,
+    scale: ArrayLike | None,
+    bias: ArrayLike | None,
+    where: ArrayLike | None,
     *static: Hashable,
-) -> Any:
+) -> AnyArray:
     """Run one norm, with `compute(site, *static)` applied to the plan of the reduction."""
     _check_names(op, x, scale=scale, bias=bias)
     given = tuple(
@@ -235,13 +250,13 @@ def _run(
 
 def _norm(
     op: str,
-    axis: Any,
-    compute: Callable[..., Any],
+    axis: AxisSpec,
+    compute: Callable[..., jax.Array],
     given: tuple[str, ...],
-    static: tuple[Any, ...],
-    x: Any,
-    *more: Any,
-) -> Any:
+    static: tuple[Hashable, ...],
+    x: ArrayLike,
+    *more: ArrayLike,
+) -> AnyArray:
     known = dict(zip(given, more, strict=True))
     site, dtype = _site(op, x, axis, known.get("where"))
     return _affine(
@@ -249,10 +264,11 @@ def _norm(
     )
 
 
-def _check_names(op: str, x: Any, **arrays: Any) -> None:
-    """Raise if a parameter shares no axis with `x`, or has a name close to a missing one: the name is probably a mistake.
+def _check_names(op: str, x: ArrayLike, **arrays: ArrayLike | None) -> None:
+    """Raise if a parameter shares no axis with `x`, or has a name close to a missing one.
 
-    Another name alone is valid: parameters may have further axes, such as an ensemble axis.
+    Such a name is probably a mistake. Another name alone is valid: parameters may have further
+    axes, such as an ensemble axis.
     """
     own = names_of(dims_of(x))
     for what, array in arrays.items():
@@ -271,24 +287,24 @@ def _check_names(op: str, x: Any, **arrays: Any) -> None:
             )
 
 
-def _epsilon(op: str, epsilon: Any) -> float:
+def _epsilon(op: str, epsilon: object) -> float:
     if isinstance(epsilon, numbers.Real):
         return float(epsilon)
     raise ArgumentTypeError(f"{op}: epsilon={format_value(epsilon)} must be a static number.")
 
 
-# --- the norms ------------------------------------------------------------------------------------------------------
+# --- the norms ------------------------------------------------------------------------------------
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.AS_JAX)
 def layer_norm(
-    x: Any,
-    axis: Any,
+    x: ArrayLike,
+    axis: AxisSpec,
     *,
-    scale: Any = None,
-    bias: Any = None,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     epsilon: float = 1e-5,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> LikeArguments:
     """Normalize to mean 0 and variance 1 over `axis`, then multiply by `scale` and add `bias`.
 
@@ -319,18 +335,23 @@ def layer_norm(
            [0., 2.]], dtype=float32)
     """
     epsilon = _epsilon("layer_norm", epsilon)
-    return _run("layer_norm", _normalised, x, axis, scale, bias, where, _two_passes, epsilon)
+    return _run("layer_norm", _normalized, x, axis, scale, bias, where, _two_passes, epsilon)
 
 
-def _normalised(
+def _normalized(
     site: ReductionPlan, passes: Callable[[ReductionPlan], Statistics], epsilon: float
-) -> Any:
-    return _normalise(site, passes(site), epsilon)[0]
+) -> jax.Array:
+    return _normalize(site, passes(site), epsilon)[0]
 
 
-@operation(explicit=Explicit.KEPT)
+@operation(explicit=Explicit.AS_JAX)
 def rms_norm(
-    x: Any, axis: Any, *, scale: Any = None, epsilon: float = 1e-6, where: Any = None
+    x: ArrayLike,
+    axis: AxisSpec,
+    *,
+    scale: ArrayLike | None = None,
+    epsilon: float = 1e-6,
+    where: ArrayLike | None = None,
 ) -> LikeArguments:
     """Divide by the root mean square over `axis`, then multiply by `scale`.
 
@@ -345,17 +366,17 @@ def rms_norm(
     Array([ 2., -2.,  2.], dtype=float32)
     """
     epsilon = _epsilon("rms_norm", epsilon)
-    return _run("rms_norm", _normalise_square, x, axis, scale, None, where, epsilon)
+    return _run("rms_norm", _normalize_square, x, axis, scale, None, where, epsilon)
 
 
 @checks_signature
 def standardize(
-    x: Any,
-    axis: Any = -1,
-    mean: Any = None,
-    variance: Any = None,
-    epsilon: Any = 1e-5,
-    where: Any = None,
+    x: ArrayLike,
+    axis: AxisSpec = -1,
+    mean: ArrayLike | None = None,
+    variance: ArrayLike | None = None,
+    epsilon: ArrayLike = 1e-5,
+    where: ArrayLike | None = None,
     *,
     algorithm: str = "fast",
 ) -> LikeArguments:
@@ -392,50 +413,56 @@ def standardize(
     if mean is not None or variance is not None or not isinstance(epsilon, numbers.Real):
         return _standardize_by(x, axis, mean, variance, epsilon, where, algorithm)
     passes = _one_pass if algorithm == "fast" else _two_passes
-    return _run("standardize", _normalised, x, axis, None, None, where, passes, float(epsilon))
+    return _run("standardize", _normalized, x, axis, None, None, where, passes, float(epsilon))
 
 
 def _standardize_by(
-    x: Any, axis: Any, mean: Any, variance: Any, epsilon: Any, where: Any, algorithm: str
-) -> Any:
+    x: ArrayLike,
+    axis: AxisSpec,
+    mean: ArrayLike | None,
+    variance: ArrayLike | None,
+    epsilon: ArrayLike,
+    where: ArrayLike | None,
+    algorithm: str,
+) -> AnyArray:
     """Standardize with some of the statistics given."""
     _check_names("standardize", x, mean=mean, variance=variance)
     dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
     wide = common_type(dtype, jnp.float32)
     x = apply_elementwise("standardize", lambda x: jnp.asarray(x).astype(wide), x)
 
-    def average(x: Any) -> Any:
+    def average(x: ArrayLike) -> AnyArray:
         return REDUCTIONS["mean"](x, axis, keepdims=True, where=where)
 
     if mean is None:
         mean = average(x)
     if variance is None and algorithm == "stable":
-        variance = average(
-            apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean)
-        )
+        squares = apply_elementwise("standardize", lambda x, m: jnp.square(x - m), x, mean)
+        variance = average(squares)
     elif variance is None:
         squares = average(apply_elementwise("standardize", jnp.square, x))
         variance = apply_elementwise(
             "standardize", lambda s, m: jnp.maximum(s - jnp.square(m), 0), squares, mean
         )
 
-    def compute(x: Any, mean: Any, variance: Any, epsilon: Any) -> Any:
+    def compute(x: jax.Array, *others: jax.typing.ArrayLike) -> jax.Array:
+        mean, variance, epsilon = others
         return ((x - mean) * lax.rsqrt(jnp.asarray(variance + epsilon, wide))).astype(dtype)
 
     return apply_elementwise("standardize", compute, x, mean, variance, epsilon)
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
+@operation(explicit=Explicit.AS_JAX, scope=True)
 def batch_norm(
-    x: Any,
-    axis: Any,
+    x: ArrayLike,
+    axis: AxisSpec,
     *,
-    scale: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    var: Any = None,
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
+    mean: ArrayLike | None = None,
+    var: ArrayLike | None = None,
     epsilon: float = 1e-5,
-    where: Any = None,
+    where: ArrayLike | None = None,
 ) -> tuple[AnyArray, Moments]:
     """Normalize to mean 0 and variance 1 over `axis`, and return the moments too.
 
@@ -483,31 +510,25 @@ def batch_norm(
             " (training)."
         )
     _check_names(op, x, scale=scale, bias=bias, mean=mean, var=var)
-    if mean is not None:
+    if mean is not None and var is not None:
         reduction_site(op, x, axis, supports_padding=True)  # raises for a missing axis
-        dtype = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
-        values = _standardize_by(
-            apply_elementwise(
-                op, lambda x: jnp.asarray(x).astype(common_type(dtype, jnp.float32)), x
-            ),
-            axis,
-            mean,
-            var,
-            epsilon,
-            None,
-            "stable",
-        )
+        dtype: Any = inexact_type(x.dtype if hasattr(x, "dtype") else jnp.asarray(x).dtype)
+        wide = common_type(dtype, jnp.float32)
+        x = apply_elementwise(op, lambda x: jnp.asarray(x).astype(wide), x)
+        values = _standardize_by(x, axis, mean, var, epsilon, None, "stable")
         return _affine(op, values, scale, bias, dtype), Moments(mean, var)
     with explain_type_errors:
         site, dtype = _site(op, x, axis, where)
-        data, *found = _normalise(site, _two_passes(site), epsilon)
+        data, *found = _normalize(site, _two_passes(site), epsilon)
         values = _affine(op, site.finish_whole(data), scale, bias, dtype)
         return values, Moments(*(site.finish(lax.squeeze(moment, site.axes)) for moment in found))
 
 
-@operation(explicit=Explicit.KEPT, scope=True)
-def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
-    """Compute mean and variance over `axis`, in float32 (or float64); arguments as for `layer_norm`.
+@operation(explicit=Explicit.AS_JAX, scope=True)
+def moments(x: ArrayLike, axis: AxisSpec, *, where: ArrayLike | None = None) -> Moments:
+    """Compute mean and variance over `axis`, in float32 (or float64).
+
+    Arguments are the same as for `layer_norm`.
 
     Communication: over a sharded axis, two all-reduces of the size of the mean; the gradient adds
     none.
@@ -522,11 +543,13 @@ def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
     statistics = _two_passes(site)
 
     @jax.custom_jvp
-    def both(data: Any, mask: Any) -> tuple[Any, Any]:
+    def both(data: jax.Array, mask: jax.Array | None) -> tuple[jax.Array, jax.Array]:
         return statistics(data, mask)[:2]
 
     @both.defjvp
-    def _jvp(primals: tuple[Any, Any], tangents: tuple[Any, Any]) -> tuple[Any, Any]:
+    def _jvp(
+        primals: Masked, tangents: tuple[jax.Array, ...]
+    ) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
         (data, mask), tangent = primals, tangents[0]
         mean, var, count = statistics(data, mask)
         of_mean, of_square = _sums(site, mask, tangent / count, 2 * tangent * (data - mean) / count)
@@ -536,34 +559,43 @@ def moments(x: Any, axis: Any, *, where: Any = None) -> Moments:
 
 
 @checks_signature
-def update_moments(average: Moments, new: Moments, momentum: Any = 0.9) -> Moments:
-    """Update a moving average of moments: `momentum * average + (1 - momentum) * new`, without gradients.
+def update_moments(average: Moments, new: Moments, momentum: float | jax.Array = 0.9) -> Moments:
+    """Update a moving average of moments, without gradients.
+
+    Args:
+      average: the average so far.
+      new: the moments of this step, as `batch_norm` returns them.
+      momentum: the weight of `average`, by default 0.9; `new` has the weight `1 - momentum`.
 
     >>> import namedax as nx
     >>> from namedax.nn import Moments, update_moments
-    >>> update_moments(Moments(1.0, 2.0), Moments(2.0, 4.0), 0.5)
-    Moments(mean=Array(1.5, dtype=float32, weak_type=True), var=Array(3., dtype=float32, weak_type=True))
+    >>> average = update_moments(Moments(1.0, 2.0), Moments(2.0, 4.0), 0.5)
+    >>> float(average.mean), float(average.var)
+    (1.5, 3.0)
     """
 
-    def one(old: Any, new: Any) -> Any:
-        return apply_elementwise(
-            "update_moments",
-            lambda old, new: lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new)),
-            old,
-            new,
-        )
+    def blend(old: jax.Array, new: jax.typing.ArrayLike) -> jax.Array:
+        return lax.stop_gradient(momentum * old + (1 - momentum) * jnp.asarray(new))
 
-    return Moments(*(one(old, current) for old, current in zip(average, new, strict=True)))
+    pairs = zip(average, new, strict=True)
+    return Moments(*(apply_elementwise("update_moments", blend, *pair) for pair in pairs))
 
 
-# --- dropout --------------------------------------------------------------------------------------------------------
+# --- dropout --------------------------------------------------------------------------------------
 
 
 @operation("shared", explicit=Explicit.AS_JAX, scope=True)
 def dropout(
-    x: Any, key: Any, rate: Any, *, shared: Any = (), deterministic: bool = False
+    x: ArrayLike,
+    key: ArrayLike,
+    rate: ArrayLike,
+    *,
+    shared: AxisSpec = (),
+    deterministic: bool = False,
 ) -> LikeArguments:
-    """Set each element to zero with probability `rate`, and divide the others by `1 - rate` (Srivastava et al. 2014).
+    """Set each element to zero with probability `rate`, and divide the others by `1 - rate`.
+
+    Source: Srivastava et al. 2014, "Dropout".
 
     Args:
       x: an array, named or not.
@@ -602,31 +634,32 @@ def dropout(
         raise ArgumentTypeError(
             f"{op}: x must be floating-point, got {type_text(x)}. Convert it first with x.astype."
         )
-    fixed = isinstance(rate, numbers.Real)
-    if fixed and not 0 <= rate < 1:
+    if isinstance(rate, numbers.Real) and not 0 <= rate < 1:
         raise ArgumentError(
             f"{op}: rate, the probability of a zero, must be at least 0 and less than 1, got"
             f" {format_value(rate)}."
         )
-    if deterministic or (fixed and rate == 0):
+    if deterministic or (isinstance(rate, numbers.Real) and rate == 0):
         return x
-    x = to_local(x, op, ambient())
-    drawn, shape = _drawn(op, x, key, shared)
+    block: AnyArray = to_local(x, op, ambient())
+    drawn, shape = _drawn(op, block, key, shared)
     with explain_type_errors:
         noise = draw(
             op, lambda key, shape: jax.random.uniform(key, shape, jnp.float32), key, drawn, shape
         )
 
-        def compute(x: Any, noise: Any, rate: Any) -> Any:
+        def compute(x: jax.Array, noise: jax.Array, rate: jax.typing.ArrayLike) -> jax.Array:
             keep = 1 - jnp.asarray(rate, common_type(x.dtype, jnp.float32))
             return jnp.where(
                 noise < keep.astype(jnp.float32), x / keep.astype(x.dtype), jnp.zeros((), x.dtype)
             )
 
-        return apply_elementwise(op, compute, x, noise, rate)
+        return apply_elementwise(op, compute, block, noise, rate)
 
 
-def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int], Sequence[int]]:
+def _drawn(
+    op: str, x: AnyArray, key: ArrayLike, shared: AxisSpec
+) -> tuple[dict[Hashable, int], Sequence[int]]:
     """Return the named sizes and the positional shape of the random numbers."""
     sizes = dict(x.named_shape) if isinstance(x, NamedArray) else {}
     shape = list(x.shape)
@@ -650,12 +683,15 @@ def _drawn(op: str, x: Any, key: Any, shared: Any) -> tuple[dict[Hashable, int],
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "batch_norm": batch_norm,
-    "dropout": dropout,
-    "layer_norm": layer_norm,
-    "moments": moments,
-    "rms_norm": rms_norm,
-    "standardize": standardize,
-    "update_moments": update_moments,
-    "Moments": Moments,
+    f.__name__: f
+    for f in (
+        batch_norm,
+        dropout,
+        layer_norm,
+        moments,
+        rms_norm,
+        standardize,
+        update_moments,
+        Moments,
+    )
 }

@@ -1,7 +1,11 @@
-"""Words of NumPy, PyTorch, xarray, Haliax, Penzai and coordax, and their replacements in this package.
+"""Hints in messages: replacements for words of other libraries, and typical calls.
 
-The tables are read if an array, or the package, does not have an attribute. `docs/migration` has
-the words of each library in full.
+The libraries are NumPy, PyTorch, xarray, Haliax, Penzai and coordax. The tables are read if an
+array, or the package, does not have an attribute. `docs/migration` covers each library in full.
+
+Modules that raise errors cannot import the public functions, which are above them. They get the
+hints by `errors.hints`. The package installs them by `errors.install_hints`, and imports this module
+for the first message that contains a hint.
 """
 
 from __future__ import annotations
@@ -16,9 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from namedax.errors import Hints, show_names
-from namedax.hints.signatures import usage
 
-__all__ = ["at_face", "hints_of", "namesake", "replacement", "what_to_write"]
+__all__ = ["at_face", "hints_of", "namesake", "replacement", "usage", "what_to_write"]
 
 
 # {axis} is the last of the array's names, {names} are all.
@@ -28,7 +31,7 @@ _NO_COORDINATES = (
     "nx.named(coordinates, [{axis}]) for coordinates, which are arrays of their own here: an array"
     " has names only"
 )
-_WORDS: dict[str, str] = {
+_ATTRIBUTES: dict[str, str] = {
     # where and how large axes are
     **dict.fromkeys(
         ("axes", "names", "axis_names", "dim_names", "axis_order", "named_dims"),
@@ -181,7 +184,9 @@ _WORDS: dict[str, str] = {
 
 
 def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> str | None:
-    """Code that replaces an attribute or a method of other libraries' arrays; `None` if no library has it.
+    """Return code that replaces an attribute or a method of other libraries' arrays.
+
+    The result is `None` if no library has the attribute.
 
     Args:
       package: the package, `namedax`.
@@ -194,7 +199,7 @@ def what_to_write(package: ModuleType, word: str, names: Sequence[Hashable]) -> 
     >>> what_to_write(nx, "exp", ("k",))
     'nx.exp(x)'
     """
-    if word in _WORDS:
+    if word in _ATTRIBUTES:
         return _replacement(word, names)
     ours = namesake(package, word)
     return None if ours is None else _call(package, ours, _quoted(names)[-1])
@@ -205,15 +210,18 @@ def _quoted(names: Sequence[Hashable]) -> list[str]:
 
 
 def _replacement(word: str, names: Sequence[Hashable]) -> str:
-    """The text of a word in the table, with the axis names of an array."""
+    """Return the text of an attribute in the table, with the axis names of an array."""
     shown = _quoted(names)
-    return _WORDS[word].format(
-        axis=shown[-1], names=", ".join(shown), pattern=_turned(names), word=word
+    return _ATTRIBUTES[word].format(
+        axis=shown[-1], names=", ".join(shown), pattern=_reversing_pattern(names), word=word
     )
 
 
 def _call(package: ModuleType, path: str, axis: str) -> str:
-    """A call of a function of this package with the array as its first argument, its other required arguments, and an axis."""
+    """Return a call of a function of this package.
+
+    It has the array as its first argument, the other required arguments, and an axis.
+    """
     function: Any = package
     for part in path.split(".")[1:]:
         function = getattr(function, part)
@@ -236,7 +244,9 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 def at_face(word: str) -> str:
-    """Code that replaces a function of other libraries that is not at the top level; empty if no library has it.
+    """Return code that replaces a function of other libraries that is not at the top level.
+
+    The result is empty if no library has the function.
 
     >>> at_face("segment_mean")
     "nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"
@@ -245,7 +255,7 @@ def at_face(word: str) -> str:
         return ""
     if word in _AT_FACE:
         return _AT_FACE[word]
-    return _replacement(word, ("k",)) if word in _WORDS else ""
+    return _replacement(word, ("k",)) if word in _ATTRIBUTES else ""
 
 
 _AT_FACE = {
@@ -280,20 +290,22 @@ _AT_FACE = {
 
 
 def namesake(package: ModuleType, word: str) -> str | None:
-    """The function of this package that has the same name as one of JAX or NumPy, by its shortest path; `None` if there is none.
+    """Return the function of this package with the same name as one of JAX or NumPy.
+
+    The result is its shortest path; `None` if there is none.
 
     >>> import namedax as nx
     >>> namesake(nx, "sum"), namesake(nx, "softmax")
     ('nx.sum', 'nx.nn.softmax')
     """
-    for theirs, ours in _NAMESPACES:
-        function = vars(theirs).get(
+    for module, ours in _NAMESPACES:
+        function = vars(module).get(
             word
         )  # does not find deprecated functions of JAX, which would warn
         if callable(function) and not isinstance(function, type) and not word.startswith("_"):
             return (
                 f"nx.{word}"
-                if word in package.__all__ and theirs in (jnp, jnp.linalg)
+                if word in package.__all__ and module in (jnp, jnp.linalg)
                 else f"{ours}.{word}"
             )
     return None
@@ -308,8 +320,8 @@ _NAMESPACES = (
 )
 
 
-def _turned(names: Sequence[Hashable]) -> str:
-    """A pattern that reverses the order of the names."""
+def _reversing_pattern(names: Sequence[Hashable]) -> str:
+    """Return a pattern that reverses the order of the names."""
     words = [name for name in names if isinstance(name, str) and name.isidentifier()]
     return (
         f"{{{', '.join(words)}}} -> {{{', '.join(words[::-1])}}}"
@@ -318,7 +330,7 @@ def _turned(names: Sequence[Hashable]) -> str:
     )
 
 
-# --- functions of numpy that a named array was given to, and their replacem -----------------------
+# --- functions of NumPy called with a named array -------------------------------------------------
 
 
 _FLAT = "nx.rearrange(x, pattern), or nx.merge_axes(x, {names}, 'flat') for one named axis"
@@ -343,7 +355,9 @@ _INSTEAD = {
 
 
 def replacement(package: ModuleType, name: str, space: str, names: Sequence[Hashable]) -> str:
-    """The beginning of a sentence with code that replaces a function of NumPy; empty if there is no replacement.
+    """Return the beginning of a sentence with code that replaces a function of NumPy.
+
+    The result is empty if there is no replacement.
 
     Args:
       package: the package, `namedax`.
@@ -369,10 +383,69 @@ def replacement(package: ModuleType, name: str, space: str, names: Sequence[Hash
 
 
 def hints_of(package: ModuleType) -> Hints:
-    """The hints about the public functions of `package`, which is `namedax`."""
+    """Return the hints about the public functions of `package`, which is `namedax`."""
     return Hints(
         usage=partial(usage, package),
         attribute=partial(what_to_write, package),
         namesake=partial(namesake, package),
         numpy_function=partial(replacement, package),
     )
+
+
+# --- typical calls of the public functions, from their signatures ---------------------------------
+
+
+def usage(package: ModuleType, op: str) -> str:
+    """Return a sentence with a typical call of a public function.
+
+    It is empty if `op` is not a public function.
+
+    >>> import namedax as nx
+    >>> usage(nx, "take"), usage(nx, "softmax")
+    (' Write nx.take(x, indices, axis).', ' Write nx.nn.softmax(x, axis).')
+    >>> usage(nx, "top_k")
+    ' Write nx.top_k(x, k, axis=...).'
+    """
+    spaces = ("", "nn.", "numpy.", "lax.", "random.") if op.isidentifier() else ()
+    for space in spaces:
+        home = getattr(package, space[:-1]) if space else package
+        if op not in dir(home):
+            continue
+        try:
+            parameters = list(inspect.signature(getattr(home, op)).parameters.values())
+        except (TypeError, ValueError):
+            return ""
+        return f" Write nx.{space}{op}({', '.join(_arguments(parameters))})."
+    return ""
+
+
+# Parameters with an axis and an amount in one value.
+_AMOUNTS = {"pad_width": "{name: (before, after)}", "reps": "{name: times}"}
+
+
+def _arguments(parameters: list[inspect.Parameter]) -> list[str]:
+    """Return the arguments of a typical call: the required ones, and the axis."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    axis = next(
+        (
+            p
+            for p in parameters
+            if p.name.startswith(("axis", "axes", "dimension")) and p.name != "axis_sizes"
+        ),
+        None,
+    )
+    by_place = [p for p in parameters if p.kind not in (keyword, inspect.Parameter.VAR_KEYWORD)]
+    if axis is not None and axis.kind is not keyword:
+        at = by_place.index(axis)
+        return [
+            _AMOUNTS.get(p.name, p.name)
+            for i, p in enumerate(by_place)
+            if i <= at or p.default is p.empty
+        ]
+    many = inspect.Parameter.VAR_POSITIONAL
+    needed = [
+        f"*{p.name}" if p.kind is many else _AMOUNTS.get(p.name, p.name)
+        for p in by_place
+        if p.default is p.empty or p.name == "xs" or len(by_place) <= 3
+    ]
+    return needed if axis is None else [*needed, f"{axis.name}=..."]
