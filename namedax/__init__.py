@@ -47,9 +47,9 @@ def _elsewhere(name: str) -> str:
         else [f"{__name__}.{space}" for space in ("numpy", "lax", "nn", "random")]
     )
     found = [space for space in spaces if hasattr(_importlib.import_module(space), name)]
-    there = f"; there is {' and '.join(f'{space}.{name}' for space in found)}" if found else ""
+    there = f". There is {' and '.join(f'{space}.{name}' for space in found)}" if found else ""
     instead = _importlib.import_module("namedax.hints").at_face(name)
-    return f"{there}; write {instead}" if instead else there
+    return f"{there}. Write {instead}" if instead else there
 
 
 def __getattr__(name: str) -> _Any:

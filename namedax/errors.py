@@ -97,11 +97,13 @@ class AxisNotFoundError(NamedaxError, ValueError):
 
     Attributes:
       axis: the axis name, or `None`.
+      is_explained: True if a loop has added that its initial carry lacks the axis.
     """
 
     code = "NX002"
 
     axis: Hashable = None
+    is_explained: bool = False
 
 
 class AxisSizeError(NamedaxError, ValueError):

@@ -42,6 +42,7 @@ from namedax.checkpoints.trees import (
 from namedax.checkpoints.written_names import Json
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
+from namedax.core.jax_errors import ErrorKind
 from namedax.core.region import ambient
 from namedax.core.types import Mesh, PyTree
 from namedax.distributed import placement as placement_of
@@ -143,7 +144,7 @@ def _write(ocp: ModuleType, folder: str, arguments: object, overwrite: bool) -> 
         try:
             checkpointer.save(folder, arguments, force=overwrite)
         except ValueError as error:
-            if "already exists" not in str(error):
+            if not ErrorKind.FOLDER_EXISTS.matches(error):
                 raise
             raise CheckpointError(
                 f"save: {folder} already exists. Save to another folder, or pass overwrite=True."

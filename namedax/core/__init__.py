@@ -11,6 +11,6 @@ has the sums that XLA's CPU backend cannot compile. `element_types` converts to 
 chooses dtypes and rejects arrays of other libraries. `reshape` merges dimensions, `records` are
 classes of fields, `name_scopes` names operations in programs, and `functions` reads signatures,
 docstrings and source locations. `call_errors` and `argument_kinds` check calls; `protocol_hints` is
-for named arrays in functions of NumPy and Python. `explicit_fallback` runs what JAX cannot run
-on Explicit axes.
+for named arrays in functions of NumPy and Python, and `jax_errors` recognizes errors of JAX to
+explain them. `explicit_fallback` runs what JAX cannot run on Explicit axes.
 """

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, Mesh
 
+from namedax.core.jax_errors import ErrorKind
 from namedax.errors import (
     ArgumentTypeError,
     ArrayAttributeError,
@@ -80,12 +81,11 @@ def refuse_kinds(
                 continue
             what = f"the argument {format_value(one)}" if several else f"{name}={format_value(one)}"
             raise ArgumentTypeError(f"{op}: {what} is not {kind}.{usage(op)}") from error
-    # JAX has no class for it
-    if isinstance(error, ValueError) and "Non-hashable static arguments" in str(error):
+    if ErrorKind.NOT_HASHABLE.matches(error):
         _refuse_unhashable(op, given, error)
 
 
-def _refuse_unhashable(op: str, given: Mapping[str, Any], error: Exception) -> None:
+def _refuse_unhashable(op: str, given: Mapping[str, Any], error: BaseException) -> None:
     for name, value in given.items():
         try:
             hash(value)
@@ -147,6 +147,10 @@ def _is_pair(value: Any) -> bool:
 
 def _is_flag(value: Any) -> bool:
     return isinstance(value, (bool, int, np.bool_)) or (value.ndim == 0 and value.dtype == bool)
+
+
+def _is_number_of_steps(value: Any) -> bool:
+    return isinstance(value, bool) or operator.index(value) >= 0
 
 
 def _is_number(value: object) -> bool:
@@ -231,6 +235,7 @@ _BY_NAME: dict[str, _Kind] = {
     "epsilon": ("a number", _is_number),
     "mesh": ("a mesh", _is_mesh),
     "shape": _SIZE,
+    "unroll": ("True, False or a number of steps", _is_number_of_steps),
 }
 # Options of JAX's functions, which cannot be arrays.
 _OPTIONS = frozenset("axis dtype out_sharding keepdims".split())

@@ -149,7 +149,7 @@ def _what_was_meant(value: object, op: str, within: PyTree) -> str:
     if isinstance(value, PartitionSpec):
         axis = next((entry for entry in value if entry is not None), "x")
         return (
-            f" A PartitionSpec has mesh axes; write names, and {{'name': {axis!r}}} in"
+            f" A PartitionSpec has mesh axes. Write axis names here, and {{'name': {axis!r}}} in"
             " axis_resources."
         )
     if reversed_ := _reversed_mapping(value, within):
@@ -231,8 +231,8 @@ def _from_list(
 ) -> tuple[list[tuple[int, Hashable]], int | None]:
     if any(isinstance(entry, EllipsisType) for entry in value[:-1]):
         raise AxisMappingError(
-            f"{op}: '...' stands before the end in the axis mapping {text}; it can only be the last"
-            " entry."
+            f"{op}: '...' is not the last entry of the axis mapping {text}. Write it at the end, as in"
+            " ['batch', ...]."
         )
     prefix = bool(value) and value[-1] is ...
     entries = value[:-1] if prefix else value

@@ -24,6 +24,7 @@ __all__ = [
     "call_or_refuse",
     "check_flags",
     "checks_signature",
+    "explain_user_call",
     "flags_of",
     "refuse_miscall",
     "refuse_no_element_type",
@@ -65,15 +66,62 @@ def refuse_miscall(
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError as reason:
-        # Python's own message, if the call itself failed
-        words = str(error).partition("() ")[2] or str(reason)
-        words = words.partition(". Did you mean")[0]  # Python 3.13 adds suggestions
         raise ArgumentTypeError(
-            f"{op}: {words}.{usage(op)}{_by_name(signature, kwargs)}"
+            f"{op}: {_mismatch(error, reason)}.{usage(op)}{_by_name(signature, kwargs)}"
             f"{_of_names(op, signature, args, kwargs)}"
         ) from None
     refuse_no_element_type(op, signature, given, "named_shape" in signature.parameters)
     refuse_kinds(op, signature, given, error)
+
+
+def _mismatch(error: Exception, reason: TypeError) -> str:
+    """Return how a call differs from the signature, without the name of the function.
+
+    Args:
+      error: the error of the call, whose message is Python's own if the call itself failed.
+      reason: the error of `inspect.Signature.bind`.
+    """
+    text = str(error).partition("() ")[2] or str(reason)
+    return text.partition(". Did you mean")[0]  # Python 3.13 adds suggestions
+
+
+def explain_user_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError
+) -> None:
+    """Raise if a function of the user does not accept the arguments that it was called with.
+
+    An error that the function itself raises is not explained.
+
+    Args:
+      function: the function of the user.
+      args: the positional arguments of the call.
+      kwargs: the keyword arguments of the call.
+      error: the error of the call, caught in the frame that made it.
+
+    Raises:
+      ArgumentTypeError: the arguments do not match the signature.
+    """
+    if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+        return  # a frame of the function: its body was reached
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as reason:
+        name = getattr(function, "__name__", type(function).__name__)
+        given = [*map(format_value, args), *(f"{k}={format_value(v)}" for k, v in kwargs.items())]
+        plain = signature.replace(
+            parameters=[
+                p.replace(annotation=inspect.Parameter.empty) for p in signature.parameters.values()
+            ],
+            return_annotation=inspect.Signature.empty,
+        )
+        raise ArgumentTypeError(
+            f"{name}: {_mismatch(error, reason)}. The call {name}({', '.join(given)}) must match the"
+            f" signature {name}{plain}."
+        ).about(explains=error) from None
 
 
 def refuse_no_element_type(

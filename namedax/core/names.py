@@ -68,9 +68,15 @@ def check_dims(dims: Dims, op: str) -> Dims:
     """Return `dims` as a tuple.
 
     Raises:
-      AxisNameError: an entry is not a name, or a name appears twice.
+      AxisNameError: `dims` is not a sequence, an entry is not a name, or a name appears twice.
     """
-    dims = tuple(dims)
+    try:
+        dims = tuple(dims)
+    except TypeError:
+        raise AxisNameError(
+            f"{op}: dims={format_value(dims)} is not a tuple of axis names. Write one entry per axis:"
+            " dims=('batch', None)."
+        ) from None
     seen = set()
     for dim in dims:
         if dim is None:

@@ -13,6 +13,8 @@ from typing import Any, ParamSpec, TypeVar, TypeVarTuple
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+from namedax.core.call_errors import explain_user_call
+
 __all__ = [
     "LEAF",
     "Boundary",
@@ -33,16 +35,31 @@ Ts = TypeVarTuple("Ts")
 
 
 def call_user_code(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function of the user."""
-    return function(*args, **kwargs)
+    """Call a function of the user.
+
+    Raises:
+      ArgumentTypeError: the function does not accept these arguments.
+    """
+    try:
+        return function(*args, **kwargs)
+    except TypeError as error:
+        explain_user_call(function, args, kwargs, error)
+        raise
 
 
 def call_backward_rule(function: Callable[[*Ts], R], /, *args: *Ts) -> R:
     """Call a rule of the user that computes cotangents.
 
     JAX runs it while it transposes a program.
+
+    Raises:
+      ArgumentTypeError: the rule does not accept these arguments.
     """
-    return function(*args)
+    try:
+        return function(*args)
+    except TypeError as error:
+        explain_user_call(function, args, {}, error)
+        raise
 
 
 def call_checked_code(function: Callable[[*Ts], R], /, *args: *Ts) -> R:

@@ -84,8 +84,8 @@ def _other(op: str, self: NamedArray, other: object) -> Any:
     """
     if isinstance(other, (list, tuple, set, dict)):
         raise ArgumentTypeError(
-            f"{op}: {format_value(other)} stands beside {type_text(self)}, and a"
-            f" {type(other).__name__} is no array. {for_a_list(other, self._names or ['day'])}"
+            f"{op}: the operands are {type_text(self)} and {format_value(other)}, and a"
+            f" {type(other).__name__} is not an array. {for_a_list(other, self._names or ['day'])}"
         )
     refuse_foreign(op, other)
     return NotImplemented

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import re
 import types
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from types import TracebackType
@@ -23,11 +22,12 @@ from jax.sharding import PartitionSpec
 from namedax.core.annotations import AnyArray
 from namedax.core.argument_kinds import check_function
 from namedax.core.array import NamedArray, dims_of
-from namedax.core.call_errors import check_flags, checks_signature, flags_of
+from namedax.core.call_errors import check_flags, checks_signature, explain_user_call, flags_of
 from namedax.core.cpu_workarounds import on_cpus
 from namedax.core.display import positional_type_text, type_text
 from namedax.core.element_types import refuse_foreign
 from namedax.core.explicit_fallback import Explicit, explain_call, may_fall_back, run_fallback
+from namedax.core.jax_errors import ErrorKind, named_result, recognize
 from namedax.core.name_scopes import Scope, is_in_program, is_open, scope_of_lifted
 from namedax.core.names import Dims, check_dims
 from namedax.core.records import Record
@@ -88,30 +88,26 @@ _VARYING = (
 _XEINSUM = "namedax: JAX removed xeinsum together with xmap. Use nx.einsum, with names in braces."
 
 
+_NOTES = {
+    ErrorKind.NAMED_ARRAY: _NOTE,
+    ErrorKind.EINSUM: _EINSUM,
+    ErrorKind.SHARD_MAP_MESH: _SHARD_MAP,
+    ErrorKind.VARIANCE: _VARYING,
+}
+
+
 def _note_on(error: BaseException) -> str | None:
     """Return the note for an error of JAX in code with named arrays."""
-    if isinstance(error, TypeError) and "NamedArray" in str(error):
-        left = re.search(r"Gradient only defined .*? NamedArray\((\S+?\{.*?\})", str(error))
-        if left is None:
-            return _NOTE
+    if isinstance(error, AttributeError) and error.name == "xeinsum":
+        return _XEINSUM
+    kind = recognize(error)
+    if kind is ErrorKind.GRADIENT_OF_NAMES:
         return (
-            f"namedax: the differentiated function returns {left[1]}, but a gradient needs a"
-            " scalar. Reduce the remaining names in the function: nx.mean(loss, axis=...) reduces"
-            " all of them."
+            f"namedax: the differentiated function returns {named_result(error)}, but a gradient"
+            " needs a scalar. Reduce the remaining names in the function: nx.mean(loss, axis=...)"
+            " reduces all of them."
         )
-    if isinstance(error, ValueError) and re.search(
-        r"einsum|Einstein sum|Output character '[{}]'", str(error)
-    ):
-        return _EINSUM
-    if isinstance(error, ValueError) and re.search(
-        r"context mesh .* should match the mesh passed to shard_map", str(error), re.DOTALL
-    ):
-        return _SHARD_MAP
-    if isinstance(error, (TypeError, ValueError)) and re.search(
-        r"pcast|manual ax[ie]s", str(error)
-    ):
-        return _VARYING
-    return _XEINSUM if isinstance(error, AttributeError) and error.name == "xeinsum" else None
+    return None if kind is None else _NOTES.get(kind)
 
 
 class _ExplainTypeErrors:
@@ -178,7 +174,7 @@ class _ExplainNames:
             error, NamedaxError
         ):
             return
-        if isinstance(error, TypeError) and self._theirs and "<class 'str'>" in str(error):
+        if self._theirs and ErrorKind.STRING_OPERAND.matches(error):
             for value in self._others:
                 refuse_names(self._function, value)
         if isinstance(error, jax.errors.ConcretizationTypeError) and self._theirs:
@@ -188,8 +184,12 @@ class _ExplainNames:
             for x in self._arguments
             if isinstance(x, NamedArray) and any(dim is not None for dim in x.dims)
         ]
-        if not named or "NamedArray" in str(error):  # the latter has its own explanation
-            return
+        if (
+            not named
+            or ErrorKind.NAMED_ARRAY.matches(error)
+            or ErrorKind.NAMED_INDEX.matches(error)
+        ):
+            return  # an error about a named array has its own explanation
         seen = " and ".join(f"{positional_type_text(x)} of {type_text(x)}" for x in named)
         names = ", ".join(repr(dim) for dim in named[0].dims if dim is not None)
         remedy = (
@@ -431,7 +431,12 @@ class Lifted:
                 filled[i] = value
             inner_args, inner_kwargs = jax.tree.unflatten(tree, filled)
             with hiding(op, () if theirs else names):
-                return function(*inner_args, **inner_kwargs)
+                try:
+                    return function(*inner_args, **inner_kwargs)
+                except TypeError as error:
+                    if not theirs:
+                        explain_user_call(function, inner_args, inner_kwargs, error)
+                    raise
 
         theirs = belongs_to_jax(function) or _is_our_own(function)
         if theirs:  # a user's function may support an array of another library

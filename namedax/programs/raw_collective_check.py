@@ -26,6 +26,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from namedax.core.array import is_named
+from namedax.core.jax_errors import ErrorKind, rejected_operation, unbound_axis
 from namedax.core.name_scopes import OPERATIONS_ON_FUNCTIONS
 from namedax.core.types import PyTree
 from namedax.core.user_code import (
@@ -355,7 +356,7 @@ def explain_unbound_axes(function: str) -> Iterator[None]:
                 " not a mesh axis. The names of a value determine the mesh axes over which it"
                 " varies, and operations of namedax cast their operands. Remove the cast."
             ) from error
-        if isinstance(error, AssertionError) and str(error).startswith("ManualAxisType("):
+        if ErrorKind.BLOCK_TYPE.matches(error):
             # `jnp.zeros_like` of the `jax.ShapeDtypeStruct` of a block fails in this way if a mesh
             # axis is left to the compiler.
             raise RawBlockError(
@@ -396,8 +397,7 @@ def said_of_names(error: BaseException, function: str | None = None) -> str | No
         public functions. Default: None.
     """
     found = _unbound(error)
-    unbound = re.search(r"unbound axis name: (\S+?)\. ", str(error))
-    called, axis = function, unbound and unbound[1]
+    called, axis = function, unbound_axis(error) if ErrorKind.UNBOUND_AXIS.matches(error) else None
     if found is not None and found[2] is not None:
         _, axis, called = found
     if called is None or axis is None:
@@ -420,10 +420,10 @@ def explain_values_from_around(function: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if isinstance(error, NamedaxError) or "ontext mesh" not in str(error):
+        kinds = (ErrorKind.CONTEXT_MESH, ErrorKind.SHARD_MAP_MESH)
+        if isinstance(error, NamedaxError) or not any(kind.matches(error) for kind in kinds):
             raise
-        found = re.search(r"primitive (\w+)|passed to (\w+)", str(error))
-        called = next(filter(None, found.groups())) if found is not None else "an operation"
+        called = rejected_operation(error) or "an operation"
         raise RawBlockError(
             f"xmap: {function} is called inside of another mapped function, maps names to its own"
             " mesh axes, and passes an array of the outer function, which has no names, to JAX"

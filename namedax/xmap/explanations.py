@@ -10,6 +10,7 @@ import jax
 from jax.sharding import AbstractMesh
 
 from namedax.core.array import dims_of
+from namedax.core.jax_errors import ErrorKind
 from namedax.core.region import Region, ambient
 from namedax.core.types import Mesh
 from namedax.errors import (
@@ -52,12 +53,12 @@ def explain_jax_error(
     if isinstance(error, TypeError):
         _explain_forward_mode(error, function, resources)
     elif isinstance(mesh, AbstractMesh) and (
-        isinstance(error, jax.errors.JaxRuntimeError) or "AbstractMesh" in str(error)
+        isinstance(error, jax.errors.JaxRuntimeError) or ErrorKind.ABSTRACT_MESH.matches(error)
     ):
         error.add_note(f"namedax: {no_devices(function, mesh)}")
-    elif "incompatible devices" in str(error):
+    elif ErrorKind.INCOMPATIBLE_DEVICES.matches(error):
         error.add_note(f"namedax: {_cannot_reshard(function)}")
-    elif "is incompatible with mesh_shape" in str(error) or _is_of_another_mesh(error, arguments):
+    elif ErrorKind.INDIVISIBLE.matches(error) or _is_of_another_mesh(error, arguments):
         raise MeshError(f"xmap: {_cannot_reshard(function)}") from error
 
 
@@ -96,7 +97,7 @@ def _explain_forward_mode(error: TypeError, function: str, resources: Assignment
     looped = sorted(
         repr(name) for name, axes in with_loops(resources).items() if loops_of({name: axes})
     )
-    if looped and "forward-mode" in str(error):
+    if looped and ErrorKind.FORWARD_MODE.matches(error):
         raise SerialLoopError(
             f"xmap: {function} maps {', '.join(looped)} to a SerialLoop, which supports"
             " reverse-mode differentiation only, any number of times: jax.grad, jax.vjp,"

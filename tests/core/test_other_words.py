@@ -117,15 +117,15 @@ def test_what_is_said_runs():
 @pytest.mark.parametrize(
     ("word", "written"),
     [
-        ("segment_mean", "; write nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"),
-        ("named_jit", "; write nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
-        ("Axis", "; write names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})"),
-        ("groupby", "; write nx.segment_sum(x, ids, 12, axis='k'), of the number of each entry's group, and its like"),
+        ("segment_mean", ". Write nx.segment_sum(x, ids, 12, axis='k') / nx.bincount(ids, axis='k', length=12)"),
+        ("named_jit", ". Write nx.xmap(f, axis_resources={'b': 'x'}, mesh=mesh)"),
+        ("Axis", ". Write names as strings, with sizes where arrays are made: nx.zeros(named_shape={'b': 8})"),
+        ("groupby", ". Write nx.segment_sum(x, ids, 12, axis='k'), of the number of each entry's group, and its like"),
         (
             "reshape",
-            "; there is namedax.numpy.reshape and namedax.lax.reshape; write nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
+            ". There is namedax.numpy.reshape and namedax.lax.reshape. Write nx.split_axis, nx.merge_axes or nx.rearrange, which take names",
         ),
-        ("softmax", "; there is namedax.nn.softmax"),
+        ("softmax", ". There is namedax.nn.softmax"),
         ("foo", ""),
     ],
 )

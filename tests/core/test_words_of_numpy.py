@@ -122,7 +122,7 @@ def test_conversion_to_one_number_rejects_named_axes(call, what, remedy):
 def test_a_list_is_no_operand(op, call, what, kind):
     made = "..." if kind == "set" else what
     assert message(call, ArgumentTypeError) == (
-        f"{op}: {what} stands beside {OF_X}, and a {kind} is no array. Make an array of it, and name its axes: "
+        f"{op}: the operands are {OF_X} and {what}, and a {kind} is not an array. Make an array of it, and name its axes: "
         f"nx.named(np.array({made}), ['day'])."
     )
     assert (X == None, X == "day", X != None) == (False, False, True)  # noqa: E711 - as for an array of JAX

@@ -98,7 +98,7 @@ def test_a_name_that_is_not_there():
             _ = module.summ
         assert (info.value.name, info.value.obj) == ("summ", module)
     with pytest.raises(
-        AttributeError, match=r"^module 'namedax' has no attribute 'triu_indices'; there is namedax\.numpy\.triu_indices$"
+        AttributeError, match=r"^module 'namedax' has no attribute 'triu_indices'\. There is namedax\.numpy\.triu_indices$"
     ):
         _ = nx.triu_indices
     with pytest.raises(ImportError, match=r"cannot import name 'summ' from 'namedax\.numpy'"):

@@ -306,7 +306,7 @@ def test_a_type_error_of_a_right_call_keeps_its_words():
         ),
         (
             lambda: X.rename("a"),
-            "rename: names='a' is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new').",
+            "rename: names='a' is not a mapping. Write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new').",
         ),
     ],
 )
@@ -352,7 +352,7 @@ def test_a_partition_spec_for_an_axis_mapping(which):
     mappings = {"in_axes": ["i"], "out_axes": ["i"], which: jax.sharding.PartitionSpec(None, "x")}
     text = message(lambda: nx.xmap(nx.sin, **mappings, **ON_X)(make.arange(8)), AxisMappingError)
     assert text.startswith(f"xmap, {which}: ")
-    assert text.endswith("A PartitionSpec has mesh axes; write names, and {'name': 'x'} in axis_resources.")
+    assert text.endswith("A PartitionSpec has mesh axes. Write axis names here, and {'name': 'x'} in axis_resources.")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from namedax.errors import (
     AxisNameError,
     AxisSizeError,
     EinsumError,
+    NamedaxError,
     PositionalAxisError,
     RearrangeError,
 )
@@ -169,6 +170,47 @@ SPECIMENS = {
         AxisNameError,
         "xmap, in_axes: the axis name '\\ud800' is not valid Unicode",
     ),
+    "nx.NamedArray(x.data, slice(None))": (
+        AxisNameError,
+        "NamedArray: dims=slice(None, None, None) is not a tuple of axis names. Write one entry per axis: dims=('batch', None).",
+    ),
+    "nx.NamedArray(x.data, None)": (AxisNameError, "NamedArray: dims=None is not a tuple of axis names."),
+    "nx.fori_loop(0, 2.5, lambda i, c: c, x)": (
+        ArgumentTypeError,
+        "fori_loop: upper=2.5 is not an integer. Pass an integer, or a scalar array of integers.",
+    ),
+    "nx.fori_loop([1, 2], 3, lambda i, c: c, x)": (ArgumentTypeError, "fori_loop: lower=[1, 2] is not an integer."),
+    "nx.fori_loop(float('nan'), 3, lambda i, c: c, x)": (ArgumentTypeError, "fori_loop: lower=nan is not an integer."),
+    "nx.fori_loop('nope', 3, lambda i, c: c, x)": (ArgumentTypeError, "fori_loop: lower='nope' is not an integer."),
+    "nx.fori_loop(0, jnp.arange(2), lambda i, c: c, x)": (ArgumentTypeError, "fori_loop: upper=i32[2] is not an integer."),
+    "jax.jit(lambda n: nx.fori_loop(0, n, lambda i, c: c, x))(2.5)": (
+        ArgumentTypeError,
+        "fori_loop: upper=f32[] is not an integer.",
+    ),
+    "nx.fori_loop(np.int8(0), np.int32(3), lambda i, c: c, x)": (
+        ArgumentTypeError,
+        "fori_loop: lower has dtype int8, but upper has dtype int32. Convert one of them: jnp.asarray(upper, 'int8').",
+    ),
+    "nx.fori_loop(0, 3, lambda i, c: c, x, unroll=-1)": (
+        ArgumentTypeError,
+        "fori_loop: unroll=-1 is not True, False or a number of steps.",
+    ),
+    "nx.scan(lambda c, y: (c, y), x, x, axis='k', unroll='nope')": (
+        ArgumentTypeError,
+        "scan: unroll='nope' is not True, False or a number of steps.",
+    ),
+    "nx.vmap(lambda *args: 3, 'k')()": (ArgumentError, "vmap: there are no arrays in the mapped arguments. Pass at least one."),
+    "nx.xmap(lambda y, n=1: y)(x, to=jnp.zeros((2, 0)))": (
+        ArgumentTypeError,
+        "<lambda>: got an unexpected keyword argument 'to'. The call <lambda>(f32[]{k:4}, to=f32[2,0]) must match the signature "
+        "<lambda>(y, n=1).",
+    ),
+    "nx.xmap(lambda: 3)(x)": (ArgumentTypeError, "<lambda>: takes 0 positional arguments but 1 was given. The call <lambda>("),
+    "nx.nmap(lambda y: y)(x, to=3)": (ArgumentTypeError, "<lambda>: got an unexpected keyword argument 'to'."),
+    "nx.scan(lambda c: c, 0.0, x, axis='k')": (
+        ArgumentTypeError,
+        "<lambda>: takes 1 positional argument but 2 were given. The call <lambda>(f32[], f32[]) must match the signature <lambda>(c).",
+    ),
     "nx.einsum('{k}->{\\ud800:k}', x)": (EinsumError, "einsum: '{k}->{\\ud800:k}' is not valid Unicode."),
     "nx.rearrange(x, '{k} -> {\\ud800=(k)}')": (RearrangeError, "rearrange: '{k} -> {\\ud800=(k)}' is not valid Unicode."),
 }
@@ -238,13 +280,10 @@ def test_a_recursion_without_end_in_a_body_stays_an_error_of_the_body():
         nx.xmap(endless)(nx.named(np.ones(4, np.float32), ["k"]))
 
 
-def test_errors_of_functions_of_the_user_stay_as_they_are():
+def calls_of(body):
+    """Calls of namedax that call a function of the user."""
     x = nx.named(jnp.ones(4), ["k"])
-
-    def body(*args: int):
-        return {}["missing"]
-
-    for call in (
+    return (
         lambda: nx.nmap(body)(x),
         lambda: nx.scan(body, 0.0, x, axis="k"),
         lambda: nx.fori_loop(0, 3, body, x),
@@ -252,6 +291,50 @@ def test_errors_of_functions_of_the_user_stay_as_they_are():
         lambda: nx.vmap(body, "k")(x),
         lambda: nx.xmap(body)(x),
         lambda: nx.cond(True, body, body, x),
-    ):
+    )
+
+
+def test_errors_of_functions_of_the_user_stay_as_they_are():
+    def body(*args: int):
+        return {}["missing"]
+
+    for call in calls_of(body):
         with pytest.raises(KeyError, match="missing"):
             call()
+
+
+def test_a_call_within_a_function_of_the_user_stays_an_error_of_python():
+    def inner():
+        return 0.0
+
+    def body(*args: int):
+        return inner(1)
+
+    for call in calls_of(body):
+        with pytest.raises(TypeError, match=r"inner\(\) takes 0 positional arguments but 1 was given") as caught:
+            call()
+        assert not isinstance(caught.value, NamedaxError)
+
+
+def test_a_function_that_does_not_accept_its_arguments_is_named():
+    def body(a, b, *, c):
+        return a
+
+    for call in calls_of(body):
+        with pytest.raises(
+            ArgumentTypeError, match=r"^body: .*missing.*\. The call body\(.*\) must match the signature body\(a, b, \*, c\)\."
+        ):
+            call()
+
+
+def test_a_backward_rule_that_does_not_accept_its_arguments_is_named():
+    @nx.custom_vjp
+    def f(x):
+        return x
+
+    def bwd(residuals):
+        return (residuals,)
+
+    f.defvjp(lambda x: (x, x), bwd)
+    with pytest.raises(ArgumentTypeError, match=r"^bwd: takes 1 positional argument but 2 were given\. The call bwd\("):
+        jax.grad(lambda x: nx.sum(f(x), "k"))(nx.named(jnp.ones(4), ["k"]))

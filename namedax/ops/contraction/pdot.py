@@ -109,7 +109,7 @@ def _letters(
         if len(of_x) != len(of_y):
             raise PositionalAxisError(
                 f"pdot: {what} has {len(of_x)} axes of the first array and {len(of_y)} of the"
-                " second; give the same number of each."
+                " second. Pass the same number of each."
             )
     labels: list[list[int]] = []
     used = []

@@ -213,7 +213,7 @@ def resolve(
         else:
             raise PositionalAxisError(
                 f"{op}: {format_value(entry)} is not an index for axis {format_value(axis)} of"
-                f" {type_text(x)}; write an integer, a slice, or an integer array, named or not (a"
+                f" {type_text(x)}. Write an integer, a slice, or an integer array, named or not (a"
                 " list as jnp.array([...]))."
             )
     return tuple(parts), arrays

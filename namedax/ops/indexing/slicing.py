@@ -71,7 +71,7 @@ def slice(
     op = "slice"
     if not isinstance(index, Mapping):
         raise ArgumentTypeError(
-            f"{op}: the index {format_value(index)} is not a mapping; write nx.slice(x, {{'w':"
+            f"{op}: the index {format_value(index)} is not a mapping. Write nx.slice(x, {{'w':"
             " slice(3, 7)})."
         )
     renamed = new_names(op, out_axis, index, f"the index {dict(index)!r}")

@@ -75,7 +75,7 @@ def associative_scan(
         return _associative_scan_by_position(fn, elems, reverse, int(axis))
     entries = Entries(op, elems, axis, every=True, supports_padding=True)
     if not entries.datas:
-        raise ArgumentError(f"{op}: there are no arrays in elems; give at least one.")
+        raise ArgumentError(f"{op}: there are no arrays in elems. Pass at least one.")
     dims = [entries.dims[i] for i in range(len(entries.datas))]
     types = [
         ValueType.of(array_of(data, (axis, *d))).bare()

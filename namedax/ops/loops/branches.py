@@ -122,7 +122,7 @@ def switch(
     branches = _functions("switch", branches)
     operands = _operands("switch", operands, operand)
     if not branches:
-        raise ArgumentError("switch: there are no branches; give at least one function.")
+        raise ArgumentError("switch: there are no branches. Pass at least one function.")
     number = scalar_of("switch", "index", index)
     if not jnp.issubdtype(number.dtype, jnp.integer):
         raise ArgumentTypeError(f"switch: the index is {type_text(number)}; it must be an integer.")
@@ -151,7 +151,7 @@ def _operands(op: str, operands: tuple[PyTree, ...], operand: PyTree) -> tuple[P
         return operands
     if operands:
         raise ArgumentError(
-            f"{op}: operand= is given along with {len(operands)} positional operands; give all of"
+            f"{op}: operand= is given along with {len(operands)} positional operands. Pass all of"
             " them by position."
         )
     return (operand,)

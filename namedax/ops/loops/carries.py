@@ -221,9 +221,6 @@ class Grow(Exception):
         self.types = tuple(types)
 
 
-_HINT = "If the body needs this axis in the carry,"
-
-
 class Carry:
     """A loop's carry during the search for its type.
 
@@ -309,19 +306,19 @@ class Carry:
         try:
             yield
         except AxisNotFoundError as error:
-            text = str(error)
-            if self.types == self._first and _HINT not in text and error.axis is not None:
+            if self.types == self._first and not error.is_explained and error.axis is not None:
                 lacking = [
                     f"{what} as {kind}"
                     for what, kind in zip(self.texts, self.types, strict=True)
                     if error.axis not in kind.dims
                 ]
                 if lacking:
+                    error.is_explained = True
                     error.args = (
                         (
-                            f"{text} {self.op} started with {', '.join(lacking)}. {_HINT} start"
-                            " with a value that has it, such as"
-                            f" nx.zeros(named_shape={{{error.axis!r}: size}})."
+                            f"{error.args[0]} {self.op} started with {', '.join(lacking)}. If the"
+                            " body needs this axis in the carry, start with a value that has it,"
+                            f" such as nx.zeros(named_shape={{{error.axis!r}: size}})."
                         ),
                     )
             raise

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from namedax.core.annotations import AnyArray, ArrayLike
@@ -38,7 +39,7 @@ from namedax.operands.broadcasting import make_result, to_local
 from namedax.operands.nmap import explain_type_errors
 from namedax.operands.operation import Explicit, operation
 from namedax.operands.pytree import array_of, as_block, data_of, flatten, names_of, scalar_of
-from namedax.ops.loops.carries import Carry, Grow, ValueType, fix_carry_type
+from namedax.ops.loops.carries import Carry, Element, Grow, ValueType, fix_carry_type
 from namedax.programs.evaluator import collective_axes
 from namedax.programs.loop_casts import Body, Hoist, Hoisted
 from namedax.resources import communication as comm
@@ -378,6 +379,7 @@ def fori_loop(
                 " condition."
             )
     first, end = data_of(lower), data_of(upper)
+    _check_bounds(first, end)
     state = Carry("fori_loop", init_val)
     count = len(state.leaves)
 
@@ -404,6 +406,50 @@ def fori_loop(
         return state.tree.unflatten(last)
 
     return state.finish(fix_carry_type(state.grow, attempt))
+
+
+def _is_number(bound: object) -> bool:
+    """Return True if a bound is a scalar that `int` converts, or a traced scalar."""
+    if isinstance(bound, (jax.core.Tracer, jax.Array, np.ndarray)) and np.ndim(bound) != 0:
+        return False
+    if isinstance(bound, jax.core.Tracer):
+        return True
+    try:
+        int(bound)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def _reject_bound(what: str, bound: object) -> NoReturn:
+    raise ArgumentTypeError(
+        f"fori_loop: {what}={format_value(bound)} is not an integer. Pass an integer, or a scalar"
+        " array of integers."
+    )
+
+
+def _check_bounds(first: ArrayLike, end: ArrayLike) -> None:
+    """Raise if the bounds of a `fori_loop` are not two scalars of one dtype.
+
+    Raises:
+      ArgumentTypeError: one is not a scalar, or the dtypes differ and JAX promotes neither.
+    """
+    for what, bound in (("lower", first), ("upper", end)):
+        if not _is_number(bound):
+            _reject_bound(what, bound)
+    dtypes = [jnp.result_type(bound) for bound in (first, end)]
+    if dtypes[0] == dtypes[1]:
+        return
+    for what, bound, dtype in zip(("lower", "upper"), (first, end), dtypes, strict=True):
+        if not jnp.issubdtype(dtype, np.integer):
+            _reject_bound(what, bound)
+    is_signed = all(jnp.issubdtype(dtype, np.signedinteger) for dtype in dtypes)
+    weak = {Element.of(jnp.asarray(bound)).weak for bound in (first, end)}
+    if not (is_signed and weak == {True, False}):
+        raise ArgumentTypeError(
+            f"fori_loop: lower has dtype {dtypes[0]}, but upper has dtype {dtypes[1]}. Convert one of"
+            f" them: jnp.asarray(upper, {str(dtypes[0])!r})."
+        )
 
 
 @operation(calls_functions=True)

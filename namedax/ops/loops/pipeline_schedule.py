@@ -28,6 +28,7 @@ from jax.interpreters import ad, batching, mlir
 
 from namedax.core.annotations import AnyArray
 from namedax.core.array import dims_of, make_in_region
+from namedax.core.jax_errors import ErrorKind, unbound_axis
 from namedax.core.names import Dims
 from namedax.core.padded_sharding import Uneven, block_size, plain
 from namedax.core.records import Record
@@ -182,7 +183,7 @@ class Pipeline:
             try:
                 yield
             except NameError as error:  # raised by a collective that treats this as a mesh axis
-                if axis in str(error):
+                if ErrorKind.UNBOUND_AXIS.matches(error) and axis in unbound_axis(error):
                     refuse_microbatches((axis,))
                 raise
             finally:

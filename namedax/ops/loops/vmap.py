@@ -146,7 +146,7 @@ def map(
         )
     entries = Entries("map", xs, axis, supports_padding=True)
     if not entries.datas:
-        raise ArgumentError("map: there are no arrays in xs; give at least one.")
+        raise ArgumentError("map: there are no arrays in xs. Pass at least one.")
     entry = _ElementFunction("map", f, entries.value, [entries.axis] if entries.by_name else [])
 
     def along(
@@ -287,6 +287,8 @@ def _vectorise(
             for axis, value in groups
         ]
     datas = [data for part in parts for data in part.datas]
+    if not datas:
+        raise ArgumentError("vmap: there are no arrays in the mapped arguments. Pass at least one.")
     placements = dict.fromkeys(
         [part.placement for part in parts if part.datas] + [result.placement]
     )

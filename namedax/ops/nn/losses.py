@@ -193,7 +193,7 @@ def _checked_mask(op: str, mask: AnyArray) -> AnyArray:
     """Return a mask; raise if it is not boolean."""
     if mask.dtype != jnp.bool_:
         raise ArgumentTypeError(
-            f"{op}: where is {type_text(mask)}, but it must be boolean; write where=weight != 0."
+            f"{op}: where is {type_text(mask)}, but it must be boolean. Write where=weight != 0."
         )
     return mask
 
@@ -388,7 +388,7 @@ def binary_cross_entropy(
     logits, labels = _array(logits), _array(labels)
     if jnp.issubdtype(logits.dtype, jnp.complexfloating):
         raise ArgumentTypeError(
-            f"{op}: the logits {type_text(logits)} are complex; write logits.real."
+            f"{op}: the logits {type_text(logits)} are complex. Write logits.real."
         )
     if where is not None:
         where = _checked_mask(op, _array(where))

@@ -182,7 +182,7 @@ def checked_rows(
         array, name = (values, rows) if rows in dims else (lengths, tokens)
         raise AxisNameError(
             f"{op}: {type_text(array)} has the axis {name!r}. Only values have"
-            f" {format_value(tokens)} and only lengths have {format_value(rows)}; rename it."
+            f" {format_value(tokens)} and only lengths have {format_value(rows)}. Rename it."
         )
     if None in own:
         raise PositionalAxisError(

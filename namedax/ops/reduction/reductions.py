@@ -354,7 +354,7 @@ def resolve_ddof(op: str, ddof: float, correction: float | None) -> float:
         return ddof
     if not isinstance(ddof, int) or ddof != 0:
         raise ArgumentError(
-            f"{op}: ddof={ddof} and correction={correction} mean the same; give one of them."
+            f"{op}: ddof={ddof} and correction={correction} mean the same. Pass one of them."
         )
     return correction
 

@@ -362,7 +362,7 @@ def positional(x: PyTree, axes: PyTree) -> PyTree:
     def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
-                "positional: None is not an axis mapping here; write a dict or a list of names."
+                "positional: None is not an axis mapping here. Write a dict or a list of names."
             )
         data, dims = detach_names(leaf, mapping, _at("positional", path), "the array")
         region = ambient()
@@ -407,7 +407,7 @@ def untag(x: PyTree, axes: PyTree) -> PyTree:
     def one(leaf: ArrayLike, mapping: AxisMapping | None, path: KeyPath[Any]) -> AnyArray:
         if mapping is None:
             raise AxisMappingError(
-                "untag: None is not an axis mapping here; write a dict or a list of names."
+                "untag: None is not an axis mapping here. Write a dict or a list of names."
             )
         dims = dims_of(leaf)
         placed = {name for _, name in mapping.names}

@@ -175,7 +175,7 @@ def _new_names(names: object, more: Mapping[str, Hashable]) -> Mapping[Any, Hash
         return more
     if not isinstance(names, Mapping):
         raise ArgumentTypeError(
-            f"rename: names={format_value(names)} is not a mapping; write nx.rename(x, {{'old':"
+            f"rename: names={format_value(names)} is not a mapping. Write nx.rename(x, {{'old':"
             " 'new'}) or nx.rename(x, old='new')."
         )
     if any(map(is_named, names.values())):
@@ -186,7 +186,7 @@ def _new_names(names: object, more: Mapping[str, Hashable]) -> Mapping[Any, Hash
     twice = [old for old in names if old in more]
     if twice:
         raise AxisNameError(
-            f"rename: axis {twice[0]!r} is given twice, in the mapping and by keyword; give it one"
+            f"rename: axis {twice[0]!r} is given twice, in the mapping and by keyword. Give it one"
             " new name."
         )
     return {**names, **more}

@@ -59,7 +59,7 @@ __all__ = [
 def _check_kind(op: str, kind: None, order: None) -> None:
     if kind is not None or order is not None:
         raise ArgumentError(
-            f"{op}: kind= and order= are not supported, as in jnp.{op}; use stable=."
+            f"{op}: kind= and order= are not supported, as in jnp.{op}. Use stable=."
         )
 
 

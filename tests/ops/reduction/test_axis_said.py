@@ -251,6 +251,6 @@ def test_var_and_std_as_methods_take_a_correction():
     np.testing.assert_allclose(nx.positional(ODD.var("q", correction=1), ["k", None]), want.var(1, ddof=1), rtol=1e-6)
     np.testing.assert_allclose(nx.positional(ODD.std("q", correction=1), ["k", None]), want.std(1, ddof=1), rtol=1e-6)
     with pytest.raises(
-        nx.errors.ArgumentError, match=r"^var: ddof=1 and correction=1 mean the same; give one of them\. \[NX018\]$"
+        nx.errors.ArgumentError, match=r"^var: ddof=1 and correction=1 mean the same\. Pass one of them\. \[NX018\]$"
     ):
         ODD.var("q", ddof=1, correction=1)

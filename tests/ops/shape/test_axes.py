@@ -133,11 +133,11 @@ MALFORMED = {
     ),
     "... before the end": (
         [..., "a"],
-        "'...' stands before the end in the axis mapping [..., 'a']; it can only be the last entry.",
+        "'...' is not the last entry of the axis mapping [..., 'a']. Write it at the end, as in ['batch', ...].",
     ),
     "... twice": (
         ["a", ..., ...],
-        "'...' stands before the end in the axis mapping ['a', ..., ...]; it can only be the last entry.",
+        "'...' is not the last entry of the axis mapping ['a', ..., ...]. Write it at the end, as in ['batch', ...].",
     ),
 }
 
@@ -311,7 +311,7 @@ def test_positional_places_every_name():
     )
     assert message(nx.positional, x, None) == (
         AxisMappingError,
-        "positional: None is not an axis mapping here; write a dict or a list of names.",
+        "positional: None is not an axis mapping here. Write a dict or a list of names.",
     )
 
 

@@ -444,14 +444,14 @@ def test_tree_mistakes(name):
         ),
         (
             lambda x: nx.rename({"w": x}, x),
-            "names=f32[]{k:3} is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new').",
+            "names=f32[]{k:3} is not a mapping. Write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new').",
         ),
         (lambda x: nx.rename({"w": x.data}, {"k": "z"}), "no axis 'k' in a tree of 0 named arrays; it has no named axis."),
         (
             lambda x: nx.rename(x.data, {"k": "z"}),
             "no axis 'k' in f32[3]; it has no named axis. Name the axes of x first: nx.named(x, ['k']).",
         ),
-        (lambda x: x.rename("k"), "names='k' is not a mapping; write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new')."),
+        (lambda x: x.rename("k"), "names='k' is not a mapping. Write nx.rename(x, {'old': 'new'}) or nx.rename(x, old='new')."),
     ],
 )
 def test_what_no_tree_is(wrong, message):
