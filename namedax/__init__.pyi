@@ -18,7 +18,7 @@ import jax
 import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
-from namedax.core.types import DType, PyTree, Shape
+from namedax.core.names import DType, PyTree, Shape
 from namedax.typing.checking import F
 from namedax import checkpoints as checkpoints
 from namedax import distributed as distributed

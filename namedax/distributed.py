@@ -23,8 +23,8 @@ from namedax.core.axis_mappings import AxisMapping
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import check_numbers
+from namedax.core.names import Mesh, PyTree
 from namedax.core.region import Region, ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import (
     AxisMappingError,
     AxisResourceError,

@@ -38,10 +38,9 @@ from namedax.core.annotations import ArrayLike
 from namedax.core.array import NamedArray, dims_of, is_named, make, make_in_region
 from namedax.core.display import type_text
 from namedax.core.explicit_fallback import Explicit
-from namedax.core.names import Dims
+from namedax.core.names import Dims, Mesh, PyTree
 from namedax.core.records import Record
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import (
     AxisSizeError,
     MeshError,

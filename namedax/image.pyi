@@ -8,7 +8,7 @@ import jax
 from jax.image import ResizeMethod as ResizeMethod  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import AnyArray, ArrayLike
-from namedax.core.types import PyTree, Shape
+from namedax.core.names import PyTree, Shape
 
 def resize(
     image: ArrayLike,

@@ -22,9 +22,8 @@ from namedax.core.array import NamedArray, dims_of, is_named, make
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import as_jax
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, Mesh, PyTree, check_dims
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import (
     AxisMappingError,
     AxisNameError,

@@ -16,7 +16,7 @@ from jax.random import random_gamma_p as random_gamma_p  # type: ignore[attr-def
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.types import DType, PyTree
+from namedax.core.names import DType, PyTree
 
 def PRNGKey(seed: ArrayLike, *, impl: str | Any | Hashable | None = None) -> AnyArray:
     """Create a legacy PRNG key given an integer seed."""

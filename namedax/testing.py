@@ -27,8 +27,8 @@ from namedax.core.array import NamedArray, dims_of, is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.display import type_text
 from namedax.core.element_types import common_type
+from namedax.core.names import Mesh, PyTree
 from namedax.core.records import Record
-from namedax.core.types import Mesh, PyTree
 from namedax.errors import ArgumentError
 from namedax.hlo import KINDS, size_text
 from namedax.operands.pytree import data_of

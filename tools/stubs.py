@@ -57,7 +57,7 @@ _EMPTY = inspect.Parameter.empty
 _KINDS = inspect.Parameter
 
 _ANNOTATIONS = "namedax.core.annotations"
-_ALIASES = "namedax.core.types"
+_ALIASES = "namedax.core.names"
 _STANDARD = {"collections.abc", "typing"}
 # Aliases of JAX that are `Any` at run time, and what their names stand for.
 _ANY_IN_JAX: dict[str, Any] = {

@@ -43,8 +43,8 @@ from namedax.checkpoints.written_names import Json
 from namedax.core.array import is_named
 from namedax.core.call_errors import checks_signature
 from namedax.core.jax_errors import ErrorKind
+from namedax.core.names import Mesh, PyTree
 from namedax.core.region import ambient
-from namedax.core.types import Mesh, PyTree
 from namedax.distributed import placement as placement_of
 from namedax.errors import ArgumentError, AxisResourceError, CheckpointError, format_value
 from namedax.resources.assignment import Assignment, parse_resources

@@ -24,8 +24,7 @@ import numpy as np
 from namedax.checkpoints.written_names import Json, identity, read_name, written_name
 from namedax.core.array import NamedArray, is_named, make, positions
 from namedax.core.display import type_text
-from namedax.core.names import Dims
-from namedax.core.types import PyTree
+from namedax.core.names import Dims, PyTree
 from namedax.errors import CheckpointError, format_value
 from namedax.operands.pytree import data_of
 

@@ -17,9 +17,8 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from namedax.core.names import Dims, check_name, is_name
+from namedax.core.names import Dims, PyTree, check_name, is_name
 from namedax.core.records import Record
-from namedax.core.types import PyTree
 from namedax.errors import AxisMappingError, format_value, usage
 
 __all__ = ["AxisMapping", "What", "copied", "freeze", "is_mapping", "parse_mapping", "text_of"]
@@ -231,8 +230,8 @@ def _from_list(
 ) -> tuple[list[tuple[int, Hashable]], int | None]:
     if any(isinstance(entry, EllipsisType) for entry in value[:-1]):
         raise AxisMappingError(
-            f"{op}: '...' is not the last entry of the axis mapping {text}. Write it at the end, as in"
-            " ['batch', ...]."
+            f"{op}: '...' is not the last entry of the axis mapping {text}. Write it at the end,"
+            " as in ['batch', ...]."
         )
     prefix = bool(value) and value[-1] is ...
     entries = value[:-1] if prefix else value

@@ -8,7 +8,7 @@ import jax
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.core.types import DType
+from namedax.core.names import DType
 from namedax.ops.indexing.updates import At
 
 class Methods:

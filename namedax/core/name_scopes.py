@@ -17,10 +17,9 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import jax
 
 from namedax.core.array import NamedArray
-from namedax.core.names import escaped, is_name
+from namedax.core.names import PyTree, escaped, is_name
 from namedax.core.records import Record
 from namedax.core.region import active_regions, check_regions_live, escaped_blocks
-from namedax.core.types import PyTree
 from namedax.errors import UnevenAxisError
 
 __all__ = [

@@ -202,7 +202,7 @@ from jax.lax import zeta_p as zeta_p  # type: ignore[attr-defined, unused-ignore
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.core.types import AxisName, DType, PyTree
+from namedax.core.names import AxisName, DType, PyTree
 from namedax.ops.sorting.sorting import TopK
 from namedax.lax import linalg as linalg
 

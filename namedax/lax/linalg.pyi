@@ -28,7 +28,7 @@ from jax.lax.linalg import tridiagonal_solve_p as tridiagonal_solve_p  # type: i
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 
 @overload
 def cholesky(x: NamedArray, *, symmetrize_input: bool = True) -> NamedArray:

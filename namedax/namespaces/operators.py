@@ -18,9 +18,9 @@ from namedax.core.annotations import AnyArray, ArrayLike, LikeArguments
 from namedax.core.array import NamedArray
 from namedax.core.display import type_text
 from namedax.core.element_types import refuse_foreign
+from namedax.core.names import DType
 from namedax.core.protocol_hints import for_a_list, iteration_hint
 from namedax.core.region import ambient
-from namedax.core.types import DType
 from namedax.errors import ArgumentTypeError, PositionalAxisError, as_integer, format_value
 from namedax.operands import kernels, pytree
 from namedax.operands.axes import is_axis_name, is_flat, refuse_order, refuse_reversal

@@ -10,7 +10,7 @@ from jax.nn import get_scaled_dot_general_config as get_scaled_dot_general_confi
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.core.types import DType, PyTree
+from namedax.core.names import DType, PyTree
 from namedax.ops.nn.normalization import Moments as Moments
 from namedax.ops.experts.routing import Routing as Routing
 from namedax.nn import initializers as initializers

@@ -8,7 +8,7 @@ import jax
 from jax.nn.initializers import Initializer as Initializer  # type: ignore[attr-defined, unused-ignore]
 
 from namedax.core.annotations import ArrayLike
-from namedax.core.types import DType
+from namedax.core.names import DType
 from namedax.ops.nn.initializers import NamedInitializer
 
 def constant(value: ArrayLike, dtype: DType | None = None) -> NamedInitializer:

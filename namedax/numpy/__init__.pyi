@@ -112,7 +112,7 @@ from jax.numpy import vectorize as vectorize  # type: ignore[attr-defined, unuse
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.core.types import AxisName, DType, PyTree, Shape
+from namedax.core.names import AxisName, DType, PyTree, Shape
 from namedax.numpy import fft as fft
 from namedax.numpy import linalg as linalg
 

@@ -9,7 +9,7 @@ import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.core.types import DType
+from namedax.core.names import DType
 
 def fft(
     a: ArrayLike,

@@ -9,7 +9,7 @@ import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike, AxisSpec
 from namedax.core.array import NamedArray
-from namedax.core.types import DType, PyTree
+from namedax.core.names import DType, PyTree
 
 class _EigResult(NamedTuple):
     eigenvalues: AnyArray

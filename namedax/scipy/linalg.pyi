@@ -9,7 +9,7 @@ import jax.typing
 
 from namedax.core.annotations import AnyArray, ArrayLike
 from namedax.core.array import NamedArray
-from namedax.core.types import DType
+from namedax.core.names import DType
 
 def block_diag(*arrs: ArrayLike) -> AnyArray:
     """Create a block diagonal matrix from input arrays."""

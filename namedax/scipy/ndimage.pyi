@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from namedax.core.annotations import ArrayLike
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 
 def map_coordinates(
     input: ArrayLike,

@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from namedax.core.names import is_name
-from namedax.core.types import DType
+from namedax.core.names import DType, is_name
 from namedax.errors import ArrayTypeError, AxisNameError
 
 __all__ = ["ELEMENT_TYPES", "ArrayType", "ElementType", "Size", "as_jax_reads", "element_type"]

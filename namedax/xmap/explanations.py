@@ -11,8 +11,8 @@ from jax.sharding import AbstractMesh
 
 from namedax.core.array import dims_of
 from namedax.core.jax_errors import ErrorKind
+from namedax.core.names import Mesh
 from namedax.core.region import Region, ambient
-from namedax.core.types import Mesh
 from namedax.errors import (
     ArgumentError,
     AxisResourceError,

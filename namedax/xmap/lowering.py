@@ -24,11 +24,10 @@ from namedax.core.closure_capture import type_of_programs
 from namedax.core.display import type_text
 from namedax.core.functions import Source
 from namedax.core.name_scopes import Renaming, Scope, scope_text
-from namedax.core.names import Dims
+from namedax.core.names import Dims, Mesh, MeshAxes, PyTree
 from namedax.core.padded_sharding import block_size
 from namedax.core.records import Record
 from namedax.core.region import Region, enter, hidden_axes
-from namedax.core.types import Mesh, MeshAxes, PyTree
 from namedax.core.variance import cast_data, varying
 from namedax.errors import AxisResourceError, NamedAxesLeftError, did_you_mean, show_names
 from namedax.operands.broadcasting import make_result, to_local

@@ -24,8 +24,8 @@ from namedax.core.axis_mappings import is_mapping
 from namedax.core.display import type_text
 from namedax.core.element_types import NUMPY
 from namedax.core.functions import set_display_source, source_of
+from namedax.core.names import PyTree
 from namedax.core.region import Region, active_regions, ambient
-from namedax.core.types import PyTree
 from namedax.core.user_code import call_user_code
 from namedax.core.variance import under_automatic_casts
 from namedax.errors import AxisMappingError, AxisSizeError, MeshError, format_value

@@ -6,8 +6,8 @@ from collections.abc import Hashable
 from typing import Any, Literal
 
 from namedax.core.axis_mappings import freeze
+from namedax.core.names import Mesh
 from namedax.core.records import Record
-from namedax.core.types import Mesh
 from namedax.ops.contraction.rings import Overlap
 from namedax.resources.assignment import Assignment
 

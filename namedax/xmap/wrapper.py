@@ -12,8 +12,7 @@ import numpy as np
 
 from namedax.core.axis_mappings import copied, is_mapping
 from namedax.core.call_errors import checks_signature
-from namedax.core.names import is_name
-from namedax.core.types import Mesh
+from namedax.core.names import Mesh, is_name
 from namedax.errors import (
     ArgumentError,
     AxisMappingError,

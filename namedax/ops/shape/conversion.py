@@ -23,9 +23,8 @@ from namedax.core.element_types import (
     is_foreign_type,
     refuse_foreign,
 )
-from namedax.core.names import Dims, check_dims
+from namedax.core.names import Dims, PyTree, check_dims
 from namedax.core.region import ambient
-from namedax.core.types import PyTree
 from namedax.errors import (
     ArgumentTypeError,
     AxisMappingError,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import jax
 import jax.typing
 
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 
 def bicgstab(
     A: Callable[..., PyTree] | jax.typing.ArrayLike,

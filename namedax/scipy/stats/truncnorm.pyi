@@ -1,7 +1,7 @@
 # Written by tools/stubs.py (make stubs) with JAX 0.10.2. Do not edit.
 """`jax.scipy.stats.truncnorm` for named arrays."""
 
-from namedax.core.types import PyTree
+from namedax.core.names import PyTree
 
 def cdf(x: object, a: object, b: object, loc: object = 0, scale: object = 1) -> PyTree:
     """Truncated normal cumulative distribution function."""
